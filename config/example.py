@@ -13,9 +13,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
+from config.report_engine import Lifetimes, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
     Database,
@@ -26,7 +26,6 @@ from config.sections import (
     Log,
     Schedule,
 )
-from config.sign_in import SignIn
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", Database),

@@ -1,17 +1,20 @@
-"""
-Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_HTTP__BIND`).
+"""Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_HTTP__BIND`).
 
 `load` reports every mistake at once, each with file and line. It opens no other file.
+
+Tables and lists may be said whole, as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
 """
 
+import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, get_origin
 
 import pydantic_settings
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -21,13 +24,11 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from config.addresses import FolderAddress
-from config.environment import unreadable_variables, variable
 from config.errors import Mistake, SettingsError
-from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
-from config.places import position
-from config.reading import read
+from config.problems import MOST_REFUSALS, Refusal, find, refusals
+from config.report_engine import Lifetimes, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
     Database,
@@ -38,8 +39,44 @@ from config.sections import (
     Log,
     Schedule,
 )
-from config.sign_in import SignIn
-from config.wording import MOST_REFUSALS, Refusal, refusals
+from config.toml_text import Location, position, read
+
+PREFIX: Final = "BRIDGE_"
+BETWEEN: Final = "__"
+
+
+def variable(location: Location) -> str | None:
+    """Name the variable that says a setting, what it lies in, or else a part of it."""
+    known = {name.upper(): name for name in os.environ}
+    wanted = [str(part).upper() for part in location]
+    for count in range(len(wanted), 0, -1):
+        if found := known.get(PREFIX + BETWEEN.join(wanted[:count])):
+            return found
+    beginning = PREFIX + BETWEEN.join(wanted) + BETWEEN
+    return next((own for name, own in known.items() if wanted and name.startswith(beginning)), None)
+
+
+def unreadable_variables(model: type[BaseModel]) -> Iterator[Mistake]:
+    """Name what says a list or a table and is no JSON; where none is to be seen, all of ours."""
+    ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
+    wrong = [name for name in ours if _is_wrong(name, model)] or ours
+    for name in wrong:
+        yield Mistake(name, 'write it as JSON, for example ["a", "b"] or {"key": "value"}')
+
+
+def _is_wrong(name: str, model: type[BaseModel]) -> bool:
+    location = tuple(name.upper().removeprefix(PREFIX).lower().split(BETWEEN))
+    setting = find(model, "", location)
+    if setting.field is None or setting.more:
+        return False
+    if not setting.keys and get_origin(setting.field.annotation) not in {list, dict}:
+        return False
+    try:
+        json.loads(os.environ[name])
+    except ValueError:
+        return True
+    return False
+
 
 FILE_NAME = "bridge.toml"
 

@@ -10,20 +10,19 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from mappings import orders, patients
-from mappings.acceptance import compile_acceptance
-from mappings.codes import FOLDER, names, read_table
-from mappings.errors import MappingErrors
-from mappings.events import Issue
-from mappings.inbound import InboundMapping
-from mappings.nodes import Node, Sources
-from mappings.notebook import Notebook
-from mappings.orders import OrderPlan, compile_orders
-from mappings.outbound import KEYS as OUTBOUND_KEYS
-from mappings.outbound import OutboundMapping, compile_outbound
-from mappings.patients import PatientPlan, compile_patients
-from mappings.sources import read
-from mappings.workshop import Workshop
+from mappings.inbound import orders, patients
+from mappings.inbound.acceptance import compile_acceptance
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Issue
+from mappings.inbound.orders import OrderPlan, compile_orders
+from mappings.inbound.patients import PatientPlan, compile_patients
+from mappings.language.code_tables import FOLDER, names, read_table
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node, Notebook, Sources
+from mappings.language.errors import MappingErrors
+from mappings.language.loading import read
+from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
+from mappings.outbound.definition import OutboundMapping, compile_outbound
 
 DEFINITIONS = Path(__file__).parent / "definitions"
 """The definitions that ship; `bridge init` copies them."""

@@ -1,26 +1,97 @@
-"""
-The sending side: keeps one connection, one payload in flight, the others wait in line.
+"""MLLP client: keeps one connection, one payload in flight, the others wait in a queue.
+
+Many do. Its good-bye then travels behind the reply, and a payload sent at once would meet it:
+lost, with nobody knowing what became of it. So with such a peer we look for a moment longer.
+
+Knows no connection.
 
 Which step follows which is `mllp.exchange`'s table. It retries no payload by itself: who sends
 decides that, from `NotConnected` (nothing was sent) or `ReplyLost` (nobody knows).
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
-from mllp.contract import ClientObserver, Clock, Timer
-from mllp.deadline import Deadline
+from mllp.client_connection import Link
+from mllp.contract import ClientObserver, Clock, Deadline, Timer
 from mllp.dialer import Endpoint, cause_of, dial
-from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
+from mllp.errors import LossReason, MLLPError, NotConnected, ReplyLost, Unframeable
 from mllp.exchange import Event, State, after
-from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Frame
+from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Frame, checked_frame
 from mllp.framing import Event as Arrival
-from mllp.gathering import Gathering
-from mllp.habits import Habits
-from mllp.line import Job, Line
-from mllp.link import Link
+from mllp.transport import Gathering
+
+PATIENCE = 0.05
+
+
+class Habits:
+    """Learns from how connections end; `pause` is the seconds to look before sending."""
+
+    __slots__ = ("pause",)
+
+    def __init__(self) -> None:
+        self.pause = 0.0
+
+    def replied(self, exchanges: int) -> None:
+        """Take note of the connection's n-th reply: after a second one it is a keeper."""
+        if exchanges > 1:
+            self.pause = 0.0
+
+    def hung_up(self, exchanges: int, *, in_flight: bool) -> None:
+        """Take note of an end that the peer chose after so many replies."""
+        if exchanges == 1 or (exchanges and in_flight):
+            self.pause = PATIENCE
+
+
+class Job:
+    """One payload, and who waits for its reply."""
+
+    __slots__ = ("framed", "payload", "reply")
+
+    def __init__(self, payload: bytes, withdraw: Callable[["Job"], None]) -> None:
+        self.payload = payload
+        self.framed = checked_frame(payload)
+        self.reply: Deferred[bytes] = Deferred(lambda _: withdraw(self))
+
+    def fail(self, error: MLLPError) -> None:
+        """Tell that there is no reply, unless nobody waits any more."""
+        if not self.reply.called:
+            self.reply.errback(error)
+
+
+class Line:
+    """Jobs in the order they came."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def join(self, job: Job) -> None:
+        """Stand at the end."""
+        self._jobs.append(job)
+
+    def first(self) -> Job:
+        """Take the job whose turn it is."""
+        return self._jobs.popleft()
+
+    def leave(self, job: Job) -> None:
+        """Take a job out, wherever it stands; no matter if it is not there."""
+        if job in self._jobs:
+            self._jobs.remove(job)
+
+    def dissolve(self, cause: str) -> None:
+        """Tell all, in order, that nothing was sent."""
+        jobs, self._jobs = self._jobs, deque()
+        for job in jobs:
+            job.fail(NotConnected(cause))
+
 
 __all__ = ["ClientObserver", "Endpoint", "MLLPClient", "ReplyMatcher"]
 

@@ -1,22 +1,67 @@
-"""
-What a server and a client need of those around them: handler, observers, clock, transport, limits.
+"""The interfaces between MLLP endpoints and the code around them: handler, observers, clock,
+limits, deadlines.
+
+A sender on a quick network fills a large frame as fast as it is read, and whoever reads nothing
+else meanwhile has no time for the others; where there are none, nobody is kept waiting. Decides how
+long a reader rests; reads nothing itself.
 
 Interfaces only, and the values that cross them. Implementations live in `mllp.server`,
 `mllp.client`, `mllp.testing`, Twisted, and the application.
+
+A Deferred costs more than to store a message does, and an ordinary frame needs none of what it
+can do. So a handler may have a method `direct`; the two ways of asking one lead to the same.
+
+Putting it off is cheap: the clock's call stays where it is and looks again when it comes. What
+arrives in the same turn of the reactor still puts it off, or stops it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.python.failure import Failure
 
 from mllp.admission import Network, Refusal
-from mllp.budget import FrameBudget
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
-from mllp.pace import Pace
+from mllp.memory_budget import FrameBudget
+
+RATE = 16 * 2**20
+"""Bytes a second, of all large frames together: a frame of 16 MiB takes a second."""
+
+ALONE = 2.0
+"""So many times as fast they are read where nobody sends ordinary ones."""
+
+LOOK = 1.0
+"""Seconds after which is seen anew whether somebody does."""
+
+WORTHWHILE = 0.0005
+"""Seconds below which a rest is put off: it would cost more than it gives."""
+
+
+class Pace:
+    """Counts what was read of large frames, and `others`' frames; time is the caller's (s)."""
+
+    __slots__ = ("_alone", "_free", "_looked", "_rate", "_seen", "others")
+
+    def __init__(self, rate: float = RATE) -> None:
+        self.others = 0
+        """Ordinary frames that have come; whoever takes one counts it."""
+        self._rate = rate
+        self._free = 0.0  # when all that was read would have been, at this rate
+        self._alone, self._seen, self._looked = False, 0, 0.0
+
+    def rest(self, size: int, now: float) -> float:
+        """Note that so many bytes were read; give the seconds until more should be, 0 for now."""
+        passed = now - self._looked
+        if passed >= LOOK:
+            self._alone = passed < 2 * LOOK and self.others == self._seen
+            self._seen, self._looked = self.others, now
+        rate = self._rate * ALONE if self._alone else self._rate
+        self._free = max(self._free, now) + size / rate
+        left = self._free - now
+        return left if left >= WORTHWHILE else 0.0
 
 
 class Timer(Protocol):
@@ -75,7 +120,7 @@ The replies wait for those of the frames before. A failure closes the connection
 to answer has come: silence is no reply. Frames that arrived together are handed over before
 the reactor's next turn, so that a handler can store them in one transaction.
 
-A handler may have a method `direct` too, which is given a `Tell` instead: see `mllp.telling`.
+A handler may have a method `direct` too, which is given a `Tell` instead: see `mllp.contract`.
 """
 
 Direct = Callable[[Frame, Peer, Tell], object]
@@ -182,3 +227,89 @@ class Service(NamedTuple):
     on_unframed: NakBuilder
     pace: Pace
     budget: FrameBudget
+
+
+_Reply = TypeVar("_Reply")
+
+
+def directly(handle: Handler) -> Direct:
+    """Give the way to ask a handler without a Deferred, if it has one; else around its own."""
+    own = getattr(handle, "direct", None)
+    if own is not None:
+        return cast(Direct, own)
+
+    def around(frame: Frame, peer: Peer, tell: Tell) -> None:
+        handle(frame, peer).addCallbacks(tell, tell)
+
+    return around
+
+
+def promised(direct: Direct, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    """Ask a handler that tells, and give its replies as a Deferred. Raises what it raises."""
+    answered: Deferred[Sequence[bytes]] = Deferred()
+    direct(frame, peer, answered.callback)  # failures as well
+    return answered
+
+
+def together(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Reply]]:
+    """Wait for those answers that are still to come; all of them, in their order."""
+    return gatherResults(
+        [each if isinstance(each, Deferred) else succeed(each) for each in answers],
+        consumeErrors=True,
+    )
+
+
+class Deadline:
+    """Calls `expired` once `seconds` after `start` or the last `touch`; 0 seconds is never."""
+
+    __slots__ = ("_clock", "_due", "_expired", "_seconds", "_timer")
+
+    def __init__(self, clock: Clock, seconds: float, expired: Callable[[], object]) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._expired = expired
+        self._due = 0.0
+        self._timer: Timer | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether `expired` is still to come."""
+        return self._timer is not None
+
+    def start(self) -> None:
+        """Begin, or begin anew."""
+        if self._seconds <= 0:
+            return
+        self._due = self._clock.seconds() + self._seconds
+        if self._timer is None:
+            self._timer = self._clock.callLater(self._seconds, self._look)
+
+    def touch(self) -> None:
+        """Put off, if running."""
+        if self._timer is not None:
+            self._due = self._clock.seconds() + self._seconds
+
+    def put_off(self, seconds: float) -> None:
+        """Let it come so much later, if running: that time was not the peer's."""
+        self._due += seconds
+
+    def stop(self) -> None:
+        """Forget it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        remaining = self._due - self._clock.seconds()
+        if remaining > 0:
+            self._timer = self._clock.callLater(remaining, self._look)
+        else:  # a process that was stopped wakes up to its timers before it reads what has arrived
+            self._timer = self._clock.callLater(0, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self._due > self._clock.seconds():
+            self._look()
+        else:
+            self._expired()

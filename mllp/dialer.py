@@ -12,8 +12,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
+from mllp.client_connection import Link, Owner
 from mllp.contract import Clock
-from mllp.link import Link, Owner
 
 
 class Endpoint(Protocol):

@@ -1,10 +1,18 @@
-"""
-TLS settings to Twisted context factories: TLS 1.2 or newer, mutual where an authority is named.
+"""TLS settings as Twisted context factories: TLS 1.2 or newer, mutual TLS, host names, reload of
+changed files.
+
+Twisted looks as well, but takes a certificate without a single subjectAltName, or with one that is
+no name, for any server at all: service_identity says so by another exception than it expects
+(Twisted 24.11 to 26.10 with service-identity 24.1 and later). So its word is not asked for.
 
 Reads the files once. Errors name the setting, never what stands in a file.
+
+Looks at the files' times when a connection begins; those that stand keep what they have. Files
+that do not fit together (half of a pair is written), or may not be read yet, change nothing until
+they do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +20,82 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
+from service_identity import CertificateError, VerificationError
+from service_identity.hazmat import (
+    DNS_ID,
+    CertificatePattern,
+    DNSPattern,
+    IPAddress_ID,
+    ServiceID,
+    verify_service_identity,
+)
+from service_identity.pyopenssl import extract_patterns
 from twisted.internet._sslverify import IOpenSSLTrustRoot
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 from twisted.internet.ssl import (
     CertificateOptions,
     TLSVersion,
     optionsForClientTLS,
     platformTrust,
 )
-from zope.interface import implementer  # type: ignore[import-untyped]
+from twisted.python.failure import Failure
+from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from mllp.errors import TLSConfigurationError
-from mllp.naming import Named
+
+_Verify = Callable[[Any, Any, int, int, int], bool]
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class Named:
+    """Twisted's options of a client, but for who has proven to be the server."""
+
+    def __init__(self, options: Any, server_name: str) -> None:
+        """Take the options of `twisted.internet.ssl.optionsForClientTLS` for this very name."""
+        self._options = options
+        address = isIPAddress(server_name) or isIPv6Address(server_name)
+        self._wanted = IPAddress_ID(server_name) if address else DNS_ID(_ascii(server_name))
+
+    def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
+        """Give the TLS side of a connection."""
+        connection = self._options.clientConnectionForTLS(protocol)
+        mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        connection.set_verify(mode, verifier(self._wanted, protocol.failVerification))
+        return connection
+
+
+def verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
+    """Make what OpenSSL asks of each certificate of a chain; only the server's own has a name."""
+
+    def verify(_: Any, certificate: Any, __: int, depth: int, trusted: int) -> bool:
+        if depth or not trusted:
+            return bool(trusted)
+        try:
+            verify_service_identity(_names(certificate), [wanted], [])
+        except (VerificationError, CertificateError):
+            refuse(Failure())  # type: ignore[no-untyped-call]
+            return False
+        return True  # whatever else is raised, pyOpenSSL takes for a no
+
+    return verify
+
+
+def _names(certificate: Any) -> list[CertificatePattern]:
+    """
+    Give what a certificate is for; its common name where it has no DNS name, as OpenSSL does.
+
+    Many a hospital's own authority has issued such ones (RFC 6125 §6.4.4).
+    """
+    names = [*extract_patterns(certificate)]
+    common = certificate.get_subject().commonName
+    if common and not any(isinstance(each, DNSPattern) for each in names):
+        names.append(DNSPattern.from_bytes(_ascii(common).encode("ascii")))
+    return names
+
+
+def _ascii(name: str) -> str:
+    return name if name.isascii() else name.encode("idna").decode("ascii")
 
 
 def server_options(
@@ -160,3 +233,60 @@ def _try_out(options: CertificateOptions) -> None:
         options.getContext()
     except SSL.Error:
         raise TLSConfigurationError("certificate", "is refused by the TLS library") from None
+
+
+_Stamp = tuple[int, int, int, int]
+Trouble = Callable[[TLSConfigurationError], object]
+
+
+class Reloading:
+    """Options made of files, made anew when the files change and can be used."""
+
+    def __init__(self, make: Callable[[], Any], files: Sequence[Path], trouble: Trouble) -> None:
+        """Make them; raises TLSConfigurationError. Later `trouble` is told, once a change."""
+        self._make = make
+        self._files = tuple(files)
+        self._trouble = trouble
+        self._seen = self._stamp()
+        self._options = make()
+
+    @property
+    def options(self) -> Any:
+        """Today's options."""
+        seen = self._stamp()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._options = self._make()
+            except TLSConfigurationError as error:
+                self._trouble(error)
+        return self._options
+
+    def _stamp(self) -> tuple[_Stamp | None, ...]:
+        return tuple(map(_stamp, self._files))
+
+
+class ReloadingServer(Reloading):
+    """What a listener needs, from `tls.server_options`."""
+
+    def getContext(self) -> Any:  # noqa: N802  # Twisted's name
+        """Give the context of the next connection."""
+        return self.options.getContext()
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class ReloadingClient(Reloading):
+    """What a sender needs, from `tls.client_options`."""
+
+    def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
+        """Give the TLS side of the next connection."""
+        return self.options.clientConnectionForTLS(protocol)
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    """Give what changes with a file: its bytes, or (`st_ctime`) who may read it."""
+    try:
+        seen = file.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino

@@ -3,7 +3,7 @@ Every limit of documents that users bring, in one table.
 
 `size` is in bytes (in characters, where a reader takes text), `depth` counts levels, `count` what
 the document consists of: values, elements, rows. `seconds` is processor time in a worker process.
-A limit on the memory of worker processes is in `bridge.workers.pools`.
+A limit on the memory of worker processes is in `bridge.workers.pool`.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 
 
 def migrate(url: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bridge.workers.hooks import install
-from mappings.hooks import run_hooks_by
+from mappings.language.hooks import run_hooks_by
 
 
 class HeldHooks:

@@ -34,10 +34,8 @@ from bridge.audit.events import (
     form_around,
     is_well_formed,
 )
-from bridge.store.answers import Words
 from bridge.store.database import Database
-from bridge.store.inserting import inserted, insertion
-from bridge.store.steps import plain, say
+from bridge.store.statements import Words, inserted, insertion, plain, say
 
 LOCK: Final = "engine audit"
 _PAGE: Final = 1000

@@ -10,6 +10,6 @@ def main() -> None:
     try:
         application()
     except Exception as error:  # noqa: BLE001  # the outermost site: known mistakes are explained, others raised again
-        from bridge.cli.failures import explain
+        from bridge.cli.application import explain
 
         sys.exit(explain(error))

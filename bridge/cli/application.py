@@ -1,6 +1,7 @@
-"""The tree of commands, as DESIGN 5 spells it."""
+"""The tree of commands, as DESIGN 5 spells it, and its exit statuses."""
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -9,20 +10,22 @@ from bridge import __version__
 from bridge.cli import (
     audit,
     channels,
-    concerns,
     console,
     deliveries,
-    home,
-    interface,
-    keeping,
+    exceptions,
+    interfaces,
     mapping,
     messages,
-    serve,
-    site,
-    token,
-    user,
-    wire,
+    mllp,
+    service,
+    sites,
+    tokens,
+    users,
 )
+from bridge.errors import BridgeError
+from config.errors import SettingsError
+from mappings.language.errors import MappingErrors
+from mllp.errors import MLLPError
 
 application = typer.Typer(
     name="bridge",
@@ -52,25 +55,40 @@ def _common(
     os.umask(0o077)  # as config.private_files, which takes too long to import here
 
 
-application.command("init")(home.init)
-application.command("serve")(serve.serve)
-application.command("check")(home.check)
-application.command("migrate")(home.migrate)
-application.command("send")(wire.send)
-application.command("receive")(wire.receive)
-application.command("rotate-keys")(keeping.rotate_keys)
-application.command("prune")(keeping.prune)
-application.add_typer(site.group, name="site")
-application.add_typer(user.group, name="user")
-application.add_typer(token.group, name="token")
+application.command("init")(service.init)
+application.command("serve")(service.serve)
+application.command("check")(service.check)
+application.command("migrate")(service.migrate)
+application.command("send")(mllp.send)
+application.command("receive")(mllp.receive)
+application.command("rotate-keys")(service.rotate_keys)
+application.command("prune")(service.prune)
+application.add_typer(sites.group, name="site")
+application.add_typer(users.group, name="user")
+application.add_typer(tokens.group, name="token")
 application.add_typer(messages.group, name="messages")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
-application.add_typer(concerns.group, name="exceptions")
-application.add_typer(concerns.group, name="concerns", hidden=True)  # its former name
+application.add_typer(exceptions.group, name="exceptions")
+application.add_typer(exceptions.group, name="concerns", hidden=True)  # its former name
 application.add_typer(mapping.group, name="mapping")
-application.add_typer(interface.group, name="interface")
+application.add_typer(interfaces.group, name="interface")
 application.add_typer(audit.group, name="audit")
 application.add_typer(console.group, name="console")
+
+
+USAGE = 2
+FAILED = 1
+
+
+def explain(error: Exception) -> int:
+    """Print what is wrong and return the exit status; raise what nobody foresaw again."""
+    if isinstance(error, SettingsError):
+        print("\n".join(str(mistake) for mistake in error.mistakes), file=sys.stderr)
+        return USAGE
+    if isinstance(error, BridgeError | MappingErrors | MLLPError | OSError):
+        print(f"bridge: {error}", file=sys.stderr)
+        return FAILED
+    raise error

@@ -25,9 +25,9 @@ def verify(
     ] = None,
 ) -> None:
     """Walk the hash chain; name the first broken entry and exit 1, or print its head."""
-    from bridge.wiring import auditing
+    from bridge.admin import audit_trail
 
-    checked = auditing.verify(home, head)
+    checked = audit_trail.verify(home, head)
     verdict = checked.verdict
     if verdict.broken is not None:
         print(f"broken at entry {verdict.broken}; {verdict.events} before it are whole")
@@ -43,9 +43,9 @@ def verify(
 @group.command("head")
 def head_(home: Home) -> None:
     """Print `SEQUENCE HASH` of the newest event, to be stored elsewhere for `audit verify`."""
-    from bridge.wiring import auditing
+    from bridge.admin import audit_trail
 
-    sequence, value = auditing.head(home)
+    sequence, value = audit_trail.head(home)
     print(f"{sequence} {value}")
 
 
@@ -60,10 +60,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List events, newest first; no patient data."""
-    from bridge.cli.show import rows
-    from bridge.wiring import auditing
+    from bridge.admin import audit_trail
+    from bridge.cli.output import rows
 
-    found = auditing.newest(home, auditing.asked(site, since, action, report), limit)
+    found = audit_trail.newest(home, audit_trail.asked(site, since, action, report), limit)
     if not as_json:
         found = [{**each, "subject": " ".join(each["target"].values())} for each in found]
     rows(found, _COLUMNS, as_json=as_json)
@@ -81,8 +81,8 @@ def export(
     ] = False,
 ) -> None:
     """Write FHIR R4 AuditEvent resources (IHE BALP) to standard output, one a line."""
-    from bridge.wiring import auditing
+    from bridge.admin import audit_trail
 
-    query = auditing.asked(site, since, action, report)
-    for resource in auditing.export(home, query, patients=patients):
+    query = audit_trail.asked(site, since, action, report)
+    for resource in audit_trail.export(home, query, patients=patients):
         print(json.dumps(resource, ensure_ascii=False, separators=(",", ":")))

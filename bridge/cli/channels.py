@@ -8,14 +8,14 @@ import typer
 from bridge.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
-    from bridge.operations.channels import Kind
+    from bridge.monitoring.channels import Kind
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
 
 
 def _kind(text: str) -> "Kind":
-    from bridge.operations.channels import Kind
+    from bridge.monitoring.channels import Kind
 
     return Kind(text)
 
@@ -27,15 +27,15 @@ def group_of(kind: str, what: str) -> typer.Typer:
     @group.command("list")
     def list_(home: Home, as_json: AsJson = False) -> None:
         """List them: whether they run, since when and by whom they are paused, when last active."""
-        from bridge.cli.show import rows, times
-        from bridge.wiring.channels import listed
+        from bridge.admin.channels import listed
+        from bridge.cli.output import rows, times
 
         rows([times(each) for each in listed(home, _kind(kind))], _COLUMNS, as_json=as_json)
 
     @group.command()
     def pause(name: _Name, home: Home) -> None:
         """Take or send nothing until it is resumed; outlasts restarts, holds on all nodes."""
-        from bridge.wiring.channels import pause as stop
+        from bridge.admin.channels import pause as stop
 
         stop(home, _kind(kind), name)
         print(f"{kind} {name} is paused")
@@ -43,7 +43,7 @@ def group_of(kind: str, what: str) -> typer.Typer:
     @group.command()
     def resume(name: _Name, home: Home) -> None:
         """Let it go on."""
-        from bridge.wiring.channels import resume as go_on
+        from bridge.admin.channels import resume as go_on
 
         was = go_on(home, _kind(kind), name)
         print(f"{kind} {name} is running" if was else f"{kind} {name} was not paused")
@@ -59,8 +59,8 @@ alerts = typer.Typer(help="What people were told about.", no_args_is_help=True)
 @alerts.command("list")
 def list_alerts(home: Home, as_json: AsJson = False) -> None:
     """List what stands, then what is over."""
-    from bridge.cli.show import rows, times
-    from bridge.operations.alerts import alerts as found
+    from bridge.cli.output import rows, times
+    from bridge.monitoring.alerts import alerts as found
     from bridge.wiring.stores import bridge_database
 
     with bridge_database(home) as database:
@@ -75,9 +75,9 @@ def test(home: Home) -> None:
 
     import httpx
 
-    from bridge.operations.alerts import News, Notice
-    from bridge.operations.conditions import Condition, Severity
-    from bridge.wiring.watching import tellers
+    from bridge.monitoring.alerts import News, Notice
+    from bridge.monitoring.conditions import Condition, Severity
+    from bridge.wiring.alerts import tellers
     from config import load
 
     notice = Notice(

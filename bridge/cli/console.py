@@ -66,9 +66,9 @@ def grant(
     """
     import json
 
-    from bridge.cli.show import iso
+    from bridge.admin.console_access import console_access
+    from bridge.cli.output import iso
     from bridge.console.permissions import Grant
-    from bridge.wiring.console_access import console_access
 
     given = Grant(email, _role(role), bodies, frozenset(site) if site else None)
     _sensible(given)
@@ -87,8 +87,8 @@ def grant(
 @group.command()
 def revoke(email: _Email, home: Home, force: Force = False) -> None:
     """Take an account's role in the console away."""
+    from bridge.admin.console_access import console_access
     from bridge.console.errors import Unknown
-    from bridge.wiring.console_access import console_access
 
     with console_access(home) as console:
         try:
@@ -102,8 +102,8 @@ def revoke(email: _Email, home: Home, force: Force = False) -> None:
 @group.command("list")
 def list_(home: Home, as_json: AsJson = False) -> None:
     """List who has which role, and whether they can use it."""
-    from bridge.cli.show import rows
-    from bridge.wiring.console_access import console_access
+    from bridge.admin.console_access import console_access
+    from bridge.cli.output import rows
 
     with console_access(home) as console:
         found = console.entries()

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
-from bridge.cli.listing import Listing
+from bridge.cli.listing import Code, DryRun, Ids, Listing, Most, Rate, State, Until
 from bridge.cli.options import (
     AsJson,
     Before,
@@ -53,7 +52,7 @@ def list_(
     A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
     message that was sent.
     """
-    from bridge.operations.channels import Kind
+    from bridge.monitoring.channels import Kind
 
     listing = Listing(
         home,
@@ -74,10 +73,10 @@ def list_(
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message and the last reply. The output contains patient data."""
-    from bridge.cli.show import one, times
-    from bridge.console.tree import readable
+    from bridge.cli.output import one, times
+    from bridge.console.message_view import readable
     from bridge.queue import browse
-    from bridge.wiring.commanding import audited
+    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
 
     with (
@@ -104,13 +103,13 @@ def retry(
     dry_run: DryRun = False,
 ) -> None:
     """Send deliveries now or again, oldest first, with the same bytes and control ids."""
-    from bridge.cli.bulk import choice, report
-    from bridge.operations.channels import Kind
+    from bridge.admin.channels import must_be_known, waits
+    from bridge.admin.selection import chosen, one_by_one
+    from bridge.cli.listing import choice, report
+    from bridge.monitoring.channels import Kind
     from bridge.queue.browse import deliveries
-    from bridge.queue.operate import retry_delivery
-    from bridge.wiring.bulk import chosen, one_by_one
-    from bridge.wiring.channels import must_be_known, waits
-    from bridge.wiring.commanding import recorded, relayed
+    from bridge.queue.operations import retry_delivery
+    from bridge.wiring.audit import recorded, relayed
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
@@ -135,8 +134,8 @@ def retry(
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
     """Cancel one delivery. Other deliveries of its report are still sent."""
-    from bridge.queue.operate import skip_delivery
-    from bridge.wiring.commanding import audited
+    from bridge.queue.operations import skip_delivery
+    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
 
     with (

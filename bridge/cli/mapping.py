@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bridge.cli import versions
+from bridge.cli import mapping_versions
 from bridge.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
-    from bridge.cli.trials import Validate
+    from bridge.cli.trial_output import Validate
 
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
-versions.add_to(group)
+mapping_versions.add_to(group)
 
 _Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: all of HOME.")]
 
@@ -23,7 +23,7 @@ def check(home: Home, name: _Name = None) -> None:
     """Name every mistake of the definitions, with file, line and column."""
     from bridge.workers.hooks import install
     from mappings.compiler import check as find_mistakes
-    from mappings.events import Severity
+    from mappings.inbound.events import Severity
 
     folder = home / "mappings"
     if not folder.is_dir():
@@ -71,7 +71,7 @@ def try_(
     as_json: AsJson = False,
 ) -> None:
     """Show what a definition makes of messages. Patient data: for your eyes only."""
-    from bridge.cli.trials import Asked, show_trials
+    from bridge.cli.trial_output import Asked, show_trials
 
     look = _validator(profile) if validate or profile else None
     asked = Asked(home, name, version, tuple(files or ()), last, site, orders, listener)
@@ -91,8 +91,8 @@ def learn(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, help="Or folders.")],
 ) -> None:
     """Propose a definition from messages of a new sender, with evidence; to be edited."""
-    from bridge.wiring.samples import from_files
-    from mappings.learning import learn as propose
+    from bridge.admin.definitions.samples import from_files
+    from mappings.authoring.inference import learn as propose
 
     found = [sample.payload for sample in from_files(files, "")]
     if not found:

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
-from bridge.cli.listing import Listing
+from bridge.cli.listing import Code, DryRun, Ids, Listing, Most, Rate, State, Until
 from bridge.cli.options import (
     AsJson,
     Before,
@@ -48,7 +47,7 @@ def list_(
 
     A search by a number is recorded in the audit trail.
     """
-    from bridge.operations.channels import Kind
+    from bridge.monitoring.channels import Kind
 
     listing = Listing(
         home,
@@ -68,11 +67,11 @@ def list_(
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message and its acknowledgment. The output contains patient data."""
-    from bridge.cli.show import one, times
-    from bridge.console.tree import readable
+    from bridge.admin.channels import charset_of
+    from bridge.cli.output import one, times
+    from bridge.console.message_view import readable
     from bridge.queue import browse
-    from bridge.wiring.channels import charset_of
-    from bridge.wiring.commanding import audited
+    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -102,13 +101,13 @@ def replay(
     dry_run: DryRun = False,
 ) -> None:
     """Queue messages to be applied again, oldest first; unfinished ones keep their order."""
-    from bridge.cli.bulk import choice, report
-    from bridge.operations.channels import Kind
+    from bridge.admin.channels import must_be_known
+    from bridge.admin.replay import Replaying
+    from bridge.admin.selection import chosen, one_by_one
+    from bridge.cli.listing import choice, report
+    from bridge.monitoring.channels import Kind
     from bridge.queue.browse import messages
-    from bridge.wiring.bulk import chosen, one_by_one
-    from bridge.wiring.channels import must_be_known
-    from bridge.wiring.commanding import recorded, relayed
-    from bridge.wiring.replaying import Replaying
+    from bridge.wiring.audit import recorded, relayed
     from bridge.wiring.stores import bridge_database
     from config import load
 

@@ -1,14 +1,19 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
+import base64
+import json
+import mimetypes
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:  # a command that needs no queue does not load it
-    from bridge.console.numbers import Kind
+if TYPE_CHECKING:
+    from bridge.console.message_index import Kind
     from bridge.queue.states import State
+
 
 Home = Annotated[
     Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The data directory.")
@@ -63,7 +68,7 @@ def number_option(
     control_id: str | None, patient: str | None, order: str | None
 ) -> "tuple[Kind, str] | None":
     """Read the one number to find by, and its kind; None where none is given."""
-    from bridge.console.numbers import Kind
+    from bridge.console.message_index import Kind
 
     given = {Kind.CONTROL: control_id, Kind.PATIENT: patient, Kind.ORDER: order}
     found = [(kind, number) for kind, number in given.items() if number is not None]
@@ -81,3 +86,39 @@ def state_option(text: str | None) -> "State | None":
     if text not in set(State):
         raise typer.BadParameter(f"--state must be one of {', '.join(State)}")
     return State(text)
+
+
+_TEXTS = frozenset({"name", "timeZone", "headerImgType"})
+
+
+def read_assignments(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the members that are assigned; `settings.NAME=VALUE` goes below `settings`."""
+    changes: dict[str, Any] = {}
+    for argument in arguments:
+        name, mark, text = argument.partition("=")
+        if not mark or not name:
+            raise typer.BadParameter(f"write NAME=VALUE instead of {argument!r}")
+        outer, _, inner = name.partition(".")
+        value = _value(name, text)
+        if inner:
+            changes.setdefault(outer, {})[inner] = value
+        else:
+            changes[outer] = value
+    return changes
+
+
+def _value(name: str, text: str) -> Any:
+    if text.startswith("@"):
+        return data_uri(Path(text[1:]))
+    if name in _TEXTS and text != "null":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def data_uri(path: Path) -> str:
+    """Return a file as a data URI, of the kind that its name says."""
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"

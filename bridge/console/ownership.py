@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.queue.rows import MessageDetail
-from mappings.inbound import Subjects
+from bridge.queue.listing_rows import MessageDetail
+from mappings.inbound.definition import Subjects
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ closes it: somebody is there.
 from enum import StrEnum
 from random import Random
 
-from bridge.queue.retry import Policy
+from bridge.queue.states import Policy
 
 
 class Circuit(StrEnum):

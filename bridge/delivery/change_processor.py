@@ -17,13 +17,12 @@ from bridge.delivery.news import News, deliveries, news_of
 from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.queue.deliveries import Release
 from bridge.queue.outbox import Outbox
-from bridge.store import concerns, order_saving
-from bridge.store.answers import run_all
-from bridge.store.concerns import Subject
 from bridge.store.database import Database
-from bridge.store.order_index import Key
-from bridge.store.steps import among, ask, plain, said, say
-from mappings.results import ResultEvent
+from bridge.store.records import exceptions, order_saving
+from bridge.store.records.exceptions import Subject
+from bridge.store.records.order_index import Key
+from bridge.store.statements import among, ask, plain, run_all, said, say
+from mappings.outbound.results import ResultEvent
 
 _CURSOR = plain("SELECT cursor, marked, replaced_at FROM feed_cursor WHERE feed = :feed")
 
@@ -94,7 +93,7 @@ class ChangeProcessor:
             self.database.serialize(connection, f"feed {feed}")
             now = self.clock()
             if say(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
-                concerns.note(connection, Subject.FEED, [(now, code)], now)
+                exceptions.note(connection, Subject.FEED, [(now, code)], now)
 
     def process(self, feed: str, page: ChangePage) -> int:
         """Take a page of the feed in; give how many deliveries it brought."""

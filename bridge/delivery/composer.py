@@ -30,19 +30,13 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.store import merged_patients, order_index
 from bridge.store.database import Database
-from bridge.store.order_index import IndexedOrder, Key
-from mappings.codes import Missed
-from mappings.errors import CodeRefused
-from mappings.outbound import OutboundMapping
-from mappings.results import (
-    WITHDRAWALS,
-    Format,
-    ResultContext,
-    ResultEvent,
-    Shown,
-)
+from bridge.store.records import merged_patients, order_index
+from bridge.store.records.order_index import IndexedOrder, Key
+from mappings.language.code_tables import Missed
+from mappings.language.errors import CodeRefused
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import WITHDRAWALS, Format, ResultContext, ResultEvent, Shown
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""

@@ -10,15 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from bridge.engine_client.models import Export, ExportedText, Person
-from bridge.store.order_index import IndexedOrder
-from mappings.procedures import procedures_of
-from mappings.results import (
-    WITHDRAWALS,
-    Addendum,
-    ResultEvent,
-    ResultOrder,
-    Signer,
-)
+from bridge.store.records.order_index import IndexedOrder
+from mappings.inbound.echo import procedures_of
+from mappings.outbound.results import WITHDRAWALS, Addendum, ResultEvent, ResultOrder, Signer
 
 IDENTITY = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
 """What a merge says anew of a patient, beside the MRN."""

@@ -33,7 +33,7 @@ from bridge.queue.deliveries import (
     in_hand,
 )
 from bridge.queue.outbox import Outbox
-from bridge.queue.waking import Alarm
+from bridge.queue.wakeup import Alarm
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from bridge.queue.retry import Policy
-from mappings.outbound import OutboundMapping
-from mappings.results import ResultEvent
+from bridge.queue.states import Policy
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultEvent
 
 EVERY_SITE = "*"
 

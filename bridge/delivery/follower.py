@@ -19,7 +19,7 @@ from bridge.engine_client.models import ChangePage
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
-from bridge.queue.retry import Policy
+from bridge.queue.states import Policy
 from bridge.store.errors import StoreError
 
 PAGE = 200  # changes that are processed in one transaction: others have to write too

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
 from mappings.hl7.message import Message
-from mappings.results import DocumentNames, ResultEvent, Shown
+from mappings.outbound.results import DocumentNames, ResultEvent, Shown
 
 ALL_ORDERS = "all"
 """Ends the release key of a message about all orders of a report."""

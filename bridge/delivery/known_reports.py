@@ -9,10 +9,19 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from bridge.store import order_index
-from bridge.store.answers import Answer, Words, run_all
-from bridge.store.order_index import Key
-from bridge.store.steps import Step, among, ask, asked, carried, unnested
+from bridge.store.records import order_index
+from bridge.store.records.order_index import Key
+from bridge.store.statements import (
+    Answer,
+    Step,
+    Words,
+    among,
+    ask,
+    asked,
+    carried,
+    run_all,
+    unnested,
+)
 
 NEVER = 2**62
 """When a report that needs no more asking is asked for again, in ms."""

@@ -14,7 +14,7 @@ from bridge.contract import ReportStatus
 from bridge.delivery.destinations import Destination
 from bridge.engine_client.models import Change, OrderKey
 from bridge.queue.deliveries import Release
-from mappings.results import ResultEvent
+from mappings.outbound.results import ResultEvent
 
 KINDS: Mapping[str, ResultEvent] = MappingProxyType(
     {

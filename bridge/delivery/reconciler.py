@@ -28,11 +28,11 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
-from bridge.store import concerns, order_rounds
-from bridge.store.concerns import Subject
 from bridge.store.database import Database
-from bridge.store.order_index import Key
-from mappings.results import ResultEvent
+from bridge.store.records import exceptions, order_index
+from bridge.store.records.exceptions import Subject
+from bridge.store.records.order_index import Key
+from mappings.outbound.results import ResultEvent
 
 PAGE = 200
 PAGES_A_DAY = 1440
@@ -182,10 +182,10 @@ class Reconciler:
         with self._database.write() as connection:
             rounds.save(connection, one, now)
             if one.ended_at:
-                before = concerns.of_code(connection, Subject.ORDER, STILL_ORDERED)
+                before = exceptions.of_code(connection, Subject.ORDER, STILL_ORDERED)
                 rows = sorted({*(before if one.whole else ()), *one.still_ordered})
                 codes = [(row_id, STILL_ORDERED) for row_id in one.still_ordered]
-                concerns.renew(connection, Subject.ORDER, rows, codes, now)
+                exceptions.renew(connection, Subject.ORDER, rows, codes, now)
 
     async def _orders(self, one: Round, now: int) -> list[Finding]:
         """Take the next page of orders into the round."""
@@ -245,21 +245,21 @@ class Reconciler:
         """Keep what differs for people to look at; what no longer differs, or lives, is over."""
         codes = [(each.order_id, each.code) for each in findings]
         with self._database.write() as connection:
-            before = concerns.between(connection, Subject.ORDER, after, upto, STILL_ORDERED)
+            before = exceptions.between(connection, Subject.ORDER, after, upto, STILL_ORDERED)
             rows = sorted(before.union(each.order_id for each in findings).difference(missed))
-            concerns.renew(connection, Subject.ORDER, rows, codes, now)
+            exceptions.renew(connection, Subject.ORDER, rows, codes, now)
 
     def _page(self, after: int) -> list[tuple[int, Key]]:
         with self._database.read() as connection:
-            return order_rounds.page(connection, after, PAGE)
+            return order_index.page(connection, after, PAGE)
 
     def _sites(self) -> list[str]:
         with self._database.read() as connection:
-            return order_rounds.sites(connection)
+            return order_index.sites(connection)
 
     def _still(self, ids: Collection[int]) -> list[tuple[int, Key]]:
         with self._database.read() as connection:
-            return order_rounds.live(connection, ids)
+            return order_index.live(connection, ids)
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         try:

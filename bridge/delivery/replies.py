@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from bridge.errors import BridgeError
 from bridge.queue.states import Event, Failure
-from mappings.hl7.ack import read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import Malformed
 from mllp.errors import LossReason

@@ -21,9 +21,9 @@ from bridge.delivery.news import News, released
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import SIGNED, Export, OrderKey, StatusRecord
 from bridge.executors import Threads
-from bridge.store import order_index
-from bridge.store.order_index import Key
-from mappings.results import ResultEvent
+from bridge.store.records import order_index
+from bridge.store.records.order_index import Key
+from mappings.outbound.results import ResultEvent
 
 MOST_IN_A_ROUND = 25_000
 OVERLAP = 1000  # row ids looked at again: transactions need not commit in the order of their ids

@@ -15,9 +15,9 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import WorklistPage
 from bridge.executors import Threads
 from bridge.queue.states import Failure
-from bridge.store import order_rounds
 from bridge.store.database import Database
-from bridge.store.order_index import Key
+from bridge.store.records import order_index
+from bridge.store.records.order_index import Key
 
 PAGE = 200
 LIVE = "ordered"
@@ -94,7 +94,7 @@ def _strange(
         for each in item["clinicalInfo"]
     }
     with database.read() as connection:
-        known = order_rounds.states(connection, asked)
+        known = order_index.states(connection, asked)
     return WorklistDifferences(
         frozenset(row_id for row_id, state in known.values() if state != LIVE),
         frozenset(report for key, report in asked.items() if key not in known),

@@ -15,14 +15,14 @@ from typing import Any
 import httpx
 
 from bridge.demo import story
-from bridge.demo.checking import unless_over
+from bridge.demo.afterwards import keep_running
+from bridge.demo.checks import unless_over
 from bridge.demo.errors import DemoError, Interrupted
 from bridge.demo.hospital import Hospital
 from bridge.demo.installation import Ports
-from bridge.demo.keeping import keep_running
+from bridge.demo.narration import Teller
 from bridge.demo.radiologist import Radiologist
 from bridge.demo.stage import Stage, free_ports
-from bridge.demo.telling import Teller
 from bridge.runtime.loop import run
 
 FAILED, INTERRUPTED = 1, 130

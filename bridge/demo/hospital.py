@@ -14,7 +14,7 @@ from bridge.demo.errors import NoReply, TooLate
 from bridge.demo.stage import HOST
 from bridge.peers.receiver import Received, Receiver
 from bridge.peers.sender import send
-from mappings.hl7.ack import AckCode, Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import AckCode, Acknowledgment, read_ack
 from mappings.hl7.message import Message
 
 _REPLY_WITHIN: Final = 30.0

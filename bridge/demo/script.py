@@ -1,15 +1,18 @@
-"""
-The parts of the play: which sample messages are sent, by whom, and what the reports say.
+"""The parts of the play: which sample messages are sent, by whom, and what the reports say.
 
 Only data; the samples' numbers, patients and accession numbers are those of `sample_messages/`.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bridge.demo.errors import SamplesMissing
-from bridge.demo.radiologist import Order
+from bridge.demo.hospital import Hospital, System
+from bridge.demo.narration import Teller
+from bridge.demo.radiologist import Order, Radiologist
 
 SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"
 
@@ -94,3 +97,31 @@ WANG_FIRST: Final = ("No haemorrhage. No mass.", "Impression: normal MR of the b
 WANG_SECOND: Final = ("No haemorrhage. No mass.", "Impression: normal MR of the brain.")
 HOESS_TEXT: Final = ("Hals und Thorax: keine vergrößerten Lymphknoten.",)
 KIM_TEXT: Final = ("Right knee: small joint effusion.",)
+
+
+@dataclass(slots=True)
+class Score:
+    """
+    What the summary shows. `orders`, `patients` and `senders` count accepted messages, each once.
+
+    `replies` are the first acknowledgments by message; `seconds` those from a release to its
+    result at the RIS.
+    """
+
+    orders: Counter[str] = field(default_factory=Counter)
+    patients: Counter[str] = field(default_factory=Counter)
+    senders: Counter[str] = field(default_factory=Counter)
+    replies: dict[bytes, bytes] = field(default_factory=dict)
+    acks: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Everybody a scene needs."""
+
+    teller: Teller
+    hospital: Hospital
+    systems: Mapping[str, System]
+    radiologist: Radiologist
+    score: Score = field(default_factory=Score)

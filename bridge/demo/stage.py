@@ -21,7 +21,7 @@ from typing import IO, Final, Self
 import httpx
 
 import bridge
-from bridge.demo.checking import until
+from bridge.demo.checks import until
 from bridge.demo.errors import CommandFailed, NotReady, TooLate
 
 HOST: Final = "127.0.0.1"

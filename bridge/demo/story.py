@@ -2,17 +2,58 @@
 
 import asyncio
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from bridge.demo import ordering, reporting, script
-from bridge.demo.cast import Cast
-from bridge.demo.checking import expect, until
-from bridge.demo.hospital import Hospital, System
+from bridge.demo import orders, reports, script
+from bridge.demo.checks import expect, until
+from bridge.demo.hospital import Hospital, Result, System
 from bridge.demo.installation import SIGN_DELAY, SITE, USER, USER_NAME, Ports, settings
-from bridge.demo.radiologist import Radiologist
+from bridge.demo.narration import Teller
+from bridge.demo.radiologist import Radiologist, Report
+from bridge.demo.script import Cast
 from bridge.demo.stage import HOST, Stage
-from bridge.demo.summary import summary
-from bridge.demo.telling import Teller
+
+_STATUSES: Mapping[str, str] = {"P": "preliminary", "F": "final", "C": "with addendum"}
+
+
+def summary(cast: Cast, reports: Sequence[Report]) -> list[tuple[str, str, str]]:
+    """Return the rows: what, how much, and of what it is made."""
+    score, results = cast.score, cast.hospital.results
+    senders = [
+        f"{name} ({cast.systems[name].charset}) {count}" for name, count in score.senders.items()
+    ]
+    statuses = Counter(each.status for each in reports)
+    return [
+        ("Order messages in", str(score.orders.total()), _parts(score.orders)),
+        ("Patient messages in", str(score.patients.total()), _parts(score.patients)),
+        ("Senders", str(len(senders)), ", ".join(senders)),
+        ("ACKs", str(score.acks.total()), _parts(score.acks)),
+        ("Reports", str(len(reports)), _parts(statuses)),
+        ("ORUs out", str(len(results)), _parts(_kinds(results))),
+        ("Sign to ORU", _milliseconds(median(score.seconds)), _latency(score.seconds)),
+    ]
+
+
+def _kinds(results: Sequence[Result]) -> Counter[str]:
+    return Counter(_STATUSES.get(each.status, each.status) for each in results)
+
+
+def _parts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _latency(seconds: Sequence[float]) -> str:
+    return (
+        f"the median of {len(seconds)}, from the end of the sign delay; "
+        f"the slowest {_milliseconds(max(seconds))}"
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
 
 
 def read_samples() -> None:
@@ -50,12 +91,12 @@ async def play(cast: Cast) -> None:
     """Play all scenes with a running service."""
     for system in cast.systems.values():
         cast.teller.done(f"listens for {system.name} ({system.charset})", f"{HOST}:{system.port}")
-    await ordering.orders_arrive(cast)
-    await ordering.orders_change(cast)
-    await ordering.hospital_errs(cast)
-    await reporting.reports_are_read(cast)
-    await reporting.signature_is_recalled(cast)
-    await reporting.signed_again(cast)
+    await orders.orders_arrive(cast)
+    await orders.orders_change(cast)
+    await orders.hospital_errs(cast)
+    await reports.reports_are_read(cast)
+    await reports.signature_is_recalled(cast)
+    await reports.signed_again(cast)
 
 
 async def settle(cast: Cast, stage: Stage) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from mappings.hl7.ack import AckCode, build_ack, unframed_nak
+from mappings.hl7.acknowledgment import AckCode, build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal
 from mllp.contract import Peer

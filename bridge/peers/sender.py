@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mappings.hl7.ack import Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import Acknowledgment, read_ack
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import Malformed
 from mappings.hl7.tables import AckCondition

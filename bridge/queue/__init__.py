@@ -6,8 +6,7 @@ goes out, `browse` and `retention` for those who look after them.
 """
 
 from bridge.queue.errors import IllegalTransition, NoSuchRow, QueueError
-from bridge.queue.retry import Policy
-from bridge.queue.states import TRANSITIONS, Acknowledgment, Event, Failure, State, after
+from bridge.queue.states import TRANSITIONS, Acknowledgment, Event, Failure, Policy, State, after
 
 __all__ = [
     "TRANSITIONS",

@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, TableClause, func, literal, select
 
 from bridge.queue import payload_blobs
-from bridge.queue.ages import id_at
 from bridge.queue.errors import NoSuchRow
-from bridge.queue.rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
+from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
+from bridge.queue.retention.rows import id_at
+from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.queue.states import Acknowledgment, State
-from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 
 OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)

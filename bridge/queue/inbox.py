@@ -1,10 +1,10 @@
-"""
-Hand out stored messages in the order of their lanes, and write down what came of them.
+"""Hand out stored messages in the order of their lanes, and write down what came of them.
 
 Blocking: call it from a thread. Who applies them, and when they are tried again, is the
 worker's business.
 """
 
+import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +12,38 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue import payload_blobs, remarks
+from bridge.queue import payload_blobs
+from bridge.queue.claims import Claimed, Outcome, Settled, Settlement
 from bridge.queue.lanes import Line, Taken
-from bridge.queue.settlements import Settled, Settlement
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
-from bridge.queue.waking import CHANNEL
-from bridge.queue.work import Claimed, Outcome
+from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
 from bridge.store.presence import lock_name
-from bridge.store.steps import among, ask
+from bridge.store.statements import among, ask
+
+_NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
+_DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
+
+
+def keep(connection: Connection, outcomes: Sequence[Outcome]) -> None:
+    """Write the notes and the counts of doubts that outcomes bring, within a transaction."""
+    notes = [
+        {"id": each.message_id, "notes": json.dumps(each.notes, ensure_ascii=False)}
+        for each in outcomes
+        if each.notes is not None
+    ]
+    if notes:
+        connection.execute(_NOTE, notes)
+    doubts = [
+        {"id": each.message_id, "doubts": each.doubts}
+        for each in outcomes
+        if each.doubts is not None
+    ]
+    if doubts:
+        connection.execute(_DOUBT, doubts)
+
 
 LEASE = 60_000
 """Milliseconds a claim lasts unless it is extended."""
@@ -212,7 +233,7 @@ class Inbox:
         settlements = [_settlement(outcome, now) for outcome in outcomes]
         settled = self._line.settle(connection, self._owner, now, settlements)
         ours = [each for each in outcomes if each.message_id in settled.held]
-        remarks.keep(connection, ours)
+        keep(connection, ours)
         for each in ours:
             if each.lane is not None:
                 self._wait_in(connection, each.message_id, each.lane)

@@ -1,40 +1,151 @@
-"""
-What is to be delivered, to whom, and in which order.
+"""The outbox: deliveries to each destination, in their order.
+
+Within the caller's transaction.
+
+Pure: no statement runs here.
 
 Strict order for each destination and report; destinations never wait for one another. A payload
 is composed once and kept: every repeat sends the same bytes. Blocking: call it from a thread.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, Row, bindparam, text
 
-from bridge.queue import placing
+from bridge.queue.claims import Settlement
 from bridge.queue.deliveries import (
     INTERRUPTED,
     ClaimedDelivery,
     DeliveryOutcome,
     Release,
 )
-from bridge.queue.delivery_rows import (
-    answer,
-    claimed,
-    columns,
-    settlement,
-)
 from bridge.queue.errors import NoSuchRow
-from bridge.queue.hashing import lane
 from bridge.queue.lanes import Line
-from bridge.queue.placing import Place
-from bridge.queue.settlements import Settlement
+from bridge.queue.ledger.arrivals import lane
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import Event
-from bridge.queue.waking import CHANNEL
-from bridge.store.answers import run_all
+from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
+from bridge.store.postgresql.connection import packed
 from bridge.store.presence import lock_name
-from bridge.store.steps import Step, carry_out, unnested
+from bridge.store.statements import Step, carry_out, is_asked_once, run, run_all, unnested
+
+
+class Place(NamedTuple):
+    """A delivery as it is queued; times in ms."""
+
+    destination: str
+    lane: int
+    report_id: str
+    release_key: str
+    event: str
+    orders: str
+    release_at: int
+    created_at: int
+    control_id: str = ""
+    state: str = "queued"
+    attempts: int = 0
+
+
+_COLUMNS: Final = (
+    ("destination", "text"),
+    ("lane", "bigint"),
+    *((name, "text") for name in ("report_id", "release_key", "event", "orders")),
+    ("release_at", "bigint"),
+    ("created_at", "bigint"),
+    *((name, "text") for name in ("control_id", "state")),
+    ("attempts", "integer"),
+)
+
+_NAMES: Final = ", ".join(name for name, _ in _COLUMNS)
+_KNOWN: Final = "ON CONFLICT (destination, release_key) DO NOTHING"
+
+SQLITE_DELIVERY: Final = (
+    f"INSERT INTO delivery ({_NAMES}) VALUES ({', '.join('?' for _ in _COLUMNS)}) "  # noqa: S608  # our own names
+    f"{_KNOWN} RETURNING id"
+)
+SQLITE_LANE: Final = "INSERT INTO delivery_lane (lane, delivery_id, claimed) VALUES (?, ?, 0)"
+_KINDS: Final = tuple(dict(_COLUMNS).values())
+_ARRAYS: Final = ", ".join(f"%b::{kind}[]" for kind in _KINDS)
+# The ids are drawn in the order in which the deliveries are given: lanes live by it.
+POSTGRES_PLACE: Final = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS t ({_NAMES}, place)
+    ), numbered AS MATERIALIZED (
+        SELECT nextval('delivery_id_seq') AS id, g.*
+        FROM (SELECT * FROM given ORDER BY place) AS g
+    ), new AS (
+        INSERT INTO delivery (id, {_NAMES}) SELECT id, {_NAMES} FROM numbered ORDER BY id
+        {_KNOWN} RETURNING id
+    ), lanes AS (
+        INSERT INTO delivery_lane (lane, delivery_id, claimed)
+        SELECT lane, id, 0 FROM numbered JOIN new USING (id)
+    )
+    SELECT id FROM new
+"""  # noqa: S608  # our own names
+
+
+def place(connection: Connection, deliveries: Sequence[Place]) -> int:
+    """Queue deliveries in their order; give how many were not there before."""
+    if not deliveries:
+        return 0
+    if is_asked_once(connection):
+        return len(run(connection, POSTGRES_PLACE, packed(_KINDS, deliveries)).all())
+    ids = [run(connection, SQLITE_DELIVERY, each).scalar() for each in deliveries]
+    lanes = [(each.lane, number) for each, number in zip(deliveries, ids, strict=True) if number]
+    if lanes:
+        run(connection, SQLITE_LANE, lanes, many=True)
+    return len(lanes)
+
+
+def columns(release: Release, key: int, now: int) -> dict[str, Any]:
+    """Lay a release out, in its lane."""
+    return {
+        "destination": release.destination,
+        "lane": key,
+        "report_id": release.report_id,
+        "release_key": release.release_key,
+        "event": release.event,
+        "orders": json.dumps(release.orders, ensure_ascii=False),
+        "release_at": release.release_at,
+        "created_at": now,
+    }
+
+
+def claimed(row: Row[Any]) -> ClaimedDelivery:
+    """Read a row that was claimed."""
+    return ClaimedDelivery(
+        delivery_id=row.id,
+        destination=row.destination,
+        report_id=row.report_id,
+        release_key=row.release_key,
+        event=row.event,
+        orders=json.loads(row.orders),
+        control_id=row.control_id,
+        payload=None if row.payload is None else bytes(row.payload),
+        attempts=row.attempts,
+        release_at=row.release_at,
+        created_at=row.created_at,
+        tries=row.tries or 0,
+    )
+
+
+def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
+    """Say what an outcome makes of its row."""
+    due = outcome.retry_at if outcome.retry_at is not None else now
+    return Settlement.of(
+        outcome.delivery_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
+    )
+
+
+def answer(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | None, int | None, int]:
+    """Give what is kept of an attempt: its delivery, reply, times and count."""
+    acknowledged = now if outcome.event is Event.ACCEPTED else None
+    return outcome.delivery_id, outcome.reply or b"", outcome.sent_at, acknowledged, outcome.tries
+
 
 LEASE = 120_000
 """Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
@@ -123,7 +234,7 @@ class Outbox:
         # Two nodes that read of the same report at once must number its releases alike.
         turns = self._database.serialized(f"outbox {each.lane}" for each in rows)
         run_all(connection, turns)
-        new = placing.place(connection, rows)
+        new = place(connection, rows)
         if new:
             self._database.announce(connection, CHANNEL)
         return new

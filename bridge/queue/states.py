@@ -1,12 +1,16 @@
-"""
-The life of a queued message or delivery, as two independent axes.
+"""The states of a queued message or delivery, as two independent axes, and when to retry.
 
 `State` says what became of the work, `Acknowledgment` whether its sender was told. A message
 that was applied but whose ACK was lost is done and pending, not failed.
+
+Doubling delays with jitter, so that what failed together does not come back together.
+Pure: the caller brings the attempt's number and the dice.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from random import Random
 
 from bridge.queue.errors import IllegalTransition
 
@@ -78,3 +82,28 @@ def after(state: State, event: Event) -> State:
         return TRANSITIONS[state, event]
     except KeyError:
         raise IllegalTransition(state, event) from None
+
+
+_MOST_DOUBLINGS = 32  # 2**32 seconds outlast any maximum; bigger powers overflow a float
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`first` seconds, doubled up to `maximum`; `jitter` is the share that is left to chance."""
+
+    first: float = 1.0
+    maximum: float = 60.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not (0 < self.first <= self.maximum and 0 <= self.jitter <= 1):
+            raise ValueError("a retry policy needs 0 < first <= maximum and 0 <= jitter <= 1")
+
+    def delay(self, attempt: int, random: Random) -> float:
+        """
+        Give the seconds to wait after attempt number `attempt`, which counts from 1.
+
+        Jitter only ever shortens: `maximum` is a promise to whoever waits.
+        """
+        doubled = self.first * 2.0 ** min(max(attempt - 1, 0), _MOST_DOUBLINGS)
+        return min(doubled, self.maximum) * (1 - self.jitter * random.random())

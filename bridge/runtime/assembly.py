@@ -13,14 +13,17 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge.admin.console import console_application
+from bridge.admin.console_access import resolve_grants
+from bridge.admin.definitions.activation import note_start
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.missing import Tally
+from bridge.intake.receive.unmapped_codes import Tally
+from bridge.monitoring.telemetry import open_tracer
+from bridge.monitoring.tracing import Tracer
 from bridge.observability.metrics import Metrics
-from bridge.operations.telemetry import open_tracer
-from bridge.operations.tracing import Tracer
 from bridge.roles import Role
-from bridge.runtime.delivering import Delivery
+from bridge.runtime.delivery import Delivery
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
@@ -28,23 +31,19 @@ from bridge.runtime.maintenance import (
     unknown_code_counts,
 )
 from bridge.runtime.membership import Membership
-from bridge.runtime.migrating import BRIDGE_ROLES
+from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.parts import Intake, engine_parts, web_part
 from bridge.runtime.probes import Probes, Readiness
-from bridge.runtime.schedule import Job, Schedule
-from bridge.runtime.step import Action, Step, nothing, now_ms
-from bridge.store.checkpointing import Checkpoints
+from bridge.runtime.schedule import Action, Job, Schedule, Step, nothing, now_ms
+from bridge.store.checkpoints import Checkpoints
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.suitability import doubts
+from bridge.store.postgresql.requirements import doubts
 from bridge.wiring import stores
-from bridge.wiring.activating import note_start
-from bridge.wiring.audit_relay import AuditRelay
-from bridge.wiring.belonging import Belongings
-from bridge.wiring.console import console_application
-from bridge.wiring.console_access import resolve_grants
+from bridge.wiring.audit import AuditRelay
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
+from bridge.wiring.message_subjects import Belongings
 from bridge.wiring.node import take_slot
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload

@@ -11,23 +11,20 @@ from functools import partial
 
 import structlog
 
-from bridge.console.indexing import Indexer
-from bridge.console.numbers import hashes
+from bridge.admin.retention import prune_home
+from bridge.console.message_index import Indexer, Look, batch, hashes, pause, rate
 from bridge.console.ownership import Belonging
-from bridge.console.pacing import Look, batch, pause, rate
 from bridge.executors import Threads
-from bridge.intake.missing import Tally
+from bridge.intake.receive.unmapped_codes import Tally
+from bridge.monitoring.certificates import Place
 from bridge.observability.metrics import Metrics
-from bridge.operations.node_files import Place
 from bridge.runtime.membership import Membership
-from bridge.runtime.schedule import Job, Run, Schedule
-from bridge.runtime.step import Step, now_ms
-from bridge.store import unknown_codes
+from bridge.runtime.schedule import Job, Run, Schedule, Step, now_ms
 from bridge.store.database import Database
-from bridge.store.partitions import make_room
-from bridge.wiring.audit_relay import AuditRelay
-from bridge.wiring.pruning import prune_home
-from bridge.wiring.watching import note_own_files, watch
+from bridge.store.postgresql.partitions import make_room
+from bridge.store.records import unmapped_codes
+from bridge.wiring.alerts import note_own_files, watch
+from bridge.wiring.audit import AuditRelay
 from bridge.workers.errors import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -56,7 +53,7 @@ def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) ->
 
     async def store() -> None:
         if found := tally.take():
-            await Threads.MAINTENANCE.run(unknown_codes.add, database, found, now_ms())
+            await Threads.MAINTENANCE.run(unmapped_codes.add, database, found, now_ms())
 
     return schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
 
@@ -65,7 +62,7 @@ class NumberIndex:
     """
     Indexes control ids, patient ids and order numbers for the console, off the ACK path.
 
-    Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.pacing`).
+    Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.message_index`).
     """
 
     def __init__(self, database: Database, belonging: Belonging, offload: Offload) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 import structlog
 
 from bridge.executors import Threads
-from bridge.queue.heirs import Heirs
+from bridge.queue.failover import Heirs
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.waking import CHANNEL
-from bridge.runtime.schedule import Job, Schedule
-from bridge.runtime.step import Step, now_ms
+from bridge.queue.wakeup import CHANNEL
+from bridge.runtime.schedule import Job, Schedule, Step, now_ms
 from bridge.store.database import Database
-from bridge.store.listening import Listener
+from bridge.store.postgresql.notifications import Listener
 from bridge.store.presence import Presence
 
 Wake = Callable[[], None]

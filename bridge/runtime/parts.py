@@ -16,50 +16,46 @@ from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.counting import Timed
-from bridge.intake.forwarder import Forwarder
-from bridge.intake.frame_offload import FrameOffload
-from bridge.intake.listening import Listening
-from bridge.intake.missing import Tally
-from bridge.intake.offloaded import offloaded
-from bridge.intake.outcomes import Waiting
-from bridge.intake.remembering import Memory
+from bridge.intake.process.order_processor import Forwarder
+from bridge.intake.process.order_repository import Memory
+from bridge.intake.process.outcomes import Waiting
+from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.offload import FrameOffload, offloaded
+from bridge.intake.receive.statistics import Timed
+from bridge.intake.receive.unmapped_codes import Tally
+from bridge.monitoring import start_failures
+from bridge.monitoring.channels import Kind, channels
+from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
 from bridge.observability.metrics import Metrics
-from bridge.operations import troubles
-from bridge.operations.channels import Kind, channels
-from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
-from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State
-from bridge.queue.waking import HEARD, UNHEARD
+from bridge.queue.throttle import Courtesy
+from bridge.queue.wakeup import HEARD, UNHEARD
 from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
-from bridge.runtime.following import Following, latest_activation
-from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
+from bridge.runtime.activation_follower import Following, latest_activation
+from bridge.runtime.channel_control import Switchboard
 from bridge.runtime.http_connections import HttpLimits
+from bridge.runtime.listener_registry import Gate, Gates, Known, Port, Senders, SocketPort, bare
 from bridge.runtime.membership import Membership
-from bridge.runtime.ports import Port, SocketPort
-from bridge.runtime.schedule import Job, Schedule
-from bridge.runtime.step import Step, now_ms
-from bridge.runtime.switchboard import Switchboard
-from bridge.runtime.web import WebServer
+from bridge.runtime.schedule import Job, Schedule, Step, now_ms
+from bridge.runtime.web_server import WebServer
 from bridge.store.database import Database
-from bridge.wiring import present
-from bridge.wiring.intake import listenings
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import in_force, recaller
+from bridge.wiring.listeners import acquaintance, in_front, listenings, policy, validator
 from bridge.wiring.ports import Answering, Shared, folder_listener, handler, sequencer, wired
-from bridge.wiring.shelf import in_force, recaller
-from bridge.wiring.validation import acquaintance, in_front, policy, validator
 from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
 from config.sections import Http
 from mllp.admission import Ceiling
-from mllp.budget import FrameBudget
-from mllp.bundle import REPLIES
 from mllp.contract import Handler
+from mllp.memory_budget import FrameBudget
+from mllp.reply_bundle import REPLIES
 
 
 def engine_parts(application: FastAPI, schedule: Schedule) -> list[Step]:
@@ -199,13 +195,13 @@ class Intake:
         """Write down what could not begin here."""
         found, now = dict(gates.troubles), now_ms()
         await Threads.INTAKE.run(
-            troubles.note, self._database, Kind.LISTENER, self._owner, found, now
+            start_failures.note, self._database, Kind.LISTENER, self._owner, found, now
         )
 
     def _compiled(self) -> Senders:
         """Compile what is in force. Blocking."""
         activation = latest_activation(self._database)
-        settings = present.current(self._settings, self._database)
+        settings = active_settings.current(self._settings, self._database)
         find = in_force(settings, self._database)
         known = channels(self._database, Kind.LISTENER)
         made = listenings(settings, find, self._find_version, self._tally.note)

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route, Router
 from bridge.executors import Threads
 from bridge.observability.metrics import CONTENT_TYPE, Metrics
 from bridge.queue import browse
-from bridge.queue.rows import Depth
+from bridge.queue.listing_rows import Depth
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.store.errors import StoreError

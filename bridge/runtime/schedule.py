@@ -1,5 +1,4 @@
-"""
-The one scheduler of a process: runs every periodic job, by APScheduler on the event loop.
+"""The one scheduler of a process: runs every periodic job, by APScheduler on the event loop.
 
 `Job` is the table of all periodic jobs. A part of the service declares what a job runs. The job
 runs from the part's start to its stop, and never beside itself. A late run is run once. A run that
@@ -12,6 +11,7 @@ extends leases or notifies systemd's watchdog must not wait until that clock is 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from random import SystemRandom
@@ -24,8 +24,28 @@ from typing_extensions import override
 
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
-from bridge.runtime.step import Action, Step, nothing
 from bridge.store.errors import StoreError
+
+Action = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that runs between `start` and `stop`; `name` is what the log calls it."""
+
+    name: str
+    start: Action
+    stop: Action
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+async def nothing() -> None:
+    """Do nothing: half of what only starts or only stops."""
+
 
 Run = Callable[[], Awaitable[object]]
 """Runs a job once. It may return, as a float, the seconds until its next run."""

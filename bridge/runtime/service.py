@@ -1,30 +1,72 @@
-"""
-The whole service: its parts started in order, stopped in reverse.
+"""The whole service: its parts started in order, stopped in reverse.
 
 A part that cannot start stops the start, and what had started is stopped again.
+
+As systemd hears it (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names, as often as
+`WATCHDOG_USEC` asks for. Where nobody asks, nobody is told.
 """
 
 import asyncio
 import os
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 
 from bridge.executors import close_all
-from bridge.observability.logs import configure
+from bridge.observability.logs import configure, observe_twisted
 from bridge.observability.metrics import Metrics
-from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
-from bridge.runtime.interpreter import settle_down
 from bridge.runtime.loop import run as run_loop
-from bridge.runtime.migrating import migrate_apart
-from bridge.runtime.schedule import Schedule
-from bridge.runtime.step import Step
-from bridge.runtime.supervisor import Supervisor
+from bridge.runtime.loop import settle_down
+from bridge.runtime.migration import migrate_apart
+from bridge.runtime.schedule import Job, Schedule, Step
 from config import Settings
 from config.sections import LogFormat
+
+READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
+
+
+class Supervisor:
+    """Who is told, by the environment that we were started in."""
+
+    def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
+        name = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + name[1:] if name.startswith("@") else name
+        limit = environment.get("WATCHDOG_USEC", "")
+        self._every = int(limit) / 2_000_000 if limit.isdigit() else 0.0
+        self._watchdog: Step | None = None
+        if self._address and self._every:
+            self._watchdog = schedule.periodic(Job.WATCHDOG, self._beat, every=self._every)
+
+    async def begin(self) -> None:
+        """Tell that all has started, and from now on that the loop turns."""
+        self._tell(READY)
+        if self._watchdog is not None:
+            await self._watchdog.start()
+
+    def stopping(self) -> None:
+        """Tell that we are about to end; that the loop turns is told until `end`."""
+        self._tell(STOPPING)
+
+    async def end(self) -> None:
+        """Tell no more."""
+        if self._watchdog is not None:
+            await self._watchdog.stop()
+
+    async def _beat(self) -> None:
+        self._tell(ALIVE)
+
+    def _tell(self, word: bytes) -> None:
+        if not self._address:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.setblocking(False)
+            to.sendto(word, self._address)
+
 
 _PAGES = {Role.CONSOLE: "/console", Role.ENGINE: "/reporting/"}
 _STOP_WITHIN = 30.0

@@ -17,18 +17,15 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
-from bridge.store import postgres, sqlite
-from bridge.store.answers import Words, carry
-from bridge.store.ending import Ending
+from bridge.store import sqlite
+from bridge.store.connections import Ending, Kept, Reader, Writer
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
-from bridge.store.kept import Kept
+from bridge.store.locks import Turns, Turnstile, turnstile_of
 from bridge.store.pool import LOCK_TIMEOUT, Pool
-from bridge.store.reader import Reader
-from bridge.store.synchrony import Synchrony
-from bridge.store.turns import Turns
-from bridge.store.turnstile import Turnstile, turnstile_of
-from bridge.store.writer import Writer
+from bridge.store.postgresql import connection as postgres
+from bridge.store.postgresql.synchrony import Synchrony
+from bridge.store.statements import Words, carry
 
 _POOL = Pool()
 _before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = ContextVar(

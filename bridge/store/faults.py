@@ -70,9 +70,9 @@ def _without_server(error: BaseException | None) -> bool:
 def _server() -> ModuleType | None:
     if "psycopg" not in sys.modules:
         return None
-    from bridge.store import server_faults  # noqa: PLC0415  # see there
+    from bridge.store.postgresql import faults  # noqa: PLC0415  # see there
 
-    return server_faults
+    return faults
 
 
 def _of_sqlite(error: sqlite3.Error) -> StoreError:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bridge.store.errors import Busy
-from bridge.store.turns import Turns
+from bridge.store.locks import Turns
 
 LITTLE = 25
 """Of messages, orders or launches so many are short work: some two milliseconds."""

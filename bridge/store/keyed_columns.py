@@ -35,7 +35,7 @@ BRIDGE: Final = (
     KeyedColumn("delivery", "lane"),
     KeyedColumn("delivery_lane", "lane"),
     KeyedColumn("message_number", "number"),
-    # Two kinds keep a time where the others keep a hash (`bridge.intake.signals`).
+    # Two kinds keep a time where the others keep a hash (`bridge.intake.process.link_signals`).
     KeyedColumn("order_signal", "signal", only="kind NOT IN ('held-later', 'opened-later')"),
 )
 """Columns of the bridge's own database."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.store.lease_time import OPTION
+from bridge.store.lease_clock import OPTION
 
 LOCK_TIMEOUT = 30.0
 """Seconds a statement may wait for another's lock before it is `Busy`."""
@@ -14,7 +14,8 @@ class Pool:
     """
     Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
 
-    `require_synchronous`: see `bridge.store.synchrony`; `lease_clock`: `bridge.store.lease_time`.
+    `require_synchronous`: see `bridge.store.postgresql.synchrony`; `lease_clock`:
+    `bridge.store.lease_clock`.
     """
 
     size: int = 10

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
 from bridge.store.faults import driver_errors
-from bridge.store.postgres import PROMPTLY_MISSED, lock_key
+from bridge.store.postgresql.connection import PROMPTLY_MISSED, lock_key
 
 LOOK_SECONDS = 2.0
 """How long it takes at most until a free leadership is taken, or one that was lost is noticed."""

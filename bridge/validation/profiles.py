@@ -1,8 +1,9 @@
-"""
-Message profiles: HL7's conformance profile XML to the reference that hl7apy validates by.
+"""Message profiles: HL7's conformance profile XML to the reference that hl7apy validates by.
 
 Segments, groups, fields, components: usage, cardinality, data type, table, length.
 Source: HL7 v2.5.1 §2.12, HL7v2xConformanceProfile.
+
+* ProfileUnusable   the file cannot be read, or is no HL7 v2 conformance profile
 """
 
 import re
@@ -12,9 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.validation.errors import ProfileUnusable
+from bridge.errors import BridgeError
 from parsers.errors import DocumentRefused
 from parsers.xml import read
+
+
+class ProfileUnusable(BridgeError):  # noqa: N818  # named for what happened
+    """A message profile cannot be used; `reason` never quotes the file."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(f"profile {file}: {reason}")
+
 
 Reference = Mapping[str, Any]
 """Message structure (`ORM_O01`) to what hl7apy calls its reference."""

@@ -1,5 +1,11 @@
-"""
-Hold one message against its version's structure, or against a profile: the door to hl7apy.
+"""Validate one message against its version's structure or a profile, with hl7apy.
+
+hl7apy counts what a group has and does not ask for the order; and a segment that it has no
+structure for ends the group it stands in. Segments come in the order of the abstract syntax
+(HL7 v2.5.1 §2.5.2, §2.13), and Z segments may stand anywhere.
+
+Walks what hl7apy built of a message, which checks no value itself when it is tolerant.
+Source: HL7 v2.5.1 chapter 2A, data types DT, DTM, NM, SI, TM.
 
 Slow (tens of milliseconds a message) and blocking: call it from a thread. Nothing of a message
 is written anywhere: the report goes through memory.
@@ -8,18 +14,145 @@ is written anywhere: the report goes through memory.
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.validation.arrangement import by_segment, misplaced, without_local
 from bridge.validation.findings import Finding, read_report
-from bridge.validation.primitives import malformed
 from bridge.validation.profiles import Reference, nearest
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import OutOfStructure, Refusal, TooManyParts, WrongDataType
+
+_GROUP: Final = re.compile(r"(Error: (?:Missing required child|Child limit exceeded) \w+\.)(\w+)$")
+
+
+def without_local(segments: Sequence[str], reference: Any) -> list[str]:
+    """Leave out the Z segments that a profile (None: no profile) does not name."""
+    named = set(_names(reference)) if reference else set()
+    return [each for each in segments if each[:1].upper() != "Z" or each[:3].upper() in named]
+
+
+def _names(reference: Any) -> Iterator[str]:
+    for name, below, _, kind in reference[1]:
+        yield name
+        if kind == "GRP":
+            yield from _names(below)
+
+
+def misplaced(element: Any) -> Iterator[str]:
+    """Name the segments of a message of hl7apy's that stand behind what has to follow them."""
+    expected, at = list(element.ordered_children or ()), 0
+    for child in element.children:
+        if child.name in expected:
+            found = next((n for n in range(at, len(expected)) if expected[n] == child.name), None)
+            if found is None:
+                yield _first(child)
+            else:
+                at = found
+        if child.classname == "Group":
+            yield from misplaced(child)
+
+
+def _first(element: Any) -> str:
+    while element.classname == "Group" and element.children:
+        element = element.children[0]
+    return str(element.name)
+
+
+def by_segment(line: str, version: str) -> str:
+    """Say of a group that is missing, or one too many, which segment it begins with."""
+    told = _GROUP.match(line)
+    if told is None or "_" not in told[2]:
+        return line
+    from hl7apy import load_reference  # noqa: PLC0415  # slow to load, rarely wanted
+    from hl7apy.exceptions import ChildNotFound  # noqa: PLC0415  # as above
+
+    name, kind = told[2], "GRP"
+    try:
+        while kind == "GRP":
+            order, children = load_reference(name, "Group", version)[:2]
+            if order == "choice":
+                return line
+            name, kind = next(((each[0], each[3]) for each in children if each[2][0]), ("", ""))
+    except ChildNotFound:
+        return line
+    return f"{told[1]}{name}" if name else line
+
+
+_HOURS: Final = r"(?:[01]\d|2[0-3])"
+_ZONE: Final = r"(?:[+-]\d{4})?"
+_SECONDS: Final = r"(?:[0-5]\d(?:\.\d{1,4})?)"
+_DATE: Final = r"\d{4}(?:(?:0[1-9]|1[0-2])(?:(?:0[1-9]|[12]\d|3[01])"
+
+_FORMS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
+    {
+        "DT": re.compile(rf"{_DATE})?)?"),
+        "DTM": re.compile(rf"{_DATE}(?:{_HOURS}(?:[0-5]\d{_SECONDS}?)?)?)?)?{_ZONE}"),
+        "TM": re.compile(rf"{_HOURS}(?:[0-5]\d{_SECONDS}?)?{_ZONE}"),
+        "NM": re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)"),
+        "SI": re.compile(r"\d+"),
+    }
+)
+_TIME_STAMP: Final = "TS_1"
+"""The first component of a TS: before 2.5 hl7apy calls it a string, for there was no DTM."""
+
+_NULL: Final = '""'
+
+
+def malformed(element: Any) -> Iterator[str]:
+    """Name the places, `PID-7` or `ORC-7.4`, of values that are not what their type demands."""
+    for child in element.children:
+        if child.classname == "Segment":
+            yield from _in_segment(child)
+        elif child.classname == "Group":
+            yield from malformed(child)
+
+
+def _in_segment(segment: Any) -> Iterator[str]:
+    observed = _observed(segment) if segment.name == "OBX" else ""
+    for field in segment.children:
+        place = str(field.name).replace("_", "-", 1)
+        if place == "OBX-5":
+            kind = "DTM" if observed == "TS" else observed
+            wrong = not _fits(kind, field.to_er7().partition("^")[0])
+            yield from [place] if wrong else []
+            continue
+        for number, component in enumerate(field.children, start=1):
+            if _wrong(component):
+                inside = len(field.children) > 1 or field.datatype != component.datatype
+                whole = field.datatype == "TS" or not inside
+                yield place if whole else f"{place}.{_number(component, number)}"
+
+
+def _observed(segment: Any) -> str:
+    """Give OBX-2, by which the type of OBX-5 goes."""
+    return next((str(f.to_er7()).strip() for f in segment.children if f.name == "OBX_2"), "")
+
+
+def _number(component: Any, otherwise: int) -> str:
+    return str(component.name).rpartition("_")[2] if "_" in str(component.name) else str(otherwise)
+
+
+def _wrong(component: Any) -> bool:
+    """Whether a component, or one of its subcomponents, is malformed."""
+    kind = _kind(component)
+    if kind:
+        return not _fits(kind, component.to_er7())
+    return any(_kind(each) and not _fits(_kind(each), each.to_er7()) for each in component.children)
+
+
+def _kind(element: Any) -> str:
+    if element.name == _TIME_STAMP:
+        return "DTM"
+    return element.datatype if element.datatype in _FORMS else ""
+
+
+def _fits(kind: str, value: str) -> bool:
+    form, said = _FORMS.get(kind), value.strip()
+    return form is None or said in {"", _NULL} or form.fullmatch(said) is not None
+
 
 # HL7 table 0354, for senders that name no structure in MSH-9.3 (as many before 2.4).
 _ADT: Final[Mapping[str, str]] = MappingProxyType(

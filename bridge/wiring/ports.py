@@ -1,5 +1,8 @@
-"""
-Listeners from settings to something that takes messages: MLLP, HTTP, or a folder.
+"""Ports of listeners from settings: MLLP, HTTP, or a folder.
+
+A listener reads every file of its folder and moves it, a destination writes there. An operator of
+the console can set both, and must not reach secrets, databases, mappings or archives that way.
+Files of the settings, such as those with an Authorization header, may not be our own keys.
 
 What they do with a message is the same `IntakeHandler`; only how it comes and goes differs.
 """
@@ -10,33 +13,82 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 
-from bridge.intake.counting import AckCounter, WireCounter
-from bridge.intake.handler import IntakeHandler
-from bridge.intake.listening import Listening, SequenceNumbers
-from bridge.intake.needs import Inbox, Outcomes
-from bridge.intake.sequencing import Sequencer
+from bridge.errors import BridgeError
+from bridge.intake.receive.handler import IntakeHandler
+from bridge.intake.receive.listener import Inbox, Listening, Outcomes, SequenceNumbers
+from bridge.intake.receive.sequence_numbers import Sequencer
+from bridge.intake.receive.statistics import AckCounter, WireCounter
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
-from bridge.store.sequence_links import SequenceLinks
+from bridge.store.records.sequence_numbers import SequenceLinks
+from bridge.transports.folders.files import Folder
 from bridge.transports.folders.intake import FolderListener, FolderRules
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.intake import Desk, WebRules
 from bridge.transports.web.server import MessageSite
-from bridge.wiring.folders import folder_at, require_foreign_secret
-from bridge.wiring.intake import ControlIds, tls_options
+from bridge.wiring.listeners import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
 from config.quantities import Address
 from mllp.admission import Ceiling
-from mllp.budget import FrameBudget
 from mllp.contract import Handler, NakBuilder, ServerLimits
+from mllp.memory_budget import FrameBudget
 from mllp.server import MLLPServerFactory
-from mllp.sharing import SharedPort
+from mllp.transport import SharedPort
+
+_OWN_FOLDERS = ("secrets", "mappings", "run")
+
+
+class ProtectedPath(BridgeError):  # noqa: N818  # named for what is there
+    """A path that belongs to the installation itself."""
+
+    def __init__(self, owner: str, path: Path) -> None:
+        super().__init__(f"{owner}: {path} belongs to the installation; use another path")
+
+
+def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
+    """Give the folder of a listener or destination. Raises ProtectedPath."""
+    folder = settings.path(Path(address.path))
+    real = folder.resolve()
+    for own in _own(settings):
+        if real.is_relative_to(own) or own.is_relative_to(real):
+            raise ProtectedPath(owner, folder)
+    return Folder(folder)
+
+
+def require_foreign_secret(settings: Settings, owner: str, file: Path | None) -> Path | None:
+    """Give the file of a peer's secret, resolved; None for none. Raises ProtectedPath."""
+    if file is None:
+        return None
+    path = settings.path(file)
+    engine = settings.engine
+    own = [*engine.tokens.values(), engine.token_file, engine.link_keys_file]
+    own.append(settings.database.index_key_file)
+    assistance, provider = settings.assistance, settings.sign_in.oidc
+    others = [assistance.transcription_key_file, assistance.placing_key_file]
+    others.append(None if provider is None else provider.client_secret_file)
+    own += [each for each in others if each is not None]
+    if path.resolve() in {settings.path(each).resolve() for each in own}:
+        raise ProtectedPath(owner, path)
+    return path
+
+
+def _own(settings: Settings) -> list[Path]:
+    found = [settings.home / each for each in _OWN_FOLDERS]
+    if settings.retention.archive is not None:
+        found.append(settings.path(settings.retention.archive))
+    for url in (settings.database_url(), settings.engine_database_url()):
+        if url.startswith("sqlite:///"):
+            found.append(Path(f"{url.removeprefix('sqlite:///')}-large"))
+            found.append(Path(url.removeprefix("sqlite:///")))
+    return [each.resolve() for each in found]
+
 
 DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
 

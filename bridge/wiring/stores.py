@@ -9,14 +9,13 @@ from typing import Final
 from bridge import index_key
 from bridge.store import keyed_columns
 from bridge.store.database import Database
-from bridge.store.migrate import is_ready, upgrade
-from bridge.store.partitions import make_room
+from bridge.store.migration import is_ready, upgrade
 from bridge.store.pool import Pool
-from bridge.wiring.secret_files import new_index_key, read_index_key
+from bridge.store.postgresql.partitions import make_room
+from bridge.wiring.secrets import new_index_key, read_index_key
 from config import Settings, load
 from config.errors import Mistake, SettingsError
-from config.private_files import make_folder
-from config.writing import write_new
+from config.private_files import make_folder, write_new
 
 ENGINE_PACKAGE: Final = "bridge.engine.records"
 ENGINE_VERSIONS: Final = "alembic_engine"

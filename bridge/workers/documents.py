@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bridge.errors import BridgeError
 from bridge.workers.errors import WorkerFailed, WorkerTimeout
-from bridge.workers.pools import PARSERS
+from bridge.workers.pool import PARSERS
 from parsers.limits import DOCUMENTS_OF_A_REQUEST, Limits
 
 _CLOCK_FACTOR: Final = 5

@@ -1,5 +1,5 @@
 """
-Run the hooks of mappings in worker processes (`mappings.hooks.Runner`).
+Run the hooks of mappings in worker processes (`mappings.language.hooks.Runner`).
 
 A hook gets its file and one message, and answers text. An exception is told by its class: one of
 Python's own, or a name that the hook's file contains; anything else could be a patient's name.
@@ -12,9 +12,8 @@ from typing import Any
 
 from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.host import MEBIBYTE
-from bridge.workers.pool import WorkerPool
-from bridge.workers.pools import HOOKS
-from mappings.hooks import HookStopped, run_hooks_by
+from bridge.workers.pool import HOOKS, WorkerPool
+from mappings.language.hooks import HookStopped, run_hooks_by
 
 SECONDS = 5.0
 """By the clock, for one answer; a machine that is busy with other work takes its time."""

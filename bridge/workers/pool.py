@@ -1,5 +1,4 @@
-"""
-Pools of sealed worker processes, and how to call a task in one: `WorkerPool.call`.
+"""Pools of sealed worker processes, and how to call a task in one: `WorkerPool.call`.
 
 A task is a named function `(payload: bytes, arguments: Mapping) -> bytes | JSON` in the dictionary
 `TASKS` of one of the pool's modules. Each call runs in a process of its own, which is confined
@@ -8,9 +7,15 @@ further processes, and limits on time, memory and the size of its answer. So a m
 imports at its top whatever its tasks need; an import inside a task finds the standard library only.
 
 Payload and answer are bytes or JSON; nothing that a worker says is unpickled or run.
+
+* HOOKS      administrators' Python hooks: on the way of messages, so as urgent as the service
+* PARSERS    documents that users bring: less urgent than the service
+
+A module with tasks for PARSERS is named in `_PARSERS`; see `pool` for what it has to have.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,3 +96,9 @@ def _read_answer(answer: bytes) -> Any:
         return found
     names = found[:_MOST_NAMES] if isinstance(found, list) else []
     raise WorkerFailed(tuple(each for each in names if isinstance(each, str)))
+
+
+_PARSERS = ("bridge.engine.documents.tasks", "bridge.admin.packages.tasks")
+
+HOOKS = WorkerPool("hooks", ["bridge.workers.hook_tasks"], size=max(2, min(4, os.cpu_count() or 2)))
+PARSERS = WorkerPool("parsers", _PARSERS, size=2, memory=1024 * MEBIBYTE, nice=10, waiting=32)

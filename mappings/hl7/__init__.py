@@ -4,7 +4,7 @@ HL7 v2 in bytes and text: messages, paths, escapes, refusals, acknowledgments.
 Pure: no I/O, no clock, no framework. What an order is, is said one floor up, in `mappings`.
 """
 
-from mappings.hl7.ack import Acknowledgment, build_ack, read_ack, unframed_nak
+from mappings.hl7.acknowledgment import Acknowledgment, build_ack, read_ack, unframed_nak
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message, Segment

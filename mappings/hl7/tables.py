@@ -1,5 +1,6 @@
-"""
-The HL7 tables our code decides by, as closed sets.
+"""The HL7 tables that our code decides by, as closed sets.
+
+What a code does to an order is a mapping definition's business, not this file's.
 
 Values are the codes as they stand in messages; comments are the tables' own words, shortened.
 Local and user-defined codes are not here: mapping definitions bring their own code tables.
@@ -7,7 +8,65 @@ Local and user-defined codes are not here: mapping definitions bring their own c
 
 from enum import StrEnum, unique
 
-from mappings.hl7.order_control import OrderControl
+
+@unique
+class OrderControl(StrEnum):
+    """Table 0119, order control codes (ORC-1)."""
+
+    ORDER_REFILL_APPROVED = "AF"
+    CANCEL_REQUEST = "CA"
+    CHILD = "CH"
+    COMBINED_RESULT = "CN"
+    CANCEL_PROCESS_STEP = "CP"
+    CANCELLED_AS_REQUESTED = "CR"
+    DISCONTINUE_REQUEST = "DC"
+    DATA_ERRORS = "DE"
+    REFILL_DENIED = "DF"
+    DISCONTINUED_AS_REQUESTED = "DR"
+    REFILLED_UNSOLICITED = "FU"
+    HOLD_REQUEST = "HD"
+    ON_HOLD_AS_REQUESTED = "HR"
+    LINK_TO_PROBLEM = "LI"
+    MONEY_CHARGED = "MC"
+    NUMBER_ASSIGNED = "NA"
+    NOTIFICATION_RECEIVED = "NR"
+    NEW = "NW"
+    CANCELLED = "OC"
+    DISCONTINUED = "OD"
+    RELEASED = "OE"
+    REFILLED_AS_REQUESTED = "OF"
+    HELD = "OH"
+    ACCEPTED = "OK"
+    NOTIFICATION_OF_ORDER = "OP"
+    RELEASED_AS_REQUESTED = "OR"
+    PARENT = "PA"
+    PREVIOUS_RESULTS = "PR"
+    NOTIFICATION_WITH_PAYMENT = "PY"
+    OBSERVATIONS_TO_FOLLOW = "RE"
+    REFILL_REQUEST = "RF"
+    RELEASE_PREVIOUS_HOLD = "RL"
+    REPLACEMENT_ORDER = "RO"
+    REPLACE_REQUEST = "RP"
+    REPLACED_AS_REQUESTED = "RQ"
+    REQUEST_RECEIVED = "RR"
+    REPLACED_UNSOLICITED = "RU"
+    STATUS_CHANGED = "SC"
+    SEND_NUMBER = "SN"
+    STATUS_RESPONSE = "SR"
+    STATUS_REQUEST = "SS"
+    UNABLE_TO_ACCEPT = "UA"
+    UNABLE_TO_CANCEL = "UC"
+    UNABLE_TO_DISCONTINUE = "UD"
+    UNABLE_TO_REFILL = "UF"
+    UNABLE_TO_HOLD = "UH"
+    UNABLE_TO_REPLACE = "UM"
+    UNLINK_FROM_PROBLEM = "UN"
+    UNABLE_TO_RELEASE = "UR"
+    UNABLE_TO_CHANGE = "UX"
+    CHANGE_REQUEST = "XO"
+    CHANGED_AS_REQUESTED = "XR"
+    CHANGED_UNSOLICITED = "XX"
+
 
 __all__ = [
     "AckCode",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mappings.compiler import GENERAL, KINDS
 from mappings.schema import inbound, outbound
-from mappings.schema.words import TEXT, Schema, one_of, several
+from mappings.schema.vocabulary import TEXT, Schema, one_of, several
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TITLE: Final = "A mapping of Report Bridge"

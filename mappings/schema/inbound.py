@@ -1,9 +1,12 @@
 """What definitions of incoming messages may say, as JSON Schema."""
 
-from mappings import acceptance, control, links, orders, patients, rules
-from mappings.events import Action
-from mappings.fetch import SEGMENTS
-from mappings.schema.words import (
+from mappings.inbound import acceptance, link_signals, orders, patients
+from mappings.inbound.events import Action
+from mappings.language import rules
+from mappings.language.accessors import SEGMENTS
+from mappings.language.tags import TAGS
+from mappings.language.transforms import TRANSFORMS
+from mappings.schema.vocabulary import (
     CONDITION,
     FLAG,
     PATH,
@@ -19,8 +22,6 @@ from mappings.schema.words import (
     one_of,
     several,
 )
-from mappings.tags import TAGS
-from mappings.transforms import TRANSFORMS
 
 _SEGMENT: Schema = {"type": "string", "pattern": rf"^({'|'.join(sorted(SEGMENTS))}|Z.*)$"}
 _SELECTION: Schema = {
@@ -98,7 +99,7 @@ DEFINITIONS: dict[str, Schema] = {
     "test": _TEST,
 }
 
-_DECISION = rf"^({'|'.join(Action)})( +({control.EXAMINED})? *)?$"
+_DECISION = rf"^({'|'.join(Action)})( +({orders.EXAMINED})? *)?$"
 _LINK: Schema = {
     "anyOf": [
         FLAG,
@@ -136,7 +137,7 @@ MEMBERS: dict[str, Schema] = {
     "order": closed(dict.fromkeys(orders.ORDER_KEYS, RULE), "Numbers, order control, status."),
     "order_control": closed(
         {
-            "unknown": one_of(control.UNKNOWN),
+            "unknown": one_of(orders.UNKNOWN),
             "actions": each(
                 {"type": "string", "pattern": _DECISION}, "ORC-1, or ORC-1/ORC-5, to an action."
             ),
@@ -146,8 +147,10 @@ MEMBERS: dict[str, Schema] = {
     "links": {
         "description": "What makes orders of one patient be read together.",
         "type": "object",
-        "properties": dict.fromkeys((links.ACCESSION, links.MESSAGE_GROUP, *links.VALUED), _LINK),
-        "patternProperties": {f"^{links.CUSTOM}": _LINK},
+        "properties": dict.fromkeys(
+            (link_signals.ACCESSION, link_signals.MESSAGE_GROUP, *link_signals.VALUED), _LINK
+        ),
+        "patternProperties": {f"^{link_signals.CUSTOM}": _LINK},
         "additionalProperties": False,
     },
     "only": CONDITION,

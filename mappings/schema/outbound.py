@@ -1,18 +1,18 @@
 """What definitions of outgoing messages may say, as JSON Schema."""
 
-from mappings import frames, layout, loops, manner, outfields, segments, statuses
-from mappings.datatypes import NAMES
-from mappings.fetch import SEGMENTS
-from mappings.results import ResultEvent
-from mappings.schema.words import FLAG, PATH, TEST, TEXT, Schema, closed, each, one_of, several
+from mappings.language.accessors import SEGMENTS
+from mappings.language.context import NAMES
+from mappings.outbound import definition, fields, segments, style, text_layout, variables
+from mappings.outbound.results import ResultEvent
+from mappings.schema.vocabulary import FLAG, PATH, TEST, TEXT, Schema, closed, each, one_of, several
 from mappings.shapes.shape import SHAPES
 
 _TEXT: Schema = {
     "anyOf": [
         {"type": ["number", "boolean"]},
         {"type": "string", "pattern": r"^(?!\$)"},
-        {"enum": [f"${name}" for name in sorted(frames.VARIABLES)]},
-        {"type": "string", "pattern": rf"^\${frames.DESTINATION.replace('.', chr(92) + '.')}"},
+        {"enum": [f"${name}" for name in sorted(variables.VARIABLES)]},
+        {"type": "string", "pattern": rf"^\${variables.DESTINATION.replace('.', chr(92) + '.')}"},
     ],
     "description": "A text as it is, or a variable: $order.Accession",
 }
@@ -36,7 +36,7 @@ _KINDS: list[Schema] = [
             "value": _FIELD,
             "codes": TEXT,
             "codes_back": TEXT,
-            "unknown": one_of(outfields.UNKNOWN_CODES, "What becomes of a code the table lacks."),
+            "unknown": one_of(fields.UNKNOWN_CODES, "What becomes of a code the table lacks."),
             **_BESIDE,
         },
         required=["value"],
@@ -71,7 +71,7 @@ DEFINITIONS: dict[str, Schema] = {
         "anyOf": [
             closed(
                 {
-                    "each": one_of([segments.ORDERS, *loops.LOOPS]),
+                    "each": one_of([segments.ORDERS, *segments.LOOPS]),
                     "segments": several(_ITEM),
                     "when": _WHEN,
                 },
@@ -97,31 +97,31 @@ DEFINITIONS: dict[str, Schema] = {
 }  # fmt: skip
 
 _CODES: Schema = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
-_STATUS = rf"^({'|'.join(ResultEvent)})({statuses.AFTER}({'|'.join(ResultEvent)}))?$"
+_STATUS = rf"^({'|'.join(ResultEvent)})({definition.AFTER}({'|'.join(ResultEvent)}))?$"
 
 RESULT_METADATA: Schema = closed(
     {
         "send": TEST,
         "skip": TEST,
-        "targets": each({"type": "string", "pattern": f"^({manner.TARGET.pattern})$"}),
+        "targets": each({"type": "string", "pattern": f"^({style.TARGET.pattern})$"}),
     },
     "Which Metadata keys go back, and where.",
 )
 WORDS: dict[str, Schema] = {
-    "orders": one_of(manner.ORDERS),
+    "orders": one_of(style.ORDERS),
     "version": {"enum": [*SHAPES, *(float(each) for each in SHAPES if each.count(".") == 1)]},
-    "interpreter": one_of(manner.INTERPRETERS),
-    "times": one_of(manner.TIMES),
-    "content": several(one_of([manner.TEXT, *manner.CONTENT])),
+    "interpreter": one_of(style.INTERPRETERS),
+    "times": one_of(style.TIMES),
+    "content": several(one_of([style.TEXT, *style.CONTENT])),
 }
-ECHO: Schema = one_of(manner.ECHOES)
+ECHO: Schema = one_of(style.ECHOES)
 
 MEMBERS: dict[str, Schema] = {
     **WORDS,
     "text": closed(
         {
-            "layout": one_of(layout.LAYOUTS),
-            "addenda": one_of(layout.ADDENDA),
+            "layout": one_of(text_layout.LAYOUTS),
+            "addenda": one_of(text_layout.ADDENDA),
             "heading": TEXT,
             "blank": TEXT,
             "sections": TEXT,
@@ -133,7 +133,7 @@ MEMBERS: dict[str, Schema] = {
     "statuses": {
         "description": "The events there are messages for, each with its codes.",
         "type": "object",
-        "patternProperties": {_STATUS: closed(dict.fromkeys(statuses.CODES, TEXT))},
+        "patternProperties": {_STATUS: closed(dict.fromkeys(definition.CODES, TEXT))},
         "additionalProperties": False,
     },
     "parts": each(several(_ITEM), "Items under a name, for `use: NAME`."),

@@ -1,7 +1,8 @@
 """
 What a version of HL7 v2 lets stand where: field types by segment, component types by type.
 
-Read from the tables beside this file. Not a validator: see `mappings.fitting` for the use.
+Read from the tables beside this file. Not a validator: see `mappings.outbound.encoding` for the
+use.
 """
 
 from collections.abc import Mapping

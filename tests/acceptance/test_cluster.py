@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.queue.waking import HEARD
+from bridge.queue.wakeup import HEARD
 from tests.acceptance.cluster import Cluster, wait_for
 from tests.acceptance.orders import order
 from tests.acceptance.test_kill import Feed, course, expected

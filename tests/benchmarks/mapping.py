@@ -17,8 +17,8 @@ from mappings.hl7.escapes import unescape
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path as Place
-from mappings.inbound import InboundMapping
-from mappings.scope import Defaults
+from mappings.inbound.definition import InboundMapping
+from mappings.language.scope import Defaults
 from tests.benchmarks.tables import Options, show
 
 FLOOR = "extraction of 20 fields"

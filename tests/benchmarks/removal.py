@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
-from bridge.store.partitions import SIZE, partitions
+from bridge.store.migration import upgrade
+from bridge.store.postgresql.partitions import SIZE, partitions
 from tests.benchmarks.installation import Postgres, cpu_seconds
 from tests.benchmarks.seeding import seed
 from tests.benchmarks.tables import Options, show

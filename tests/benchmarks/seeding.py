@@ -11,9 +11,9 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from bridge.console.numbers import Kind, hashed, site_number
+from bridge.console.message_index import Kind, hashed, site_number
 from bridge.store.database import Database
-from bridge.store.partitions import SIZE, make_room
+from bridge.store.postgresql.partitions import SIZE, make_room
 
 CHUNK: Final = 200_000
 MESSAGES_A_DAY: Final = 1_000_000

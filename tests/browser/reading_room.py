@@ -15,8 +15,9 @@ import httpx
 import uvicorn
 
 from bridge.engine.http.application import create_application
-from bridge.engine.service import sites, tokens
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import tokens
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import Assistance, EngineSettings
 from bridge.store.database import Database
 from tests.databases import fresh_file

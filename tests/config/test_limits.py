@@ -7,7 +7,7 @@ import pytest
 
 from bridge.engine import settings as engine
 from config.errors import SettingsError
-from config.limits import Lifetimes, Rates, Sizes
+from config.report_engine import Lifetimes, Rates, Sizes
 from config.settings import parse
 
 LIMITS = """\

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from config.home import create
-from config.private_files import close, create_empty, make_folder, wider, write
-from config.writing import replace_all
+from bridge.admin.data_directory import create
+from config.private_files import close, create_empty, make_folder, replace_all, wider, write
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

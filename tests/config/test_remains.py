@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.wiring.checks import check_home
-from bridge.wiring.findings import Severity
+from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.findings import Severity
 from config.example import fresh
-from config.remains import further_mistakes, remains
+from config.partial_settings import further_mistakes, remains
 
 WRONG = """
 colour = "blue"

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from bridge.wiring.delivery import destination
-from bridge.wiring.homes import make_home
-from bridge.wiring.rendering import NotRendered, outgoing, words_of
+from bridge.admin.data_directory import make_home
+from bridge.wiring.destination_definitions import NotRendered, outgoing, words_of
+from bridge.wiring.destinations import destination
 from config.errors import SettingsError
-from config.rendering import Rendering
+from config.sections import Rendering
 from config.settings import Settings, parse
-from mappings.results import ResultEvent
+from mappings.outbound.results import ResultEvent
 
 DESTINATION = '[[destination]]\nname = "ris"\naddress = "127.0.0.1:2576"\n'
 

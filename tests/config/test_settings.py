@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.admin.data_directory import create
 from config.errors import SettingsError
 from config.example import fresh, render
-from config.home import create
 from config.quantities import parse_address, parse_duration, parse_size
 from config.settings import Settings, load, parse
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.home import create
-from config.writing import replace_all, write_new
+from bridge.admin.data_directory import create
+from config.private_files import replace_all, write_new
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import Any
 
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
-from mappings.outbound import OutboundMapping
-from mappings.overlay import laid_over
-from mappings.results import (
+from mappings.language.loading import laid_over
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import (
     Addendum,
     DocumentNames,
     Format,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from hl7apy.consts import VALIDATION_LEVEL
 
-from mappings.hl7.ack import AckCode, build_ack, unframed_nak
+from mappings.hl7.acknowledgment import AckCode, build_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
     Malformation,

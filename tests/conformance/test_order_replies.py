@@ -7,10 +7,9 @@ from itertools import count
 
 import pytest
 
-from bridge.intake.answers import Answers
-from bridge.intake.listening import Acknowledge, Replies
-from bridge.intake.replies import split
-from bridge.intake.verdict import Judge
+from bridge.intake.receive.acknowledgments import Answers, split
+from bridge.intake.receive.listener import Acknowledge, Replies
+from bridge.intake.receive.verdict import Judge
 from mappings.hl7.message import Message
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING

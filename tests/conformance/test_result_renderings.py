@@ -8,7 +8,7 @@ from hl7apy import load_library
 from hl7apy.consts import VALIDATION_LEVEL
 
 from mappings.hl7.message import Message
-from mappings.results import ResultEvent, ResultOrder
+from mappings.outbound.results import ResultEvent, ResultOrder
 from mappings.shapes.shape import SHAPES
 from tests.conformance.parsers import agree, parsed, structure_errors
 from tests.conformance.renderings import (

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.errors import RuleFailed
 from mappings.hl7 import AckCode, Malformed, Message, Refusal, build_ack, peek, read_ack
-from mappings.hl7.ack import unframed_nak
+from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks, split
 from mappings.hl7.refusals import Malformation
-from mappings.inbound import InboundMapping
-from mappings.scope import Defaults
+from mappings.inbound.definition import InboundMapping
+from mappings.language.errors import RuleFailed
+from mappings.language.scope import Defaults
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from mllp.framing import END, START, Event, Frame, FrameReader
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from textwrap import dedent
 
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.events import OrderEvent
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping
-from mappings.scope import Defaults
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import OrderEvent
+from mappings.language.scope import Defaults
 
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
 DEFAULTS = Defaults("SITE1", "Europe/Zurich", NOW)

@@ -9,9 +9,9 @@ from hl7apy.parser import parse_message
 
 from mappings.compiler import DEFINITIONS, compile_sources, load
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.results import ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.inbound.definition import InboundMapping
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
 from tests.mappings.language import DEFAULTS, MSH, PID, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"

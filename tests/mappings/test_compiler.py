@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import pytest
 
-from mappings.acceptance import refusal_for
 from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
-from mappings.errors import HookFailed, MappingErrors
-from mappings.events import Issue, Severity
 from mappings.hl7.refusals import Refusal, UnknownSender, UnsupportedEvent, UnsupportedMessage
-from mappings.inbound import InboundMapping
+from mappings.inbound.acceptance import refusal_for
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Issue, Severity
+from mappings.language.errors import HookFailed, MappingErrors
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
 
 MISTAKES = """\

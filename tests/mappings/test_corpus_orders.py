@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mappings.authoring.trial import try_message
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
-from mappings.inbound import InboundMapping
-from mappings.trial import try_message
+from mappings.inbound.definition import InboundMapping
 from tests.mappings.language import DEFAULTS
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"

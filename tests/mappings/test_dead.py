@@ -3,7 +3,7 @@
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.events import Severity
+from mappings.inbound.events import Severity
 from tests.mappings.language import SHIPPED
 
 EMPTY = {

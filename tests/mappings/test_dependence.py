@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mappings.authoring.dependence import Dependence, dependence
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.dependence import Dependence, dependence
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.scope import Defaults
+from mappings.inbound.definition import InboundMapping
+from mappings.language.scope import Defaults
+from mappings.outbound.definition import OutboundMapping
 
 SHIPPED = read_folder(DEFINITIONS)
 READER = "include: orders.yaml\nmetadata: {values: {Room: ZRM-1.1}}\n"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from mappings.compiler import check_sources, compile_sources
-from mappings.frames import VARIABLES
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.rules import KEYS
-from mappings.tags import TAGS
-from mappings.transforms import TRANSFORMS
+from mappings.inbound.definition import InboundMapping
+from mappings.language.rules import KEYS
+from mappings.language.tags import TAGS
+from mappings.language.transforms import TRANSFORMS
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.variables import VARIABLES
 from tests.mappings.language import DEFAULTS, SHIPPED
 from tests.mappings.outcomes import CONTEXT, ORDER
 from tests.mappings.recipes import FILES, INBOUND, OUTBOUND

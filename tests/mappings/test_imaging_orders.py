@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.events import Action
-from mappings.inbound import InboundMapping
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Action
 from tests.mappings.language import DEFAULTS, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mappings.authoring.inference import learn
+from mappings.authoring.trial import try_message
 from mappings.compiler import check_sources, compile_sources
-from mappings.inbound import InboundMapping
-from mappings.learning import learn
-from mappings.trial import try_message
+from mappings.inbound.definition import InboundMapping
 from tests.mappings.language import DEFAULTS, SHIPPED
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from mappings.compiler import compile_sources
-from mappings.encode import Encoded
-from mappings.errors import MappingErrors
-from mappings.fitting import fitted
 from mappings.hl7.message import Message
-from mappings.outbound import OutboundMapping
-from mappings.overlay import laid_over
-from mappings.results import Addendum, Format, ResultEvent, Signer
+from mappings.language.errors import MappingErrors
+from mappings.language.loading import laid_over
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.encoding import Encoded, fitted
+from mappings.outbound.results import Addendum, Format, ResultEvent, Signer
 from mappings.shapes.shape import SHAPES
 from tests.mappings.language import SHIPPED
 from tests.mappings.outcomes import CONTEXT, NOW, ORDER, rendered

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.control import ACCEPTED, Decision, OrderControlTable
-from mappings.events import Action
 from mappings.hl7.tables import OrderControl, OrderStatus
-from mappings.inbound import InboundMapping
-from mappings.orders import OrderPlan
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Action
+from mappings.inbound.orders import ACCEPTED, Decision, OrderControlTable, OrderPlan
 
 PAGE = (Path(__file__).parents[2] / "docs" / "order-control.md").read_text("utf-8")
 STATUSES = [each.value for each in OrderStatus]

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, TooManyGroups, UnknownCode
-from mappings.inbound import MAX_GROUPS, InboundMapping
+from mappings.inbound.definition import MAX_GROUPS, InboundMapping
+from mappings.inbound.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")

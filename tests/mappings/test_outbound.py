@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mappings.codes import Missed
 from mappings.compiler import check_sources
-from mappings.errors import CodeRefused, NotRenderable
 from mappings.hl7.message import Message
-from mappings.results import Addendum, ResultEvent, ResultOrder, Signer
+from mappings.language.code_tables import Missed
+from mappings.language.errors import CodeRefused, NotRenderable
+from mappings.outbound.results import Addendum, ResultEvent, ResultOrder, Signer
 from tests.mappings.language import MSH, SHIPPED
 from tests.mappings.outcomes import (
     CONTEXT,

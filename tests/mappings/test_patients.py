@@ -3,11 +3,11 @@
 import pytest
 
 from mappings.compiler import DEFINITIONS, compile_sources, load, read_folder
-from mappings.events import Action, OrderEvent
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import DuplicateKey, EndlessIdentifier, MissingField, UnsupportedEvent
-from mappings.inbound import InboundMapping
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Action, OrderEvent
 from tests.mappings.language import DEFAULTS
 
 SHIPPED = load(DEFINITIONS, "patients")

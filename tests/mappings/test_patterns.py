@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.patterns import MAX_MATCHED, MAX_PATTERN, like, search_for
+from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, like, search_for
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")

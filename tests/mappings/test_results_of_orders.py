@@ -6,7 +6,7 @@ import hl7
 import pytest
 
 from mappings.hl7.message import Message
-from mappings.results import ResultEvent, ResultOrder
+from mappings.outbound.results import ResultEvent, ResultOrder
 from tests.mappings.outcomes import CONTEXT, ORDERS, SHIPPED_RESULTS, rendered, results, valid
 
 

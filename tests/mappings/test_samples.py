@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from mappings.acceptance import refusal_for
+from mappings.authoring.trial import try_message
 from mappings.compiler import compile_sources, definitions, read_folder
-from mappings.hl7.ack import build_ack, read_ack, unframed_nak
+from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Malformed, Refusal, strictest
-from mappings.inbound import InboundMapping
-from mappings.nodes import Sources
-from mappings.outbound import OutboundMapping
-from mappings.overlay import laid_over
-from mappings.results import (
+from mappings.inbound.acceptance import refusal_for
+from mappings.inbound.definition import InboundMapping
+from mappings.language.diagnostics import Sources
+from mappings.language.loading import laid_over
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import (
     Addendum,
     DocumentNames,
     Format,
@@ -29,7 +30,6 @@ from mappings.results import (
     ResultOrder,
     Signer,
 )
-from mappings.trial import try_message
 from tests.mappings.language import DEFAULTS, NOW, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"

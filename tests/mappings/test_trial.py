@@ -2,11 +2,11 @@
 
 import json
 
+from mappings.authoring.trial import try_message
+from mappings.authoring.variants import MOST_PARTS, sort_parts
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping
-from mappings.trial import try_message
-from mappings.variants import MOST_PARTS, sort_parts
+from mappings.inbound.definition import InboundMapping
 from tests.mappings.language import DEFAULTS, MSH, PID, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")

@@ -8,8 +8,7 @@ from twisted.internet.task import Clock
 
 from mllp.admission import Activity, Admission, Ceiling, Refusal, source_of
 from mllp.contract import ServerLimits
-from mllp.memory import join
-from mllp.testing import Caller, MemoryServer, settle
+from mllp.testing import Caller, MemoryServer, join, settle
 from tests.mllp.desk import Counter, Desk, echo
 
 

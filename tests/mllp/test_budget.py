@@ -7,12 +7,11 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 
 from mllp import FrameMemoryExhausted, TooMuchNoise
-from mllp.budget import RESERVE, FrameBudget
 from mllp.contract import ServerLimits
-from mllp.conversation import MOST_NOISE
-from mllp.memory import join
+from mllp.memory_budget import RESERVE, FrameBudget
 from mllp.server import MLLPServerFactory
-from mllp.testing import Caller, settle
+from mllp.session import MOST_NOISE
+from mllp.testing import Caller, join, settle
 from tests.mllp.desk import Counter, Desk, farewell
 
 LIMIT = 8 * RESERVE

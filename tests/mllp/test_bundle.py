@@ -6,9 +6,9 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from mllp.bundle import REPLIES
 from mllp.contract import Peer, ServerLimits, Tell
 from mllp.framing import Frame, frame
+from mllp.reply_bundle import REPLIES
 from mllp.server import MLLPServerFactory
 
 

@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from mllp.deadline import Deadline
+from mllp.contract import Deadline
 
 
 def test_it_expires() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mllp.wire import Outlet
+from mllp.transport import Outlet
 
 MORE_THAN_FITS = b"x" * 2**22
 

@@ -3,7 +3,7 @@
 import pytest
 from twisted.internet.task import Clock
 
-from mllp.pace import RATE, WORTHWHILE, Pace
+from mllp.contract import RATE, WORTHWHILE, Pace
 from tests.mllp.desk import Desk, server_for
 
 MEBIBYTE = 2**20

@@ -5,8 +5,7 @@ from twisted.internet.task import Clock
 
 from mllp import FrameTimedOut, FrameTooLarge, FramingError
 from mllp.contract import ServerLimits
-from mllp.memory import join
-from mllp.testing import MemoryServer, settle
+from mllp.testing import MemoryServer, join, settle
 from tests.mllp.desk import Counter, Desk, Stubborn, echo, server_for
 
 

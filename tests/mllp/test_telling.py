@@ -7,8 +7,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from mllp import Frame
-from mllp.contract import Peer, Tell
-from mllp.telling import directly, promised
+from mllp.contract import Peer, Tell, directly, promised
 from mllp.testing import MemoryServer, settle
 from tests.mllp.desk import Counter, echo
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from mllp import TLSConfigurationError
-from mllp.reloading import Reloading
-from mllp.tls import client_options, server_options
+from mllp.tls import Reloading, client_options, server_options
 from tests.mllp.papers import Papers
 
 

@@ -9,8 +9,8 @@ from io import BytesIO
 
 import pytest
 
-from bridge.wiring.arriving import NotImported
-from bridge.wiring.zipped import unpacked
+from bridge.admin.packages.archives import unpacked
+from bridge.admin.packages.folder_import import NotImported
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE, TOML

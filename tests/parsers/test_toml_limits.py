@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import SettingsError
-from config.reading import read
 from config.settings import parse
+from config.toml_text import read
 from parsers.errors import DocumentRefused
 from parsers.limits import TOML
 from parsers.toml import require_limits

@@ -13,34 +13,42 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import ConsoleError, SignedOut
 from bridge.console.http import (
+    audit_trail,
     channels,
-    codes,
-    concerns,
+    code_entries,
     connections,
     dashboard,
     deliveries,
-    editing,
+    exceptions,
     mappings,
+    message_edits,
     messages,
     orders,
-    parcels,
+    packages,
     people,
-    replaying,
     sites,
-    trail,
-    trying,
-    worklist,
 )
 from bridge.console.http.guard import backstage_of, person_of
-from bridge.console.http.problems import HEADERS, Kept, problem
+from bridge.console.http.route import HEADERS, Kept, problem
+from bridge.console.services import Backstage, Files
 
 PLACE: Final = "/console"
 _PARTS: Final = (
-    *(messages, editing, replaying, deliveries, orders, worklist, concerns),
-    *(channels, connections, dashboard, trail, sites, people, mappings, trying, codes, parcels),
+    *(messages, message_edits, messages, deliveries, orders, sites, exceptions),
+    *(
+        channels,
+        connections,
+        dashboard,
+        audit_trail,
+        sites,
+        people,
+        mappings,
+        mappings,
+        code_entries,
+        packages,
+    ),
 )
 
 

@@ -4,12 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from bridge.console.deliveries import DeliverySearching
-from bridge.console.numbers import Kind
+from bridge.console.audit_trail import DeedQuery
+from bridge.console.deliveries import DeliverySearching, SentQuery
+from bridge.console.message_index import Kind
+from bridge.console.message_search import Search
 from bridge.console.permissions import EVERYWHERE, Grant, Role
-from bridge.console.searching import Search
-from bridge.console.sent import SentQuery
-from bridge.console.trail import DeedQuery
 from bridge.queue.states import State
 from bridge.request_body import Model
 

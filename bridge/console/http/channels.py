@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.console.backstage import Backstage
 from bridge.console.errors import NotPermitted, Unknown
 from bridge.console.http.guard import (
     Act,
@@ -17,6 +16,7 @@ from bridge.console.http.guard import (
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.console.services import Backstage
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)

@@ -1,19 +1,52 @@
-"""Listeners and destinations set up by hand: a form, checks as it is filled in, and its history."""
+"""Listeners and destinations set up by hand: a form, checks, and their history."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
+from pydantic import ConfigDict, Field, StringConstraints
 
-from bridge.console.backstage import Backstage
-from bridge.console.connections import Change, Plan
 from bridge.console.errors import Mistaken, NotTaken, Unreachable
 from bridge.console.http.channels import Kind, Name
-from bridge.console.http.connection_bodies import BackBody, ConnectionName, PlanBody, SettingsBody
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait, always
+from bridge.console.http.mapping_bodies import Version
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.console.services import Backstage, Change, Plan
 from bridge.executors import Threads
+from bridge.request_body import Model
+
+_MOST_KEYS = 60
+
+ConnectionName = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+Table = Annotated[dict[str, Any], Field(max_length=_MOST_KEYS)]
+
+
+class _Body(Model):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlanBody(_Body):
+    """A table as bridge.toml would have it; `new`: nobody may have its name."""
+
+    table: Table
+    new: bool = False
+
+
+class BackBody(_Body):
+    """Why, and what is in force as the page knows it."""
+
+    reason: Reason
+    begun_on: Version
+
+
+class SettingsBody(BackBody):
+    """The table, null: bridge.toml has the word again."""
+
+    table: Table | None
+    new: bool = False
+
 
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
 _ANY_SITE = ("", "*")

@@ -5,13 +5,13 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from bridge.console import concerns
-from bridge.console.backstage import Backstage
-from bridge.console.figures import figures
+from bridge.console import exceptions
+from bridge.console.dashboard import figures
 from bridge.console.http.channels import own_channels
 from bridge.console.http.guard import BackstageDep, Person, PersonDep
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.console.services import Backstage
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
@@ -55,7 +55,7 @@ def _overview(backstage: Backstage, person: Person) -> dict[str, Any]:
     alerts = backstage.plant.alerts()
     if limited:
         alerts = [each for each in alerts if _concerns(channels, *each["key"].split(":", 1))]
-    concerned = concerns.count(backstage.database, person.grant.reach)
+    concerned = exceptions.count(backstage.database, person.grant.reach)
     return {**told, **channels, "alerts": alerts, "concerns": concerned}
 
 

@@ -11,13 +11,13 @@ from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import DeliverySearch
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, within_reach
 from bridge.console.http.route import ConsoleRoute
+from bridge.console.message_view import readable, tree
 from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
-from bridge.console.tree import readable, tree
 from bridge.executors import Threads
-from bridge.queue import browse, operate
+from bridge.queue import browse, operations
 from bridge.queue.errors import IllegalTransition, NoSuchRow
-from bridge.queue.rows import DeliveryDetail
+from bridge.queue.listing_rows import DeliveryDetail
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
@@ -64,7 +64,7 @@ async def retry(
     delivery_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """Deliver now, or again: the same bytes."""
-    work = _change(operate.retry_delivery, backstage.database, delivery_id)
+    work = _change(operations.retry_delivery, backstage.database, delivery_id)
     deed = _about(backstage.database, delivery_id, "retry", Permission.OPERATE)
     await act(request, person, deed, work)
     return {}
@@ -75,7 +75,7 @@ async def skip(
     delivery_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """Decide that a delivery is not to be sent; the others of its report go on."""
-    work = _change(operate.skip_delivery, backstage.database, delivery_id)
+    work = _change(operations.skip_delivery, backstage.database, delivery_id)
     deed = _about(backstage.database, delivery_id, "skip", Permission.OPERATE)
     await act(request, person, deed, work)
     return {}

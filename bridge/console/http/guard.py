@@ -16,7 +16,7 @@ from fastapi import Depends, Request
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.console import grants
-from bridge.console.backstage import Backstage
+from bridge.console.audit_trail import Deed
 from bridge.console.errors import (
     ForeignPage,
     NotPermitted,
@@ -26,7 +26,7 @@ from bridge.console.errors import (
     Unreachable,
 )
 from bridge.console.permissions import Grant, Permission, Session, admit, require_fresh
-from bridge.console.trail import Deed
+from bridge.console.services import Backstage
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 

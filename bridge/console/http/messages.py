@@ -1,28 +1,30 @@
-"""Messages: search, read, replay, cancel."""
+"""Messages: search, read, replay one or many, cancel."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.console import whereabouts
-from bridge.console.backstage import Backstage
-from bridge.console.edits import edits_of
-from bridge.console.errors import Impossible, Unknown
+from bridge.console import order_tracking
+from bridge.console.errors import ConsoleError, Impossible, Unknown
 from bridge.console.http.bodies import MessageSearch
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act, within_reach
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.numbers import numbers
+from bridge.console.message_index import numbers
+from bridge.console.message_search import Search, search
+from bridge.console.message_view import edits_of, readable, tree
+from bridge.console.order_tracking import timeline
 from bridge.console.ownership import origin_of
-from bridge.console.permissions import Permission
-from bridge.console.searching import search
-from bridge.console.timeline import timeline
-from bridge.console.tree import readable, tree
+from bridge.console.permissions import Permission, require_fresh
+from bridge.console.services import Backstage
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.queue import browse, operate
+from bridge.queue import browse, operations
+from bridge.queue.browse import ATTENTION
 from bridge.queue.errors import IllegalTransition, NoSuchRow
-from bridge.queue.rows import MessageDetail
+from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.states import State
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 Key = Annotated[int, Path(ge=1, lt=2**63)]
@@ -96,10 +98,10 @@ def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, An
     about = backstage.belonging(origin_of(detail))
     within_reach(person, about.sites)
     own = numbers(detail.payload).joined(about)
-    known = whereabouts.orders(backstage.database, own.order, person.grant.reach)
+    known = order_tracking.orders(backstage.database, own.order, person.grant.reach)
     orders = [each for each in known if each["mrn"] in own.patient]
     reports = {each["report_id"] for each in orders} - {""}
-    sent = whereabouts.deliveries(backstage.database, reports)
+    sent = order_tracking.deliveries(backstage.database, reports)
     edits = edits_of(backstage.database, message_id)
     return {
         "row": asdict(detail.row),
@@ -139,6 +141,66 @@ def _replay(backstage: Backstage, message_id: int) -> int:
 def _cancel(backstage: Backstage, message_id: int) -> None:
     found(backstage, message_id)
     try:
-        operate.cancel_message(backstage.database, message_id)
+        operations.cancel_message(backstage.database, message_id)
     except IllegalTransition as error:
         raise Impossible(str(error)) from None
+
+
+MOST = 1000
+_PAGE = 2000
+
+
+@router.post("/replay")
+async def replay_all(
+    body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Queue all again that a search finds; say how many, which could not be, and what is left."""
+    wanted = body.wanted(person.grant.reach)
+    needs = (Permission.OPERATE, *([Permission.FIND] if wanted.kind else []))
+    for each in needs:
+        person.grant.require(each)
+    require_fresh(person.authenticated_at, backstage.clock())
+    if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
+        raise Impossible("choose those that are parked, or those that were refused")
+    ids, more = await Threads.CONSOLE.run(_chosen, backstage, wanted)
+    rejudging = await Threads.CONSOLE.run(backstage.plant.rejudging)
+    told: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
+    for message_id in ids:
+        deed = Act(needs, "replay", f"message {message_id}")
+        try:
+            later = await act(
+                request, person, deed, partial(_replay_many, rejudging, message_id, wanted.state)
+            )
+        except ConsoleError as refusal:
+            told["failed"].append({"id": message_id, "detail": refusal.detail})
+            continue
+        told["queued"] += 1
+        told["later"] += later
+    return told
+
+
+def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
+    """
+    Give the oldest ids of what is found, oldest first, and whether there are more.
+
+    A search gives the newest first: all of it is looked at, for an older message of a patient
+    must not come after a newer one.
+    """
+    ids: list[int] = []
+    before, more = wanted.before, False
+    while True:
+        page = search(backstage.database, replace(wanted, before=before, limit=_PAGE))
+        ids = [*(row.id for row in reversed(page.rows)), *ids]
+        more = more or len(ids) > MOST
+        del ids[MOST:]
+        before = page.further
+        if before is None:
+            return ids, more
+
+
+def _replay_many(rejudging: Any, message_id: int, chosen: State | None) -> int:
+    try:
+        later: int = rejudging.replay(message_id, chosen)
+    except BridgeError as error:
+        raise Impossible(str(error)) from None
+    return later

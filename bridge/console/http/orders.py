@@ -5,15 +5,15 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from bridge.console import whereabouts
-from bridge.console.asking import asked
-from bridge.console.backstage import Backstage
+from bridge.console import order_tracking
 from bridge.console.http.bodies import OrderNumber
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.numbers import Kind
+from bridge.console.message_index import Kind
+from bridge.console.message_search import asked
+from bridge.console.order_tracking import journey
 from bridge.console.permissions import Permission
-from bridge.console.timeline import journey
+from bridge.console.services import Backstage
 from bridge.engine_client.errors import EngineFailure
 
 router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
@@ -46,7 +46,7 @@ async def where_is_it(
 def _orders(backstage: Backstage, person: Person, kind: Kind, number: str) -> dict[str, Any]:
     orders, rows = asked(backstage.database, backstage.belonging, kind, number, person.grant.reach)
     reports = {each["report_id"] for each in orders} - {""}
-    sent = whereabouts.deliveries(backstage.database, reports)
+    sent = order_tracking.deliveries(backstage.database, reports)
     return {
         "orders": orders,
         "deliveries": [asdict(each) for each in sent],

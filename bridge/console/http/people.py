@@ -12,7 +12,6 @@ from fastapi import APIRouter, Path, Request
 
 from bridge.authority import Action
 from bridge.console.access import Administrator, Entry, require
-from bridge.console.backstage import Backstage
 from bridge.console.http.bodies import GrantBody
 from bridge.console.http.guard import (
     Act,
@@ -25,6 +24,7 @@ from bridge.console.http.guard import (
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Json, Name, Site, change
 from bridge.console.permissions import Permission
+from bridge.console.services import Backstage
 from bridge.engine_client.models import Account, Enrolment
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)

@@ -1,15 +1,16 @@
-"""
-The route class of every console endpoint: identify the person, then read the body.
+"""The route class of every console endpoint: identify the person, read the body, answer problems.
 
 FastAPI itself reads and parses the body before it asks who sent it.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from typing_extensions import override
 
 from bridge.console.errors import BadJson, Overloaded, TooLarge
@@ -89,3 +90,30 @@ class AuthoringRoute(ConsoleRoute):
     """A route to which definitions, samples or interface packages are sent."""
 
     large_for = frozenset({Permission.AUTHOR})
+
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Kept(JSONResponse):
+    """An answer that no browser and no proxy keeps."""
+
+    def __init__(self, content: Any, status_code: int = 200, **more: Any) -> None:
+        super().__init__(content, status_code, HEADERS, **more)
+
+
+def problem(
+    status: int, code: str, detail: str, more: Mapping[str, Any] = MappingProxyType({})
+) -> Response:
+    """Make a refusal's answer."""
+    body = {**more, "type": "about:blank", "status": status, "code": code, "detail": detail}
+    return JSONResponse(body, status, HEADERS, media_type="application/problem+json")

@@ -1,15 +1,15 @@
-"""
-Sites with their templates and prelim groups: shown and changed at the report service.
+"""Sites at the report service: templates, prelim groups, worklist.
 
 The service checks what it is sent, and says what is wrong with it in its own words.
 """
 
-from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Request
 
-from bridge.console.errors import NotPermitted
+from bridge.console.errors import NotPermitted, NotTaken, Unreachable
+from bridge.console.http.bodies import WorklistSearch
 from bridge.console.http.guard import (
     Act,
     BackstageDep,
@@ -21,6 +21,8 @@ from bridge.console.http.guard import (
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.replies import Unreadable, moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 Site = Annotated[str, Path(min_length=1, max_length=128)]
@@ -158,3 +160,51 @@ async def change(
         request, person, deed, lambda: backstage.service.ask(*path, body=body)
     )
     return {} if answer is None else answer
+
+
+_REPORT: Final = ("reportId", "status", "ownerName")
+_TIMES: Final = ("createdAt", "updatedAt", "signedAt")
+_ORDER: Final = ("SiteLocation", "Accession")
+"""What is told without bodies: whoever may find may know an order's number, and no patient's."""
+_PATIENT: Final = ("PatientMRN", "PatientName", "StudyDescription", "StudyDate", "Modality")
+
+
+@router.post("/{site}/worklist")
+async def worklist(
+    site: Site,
+    body: WorklistSearch,
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> dict[str, Any]:
+    """List a site's reports; to search by a patient's name or number needs bodies."""
+    asks = Permission.BODIES if body.text or body.mrn else Permission.FIND
+    deed = Act((Permission.FIND, asks), "read", "worklist", lambda: [site])
+    bodies = Permission.BODIES in person.grant.permissions
+    shown = (*_ORDER, *_PATIENT) if bodies else _ORDER
+
+    async def work() -> dict[str, Any]:
+        try:
+            page = await backstage.service.engine.worklist(site, **body.wanted())
+        except EngineFailure as failure:
+            if failure.status is None:
+                raise Unreachable from None
+            raise NotTaken(failure.status, failure.code) from None
+        return {"rows": [_row(each, shown) for each in page.items], "next": page.next}
+
+    return await act_and_wait(request, person, deed, work)
+
+
+def _milliseconds(value: object) -> int | None:
+    """Read a time of the service; None where it is none, whatever it is."""
+    try:
+        return moment(value, "worklist")
+    except Unreadable:
+        return None
+
+
+def _row(item: Mapping[str, Any], shown: tuple[str, ...]) -> dict[str, Any]:
+    orders = item.get("orders", ())
+    told = [{name: each[name] for name in shown if name in each} for each in orders]
+    times = {name: _milliseconds(item.get(name)) for name in _TIMES}
+    return {**{name: item.get(name) for name in _REPORT}, **times, "orders": told}

@@ -21,7 +21,7 @@ from docx.shared import Emu, Mm, Pt, RGBColor
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, PageSize
 from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Block,
     Inline,
     ListBlock,

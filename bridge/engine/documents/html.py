@@ -14,7 +14,7 @@ from html import escape
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported
 from bridge.engine.documents.sheet import Part, Row, Sheet, clean_document, lay_out
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Block,
     Document,
     Inline,

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from bridge.engine.documents.images import KeyImage
-from bridge.engine.rules.document import Document
+from bridge.engine.rules.text.document import Document
 
 
 class PageSize(StrEnum):

@@ -16,7 +16,7 @@ from typing import Any
 from typing_extensions import override
 
 from bridge.engine.documents.errors import DocumentError
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     MAX_LIST_DEPTH,
     Block,
     Document,

@@ -23,7 +23,7 @@ from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, PageSize
 from bridge.engine.documents.sheet import Part, Sheet, column_shares, lay_out
 from bridge.engine.documents.wording import EAST_ASIAN
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Block,
     Inline,
     ListBlock,

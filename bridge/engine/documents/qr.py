@@ -1,5 +1,4 @@
-"""
-QR codes of report links, exactly 400 or 80 pixels wide (interface document, Limits).
+"""QR codes of report links, exactly 400 or 80 pixels wide (interface document, Limits).
 
 `qrcode` makes the matrix; the pixels are drawn here, because a module must be a whole
 number of pixels: a resampled code of 80 pixels cannot be read. `dark` swaps the colours
@@ -7,6 +6,7 @@ for dark backgrounds. Verifies nothing by reading back: that is what the tests d
 """
 
 from base64 import b64encode
+from enum import StrEnum
 from io import BytesIO
 
 from PIL import Image
@@ -15,7 +15,21 @@ from qrcode.exceptions import DataOverflowError
 from qrcode.main import QRCode
 
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr_options import QrMode, QrSize
+
+
+class QrSize(StrEnum):
+    """Width of the QR code: 400 or 80 pixels."""
+
+    STANDARD = "standard"
+    MINI = "mini"
+
+
+class QrMode(StrEnum):
+    """The background that the QR code is made for."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
 
 QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge.engine.documents.model import Exported, Image, Person, PrelimRead
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import plain_text
 
 CLINICAL_TAGS = (
     "SiteID",

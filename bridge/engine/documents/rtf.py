@@ -11,7 +11,7 @@ from datetime import tzinfo
 from bridge.engine.documents.images import JPEG, KeyImage
 from bridge.engine.documents.model import Exported, PageSize
 from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Block,
     Document,
     Inline,

@@ -1,10 +1,11 @@
-"""
-The sheet: what stands on a printed report, in order, before any format.
+"""The printed report before any format: its parts in order, and its plain text.
 
     header image / title / orders / banner / report, signature / addenda, signatures / footer
 
 Words and dates are in the report's language, pictures re-encoded, characters that no
 format may carry are gone. HTML, RTF, DOCX and PDF draw the same sheet.
+
+The content is exactly what GET content and the JSON record give. No line is wrapped here.
 """
 
 import re
@@ -16,7 +17,7 @@ from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.images import KeyImage, accept_stored
 from bridge.engine.documents.model import Exported, Image, PageSize, Person
 from bridge.engine.documents.wording import EAST_ASIAN, day_text, labels, moment_text, person_name
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Block,
     Document,
     Field,
@@ -29,7 +30,7 @@ from bridge.engine.rules.document import (
     TableCell,
     Text,
 )
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import plain_text
 
 # C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
 FORBIDDEN = re.compile(
@@ -242,3 +243,20 @@ def _picture(image: Image | None) -> KeyImage | None:
         return accept_stored(image.data, image.media_type)
     except BadImage:
         return None
+
+
+def content(document: Document) -> str:
+    """Return the text of a report or addendum (interface document, GET content)."""
+    return plain_text(document)
+
+
+def render(exported: Exported, zone: tzinfo) -> str:
+    """Return report and addenda one after the other, each with heading and signature line."""
+    sheet = lay_out(exported, zone)
+    banner = f"{sheet.banner}\n\n" if sheet.banner else ""
+    return banner + "\n\n".join(_part(part) for part in (sheet.report, *sheet.addenda)) + "\n"
+
+
+def _part(part: Part) -> str:
+    lines = (part.heading, plain_text(part.body), part.signature)
+    return "\n\n".join(line for line in lines if line)

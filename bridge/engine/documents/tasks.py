@@ -14,7 +14,7 @@ from bridge.engine.documents import mrrt, pixels, structured_report
 from bridge.engine.documents.errors import BadImage, BadStructuredReport
 from bridge.engine.documents.images import DIMENSIONS
 from bridge.engine.documents.sr_file import SrLimits
-from bridge.engine.rules.document import BadDocument, to_json
+from bridge.engine.rules.text.document import BadDocument, to_json
 
 Image.init()  # imports every format now: the process of a call reads no files
 

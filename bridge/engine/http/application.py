@@ -12,69 +12,65 @@ from typing import Any
 from fastapi import FastAPI
 
 from bridge import __version__
-from bridge.engine.http import refusals
-from bridge.engine.http.describing import complete
-from bridge.engine.http.envelope import Envelope
-from bridge.engine.http.heads import Heads
-from bridge.engine.http.routes import (
-    account,
+from bridge.engine.http.openapi import complete
+from bridge.engine.http.requests import refusals
+from bridge.engine.http.requests.envelope import Envelope
+from bridge.engine.http.requests.refusals import Heads
+from bridge.engine.http.routes import health, host_sdk
+from bridge.engine.http.routes.admin import (
     account_administration,
     administration,
-    assisting,
-    auditing,
-    beside,
-    browser,
-    exporting,
-    giving,
-    health,
-    host_sdk,
-    launching,
-    live,
+    audit,
     macros,
-    orders,
-    patients,
-    places,
-    reading,
-    rows,
-    session,
-    signing,
-    supplying,
+    supplies,
     system_accounts,
-    writing,
+)
+from bridge.engine.http.routes.api import exports, launch, orders, patients, reports, signing
+from bridge.engine.http.routes.app import (
+    account,
+    assistance,
+    browser,
+    editor,
+    live,
+    pages,
+    report,
+    report_context,
+    shares,
+    worklist,
 )
 from bridge.engine.http.state import Engine
-from bridge.engine.service.system_accounts import ConsoleRoles
+from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 
 # What is asked most, or waited for, comes first: they are looked through one after the other.
 ROUTERS = (
     signing.router,
-    launching.router,
-    reading.router,
-    exporting.router,
+    launch.router,
+    reports.router,
+    exports.router,
     orders.router,
     orders.files,
     patients.router,
     administration.router,
     system_accounts.router,
-    supplying.router,
+    supplies.router,
     macros.router,
-    auditing.router,
+    audit.router,
     health.router,
     browser.router,
     host_sdk.router,
-    session.router,
+    report.router,
     live.router,
-    writing.router,
-    assisting.router,
-    assisting.recordings,
-    beside.router,
-    giving.router,
-    places.root,
-    places.router,
+    editor.router,
+    assistance.router,
+    assistance.recordings,
+    report_context.router,
+    shares.router,
+    pages.root,
+    pages.router,
     account.router,
-    rows.router,
+    worklist.router,
     account_administration.router,
 )
 

@@ -11,34 +11,41 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from bridge.engine.http.addresses import Addresses
-from bridge.engine.http.quotas import QuotaMeter
-from bridge.engine.http.waiting import POLLS, POLLS_EACH, STREAMS, STREAMS_EACH, WaitingRequests
+from bridge.engine.http.live.waiting_requests import (
+    POLLS,
+    POLLS_EACH,
+    STREAMS,
+    STREAMS_EACH,
+    WaitingRequests,
+)
+from bridge.engine.http.requests.addresses import Addresses
+from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
+from bridge.engine.live.access_journal import Journal
 from bridge.engine.live.bearers import Bearers
-from bridge.engine.live.hashing import Hashing
-from bridge.engine.live.hub import Hub
-from bridge.engine.live.journal import Journal
+from bridge.engine.live.database_work import Workshop
 from bridge.engine.live.launches import Launches
-from bridge.engine.live.ticker import Ticker
-from bridge.engine.live.workshop import Workshop
-from bridge.engine.service import repeats, tokens
+from bridge.engine.live.password_hashing import Hashing
+from bridge.engine.live.release_clock import Ticker
+from bridge.engine.live.stream_hub import Hub
+from bridge.engine.service import idempotency
+from bridge.engine.service.accounts import tokens
+from bridge.engine.service.accounts.sign_in_limit import Throttle
+from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
-from bridge.engine.service.system_accounts import ConsoleRoles
-from bridge.engine.service.throttle import Throttle
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
-from bridge.store.listening import Listener
+from bridge.store.postgresql.notifications import Listener
 
 if TYPE_CHECKING:
-    from bridge.engine.http.provider import Provider
+    from bridge.engine.http.sign_in.provider import Provider
 
 Clock = Callable[[], int]
 
 
 def _provider(settings: SingleSignOn) -> "Provider":
-    from bridge.engine.http.provider import Provider  # noqa: PLC0415  # its libraries are large
+    from bridge.engine.http.sign_in.provider import Provider  # noqa: PLC0415  # its libraries are large
 
     return Provider(settings)
 
@@ -79,7 +86,7 @@ class Engine:
 
     async def start(self) -> None:
         """Make the service token known and begin to watch for releases that fall due."""
-        await self.work.write(lambda c: repeats.seal_clear(c, self.keys))
+        await self.work.write(lambda c: idempotency.seal_clear(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))

@@ -7,9 +7,9 @@ that was revoked, on whatever node, is refused at once.
 
 from collections.abc import Callable, Sequence
 
+from bridge.engine.live.database_work import Workshop
 from bridge.engine.live.gathering import Gatherer
-from bridge.engine.live.workshop import Workshop
-from bridge.engine.service import tokens
+from bridge.engine.service.accounts import tokens
 from bridge.engine.service.caller import Caller
 
 MOST_TOGETHER = 200

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from bridge.engine.errors import EngineError
 from bridge.engine.launching.outcome import Launched
 from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.live.database_work import Workshop
 from bridge.engine.live.gathering import Gatherer
-from bridge.engine.live.workshop import Workshop
 from bridge.engine.service.caller import Caller
-from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
+from bridge.engine.service.launch.launches import Desk, deeds_of, launch_all, launch_one
 from bridge.engine.service.work import Actor, Work
 from bridge.store.errors import StoreUnavailable
 from bridge.store.haste import LITTLE

@@ -22,7 +22,7 @@ from bridge.engine.records.columns import (
     words,
 )
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.billing import CodeSystem
+from bridge.engine.rules.text.billing import CodeSystem
 from bridge.store.columns import BIG_KEY
 
 

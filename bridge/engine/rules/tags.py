@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.engine.rules.patients import folded_name
-from mappings.ages import age_at
+from mappings.language.transforms import age_at
 
 IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
 PATIENT = ("PatientName", "PatientBirthDate", "PatientAge", "PatientSex", "Race", "Ethnicity")

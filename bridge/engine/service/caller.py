@@ -16,8 +16,7 @@ from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.reasons import Reason
-from bridge.store.answers import stored_json
-from bridge.store.steps import plain, say
+from bridge.store.statements import plain, say, stored_json
 
 SITES = metadata.tables["engine_site"]
 MEMBERSHIPS = metadata.tables["engine_membership"]

@@ -31,19 +31,18 @@ from bridge.engine.records.tables import (
     Site,
 )
 from bridge.engine.rules.authority import Deed, Role, permits
-from bridge.engine.rules.cooling import is_cooling
-from bridge.engine.rules.defaults import accept_defaults, has_defaults
-from bridge.engine.rules.document import from_text, parse, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
-from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.status import AddendumState, Origin
-from bridge.engine.service.around import Around
-from bridge.engine.service.finding import key_of, touch
-from bridge.engine.service.reading import has_content
+from bridge.engine.rules.text.defaults import accept_defaults, has_defaults
+from bridge.engine.rules.text.document import from_text, parse, to_json
+from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.service.report_facts import Around
+from bridge.engine.service.report_lookup import key_of, touch
+from bridge.engine.service.report_status import has_content
 from bridge.engine.service.work import Work
-from bridge.store.answers import Answer, Words, carry, stored_json
-from bridge.store.steps import plain, said
+from bridge.store.statements import Answer, Words, carry, plain, said, stored_json
 
 # Made once: to make a statement costs more than to run it.
 _ADDENDA = (

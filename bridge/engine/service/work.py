@@ -18,9 +18,8 @@ from sqlmodel import Session
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Change, metadata
-from bridge.store.answers import Words, run_all
 from bridge.store.database import Database
-from bridge.store.inserting import insertion, listed
+from bridge.store.statements import Words, insertion, listed, run_all
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
@@ -108,7 +107,9 @@ class Work:
     def announce(
         self, site_id: str, report_id: str, event: ChangeEvent, body: Mapping[str, Any]
     ) -> None:
-        """Remember a change for the feed; `body` is what `bridge.engine.service.feed` makes."""
+        """Remember a change for the feed; `body` is what `bridge.engine.service.change_feed`
+        makes.
+        """
         self.announced.append(
             {
                 "site_id": site_id,

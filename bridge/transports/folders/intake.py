@@ -1,27 +1,77 @@
-"""
-A folder that is emptied: each file's messages go to the handler, then the file goes aside.
+"""A folder that is emptied: each file's messages go to the handler, then the file goes aside.
 
 A file is moved after the commit of what is in it, never before; whoever kills us between the two
 makes us read it again, and the same bytes again are one message. Decides nothing about HL7.
+
+Pure. A file is done when all that is in it was accepted, failed when any was refused, and is
+tried again when the refusal is our own trouble (AE 207): nothing is wrong with the file then.
 """
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import structlog
 
 from bridge.executors import Threads
 from bridge.observability.redaction import describe, where
-from bridge.transports.folders.fate import Fate, fate, settled
 from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
-from mappings.hl7.files import messages_in
+from mappings.hl7.acknowledgment import Acknowledgment, read_ack
+from mappings.hl7.batch import messages_in, split
+from mappings.hl7.refusals import Malformed
+from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver
-from mllp.conversation import HEAD
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
+from mllp.session import HEAD
+
+
+class Fate(StrEnum):
+    """What is done with a file."""
+
+    DONE = "done"
+    FAILED = "failed"
+    AGAIN = "again"
+
+
+def fate(replies: Sequence[bytes]) -> Fate:
+    """Judge by all replies; a message whose sender asked for none was stored all the same."""
+    acks = [ack for reply in replies for ack in _acknowledgments(reply)]
+    refused = [ack for ack in acks if ack.code is None or not ack.code.positive]
+    if any(ErrorCode.INTERNAL.value in ack.error_codes for ack in refused):
+        return Fate.AGAIN
+    return Fate.FAILED if refused else Fate.DONE
+
+
+def _acknowledgments(reply: bytes) -> Iterator[Acknowledgment]:
+    try:
+        inside = split(reply)
+    except Malformed:
+        inside = None
+    for each in [reply] if inside is None else inside:
+        yield read_ack(each)
+
+
+def settled(
+    before: dict[str, tuple[int, int]], now: Sequence[tuple[str, int, int]]
+) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """
+    Say which files (name, size, time) are whole, in their order, and what to remember of all.
+
+    Whole is what looks as it did at the last look. Nothing overtakes a file that is still
+    being written, unless that one is younger.
+    """
+    seen = {name: (size, at) for name, size, at in now}
+    ready: list[str] = []
+    for name, size, at in now:
+        if before.get(name) != (size, at):
+            break
+        ready.append(name)
+    return ready, seen
+
 
 LOOKS_TO_COUNT = 60
 """Looks from one count of entries that are ignored to the next."""

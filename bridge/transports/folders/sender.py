@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from bridge.executors import Threads
 from bridge.transports.folders.files import ACKS, Folder
-from mappings.hl7.ack import build_ack
+from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
 from mllp.errors import LossReason, NotConnected, ReplyLost

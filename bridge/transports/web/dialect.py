@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.transports.errors import AuthorizationUnusable
-from mappings.hl7.ack import AckCode, read_ack
+from mappings.hl7.acknowledgment import AckCode, read_ack
 from mappings.hl7.batch import split
 from mappings.hl7.charset import codec_for, is_codec, known_codec
 from mappings.hl7.header import peek

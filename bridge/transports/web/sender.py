@@ -24,7 +24,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 
 from bridge.transports.errors import NoAcknowledgment
 from bridge.transports.web.dialect import CONTENT_TYPE, content_type_of
-from mappings.hl7.ack import read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import Clock, Timer
 from mllp.errors import LossReason, NotConnected, ReplyLost
 

@@ -2,7 +2,8 @@
 The HTTP side of a listener, with the limits of an MLLP listener.
 
 Connections are admitted by `mllp.admission`, bodies are charged to the frame memory of the process
-(`mllp.budget`), and a request has `frame_timeout` from its first byte to its last. Requests that
+(`mllp.memory_budget`), and a request has `frame_timeout` from its first byte to its last.
+Requests
 the listener refuses are answered before their body is read. Twisted's own HTTP parser; it knows no
 HL7.
 """
@@ -22,12 +23,11 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 from bridge.transports.web.dialect import CONTENT_TYPE
 from bridge.transports.web.intake import Desk
 from mllp.admission import Activity, Admission, Ceiling, source_of
-from mllp.budget import FrameBudget
-from mllp.contract import Clock, NakBuilder, ServerLimits, ServerObserver
-from mllp.conversation import HEAD
-from mllp.deadline import Deadline
+from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
-from mllp.wire import is_tls
+from mllp.memory_budget import FrameBudget
+from mllp.session import HEAD
+from mllp.transport import is_tls
 
 IDLE = 30.0
 """Seconds that a connection without a request is kept where nothing is set."""

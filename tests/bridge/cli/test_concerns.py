@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from bridge.cli.application import application
 from bridge.delivery import rounds
 from bridge.delivery.rounds import Round
-from bridge.store import concerns
-from bridge.store.concerns import Subject
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import Subject
 from bridge.wiring.stores import bridge_database
 
 
@@ -25,9 +25,9 @@ def test_listed_and_seen(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     command("init", home)
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        concerns.note(connection, Subject.MESSAGE, [(7, "report_kept"), (8, "report_kept")], 1)
-        concerns.note(connection, Subject.ORDER, [(7, "no_report")], 2)
-        concerns.note(connection, Subject.FEED, [(3, "cursor_beyond_end")], 3)
+        exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept"), (8, "report_kept")], 1)
+        exceptions.note(connection, Subject.ORDER, [(7, "no_report")], 2)
+        exceptions.note(connection, Subject.FEED, [(3, "cursor_beyond_end")], 3)
 
     def listed() -> list[tuple[str, int]]:
         found = json.loads(command("concerns", "list", "--json", "--home", home))

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
+from bridge.admin.data_directory import make_home
 from bridge.cli.application import application
 from bridge.console import grants
-from bridge.wiring.homes import make_home
 from bridge.wiring.stores import bridge_database
 
 RUN = CliRunner()

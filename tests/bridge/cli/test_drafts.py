@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store import mapping_versions as kept
-from bridge.store.mapping_versions import Draft
-from bridge.wiring.activating import Who
-from bridge.wiring.drafting import NoDraft, SavedElsewhere, activate_draft, save
-from bridge.wiring.homes import make_home
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.activation import Who
+from bridge.admin.definitions.drafts import NoDraft, SavedElsewhere, activate_draft, save
+from bridge.store.records import mapping_versions as kept
+from bridge.store.records.mapping_versions import Draft
 from bridge.wiring.stores import bridge_database
 from config import load
-from mappings.errors import MappingErrors
+from mappings.language.errors import MappingErrors
 
 ANN = Who("ann", 1_000, "a new sender")
 

@@ -6,9 +6,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from bridge.admin.data_directory import make_home
 from bridge.cli.application import application
-from bridge.wiring.homes import make_home
-from bridge.wiring.present import current
+from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
 from config import load
 

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import insert, text
 from typer.testing import CliRunner
 
+from bridge.admin import key_rotation
+from bridge.admin.key_rotation import NotRotated, rotate_keys
 from bridge.cli.application import application
-from bridge.engine.service.links import LINKS
+from bridge.engine.service.launch.links import LINKS
 from bridge.store.database import Database
-from bridge.wiring import rotating
 from bridge.wiring.engine import engine_application
-from bridge.wiring.rotating import NotRotated, rotate_keys
-from bridge.wiring.secret_files import read_link_keys
+from bridge.wiring.secrets import read_link_keys
 from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
 from config import load
 
@@ -150,7 +150,7 @@ def test_a_link_whose_key_is_lost_stops_nobody(place: Place) -> None:
 
 def test_one_rotation_at_a_time(place: Place) -> None:
     """Two at once would each drop the other's key."""
-    with rotating._alone(place.keys), pytest.raises(NotRotated):
+    with key_rotation._alone(place.keys), pytest.raises(NotRotated):
         rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
 

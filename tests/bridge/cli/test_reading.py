@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bridge.admin.checks.checks import check_home
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.activation import Overtaken, Who, activate
+from bridge.admin.packages.folder_import import export
 from bridge.cli.application import application
-from bridge.store import mapping_versions as kept
-from bridge.wiring import present, reading
-from bridge.wiring.activating import Overtaken, Who, activate
-from bridge.wiring.checks import check_home
-from bridge.wiring.homes import make_home
-from bridge.wiring.intake import WrongKind
-from bridge.wiring.interfaces import export
-from bridge.wiring.shelf import whole
+from bridge.store.records import mapping_versions as kept
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import whole
+from bridge.wiring.listeners import WrongKind
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
-from mappings.errors import MappingErrors
+from mappings.language.errors import MappingErrors
 
 ANN = Who("ann", 1_000, "a new sender")
 OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"}
@@ -37,7 +37,7 @@ def settings(tmp_path: Path) -> Settings:
 def lists(settings: Settings) -> list[str]:
     """What the listener reads with."""
     with bridge_database(settings.home) as database:
-        return present.current(settings, database).listener[0].mappings
+        return active_settings.current(settings, database).listener[0].mappings
 
 
 def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
@@ -46,14 +46,20 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     with bridge_database(settings.home) as database:
         sources = whole(settings, database, "ris-c", OVERLAY)
         chosen = [("ris-c", sources)]
-        (done,) = activate(settings, database, chosen, ANN, records=[reading.version("ris", names)])
+        (done,) = activate(
+            settings, database, chosen, ANN, records=[active_settings.version("ris", names)]
+        )
         with database.read() as connection:
-            last = kept.history(connection, reading.record("ris"))[0]
+            last = kept.history(connection, active_settings.record("ris"))[0]
     assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
         activate(
-            settings, database, [], replace(ANN, at=2_000), records=[reading.version("ris", [])]
+            settings,
+            database,
+            [],
+            replace(ANN, at=2_000),
+            records=[active_settings.version("ris", [])],
         )
     assert lists(settings) == ["orders", "patients"]
 
@@ -63,7 +69,11 @@ def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_pat
     with bridge_database(settings.home) as database:
         chosen = [("ris-c", whole(settings, database, "ris-c", OVERLAY))]
         activate(
-            settings, database, chosen, ANN, records=[reading.version("ris", ["ris-c", "orders"])]
+            settings,
+            database,
+            chosen,
+            ANN,
+            records=[active_settings.version("ris", ["ris-c", "orders"])],
         )
         export(settings, database, ["ris"], tmp_path / "folder")
     told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
@@ -94,7 +104,7 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
         for wrong, refusal in (
             ({"ris": ["none"]}, MappingErrors),
             ({"ris": ["results"]}, WrongKind),
-            ({"none": ["orders"]}, reading.NoListener),
+            ({"none": ["orders"]}, active_settings.NoListener),
         ):
             with pytest.raises(refusal):
                 activate(
@@ -102,10 +112,10 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
                     database,
                     [],
                     ANN,
-                    records=[reading.version(*each) for each in wrong.items()],
+                    records=[active_settings.version(*each) for each in wrong.items()],
                 )
         with database.read() as connection:
-            assert kept.history(connection, reading.record("ris")) == []
+            assert kept.history(connection, active_settings.record("ris")) == []
     assert lists(settings) == ["orders", "patients"]
 
 

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
-from bridge.cli.show import one, rows
-from bridge.operations import troubles
-from bridge.operations.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
+from bridge.cli.output import one, rows
+from bridge.monitoring import start_failures
+from bridge.monitoring.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
 from bridge.wiring.stores import bridge_database
 from config.settings import FILE_NAME
 
@@ -52,7 +52,7 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
         note_circuits(database, {n: Circuit(at, int(n == "nope")) for n, at in told.items()})
         note_loaded(database, Kind.DESTINATION, {"well", "mute", "held", "nope"}, now)
         note_loaded(database, Kind.DESTINATION, {"gone"}, now - LOADED_FOR)
-        troubles.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
+        start_failures.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
         pause(database, Kind.DESTINATION, "held", now, "ada")
     found = run(application, ["destinations", "list"], env={"BRIDGE_HOME": str(home)}).stdout
 

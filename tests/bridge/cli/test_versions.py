@@ -8,14 +8,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.activation import note_start
 from bridge.cli.application import application
-from bridge.intake.answers import Answers
-from bridge.intake.verdict import Judge
-from bridge.queue.hot_path import HOT_PATHS
-from bridge.queue.inserts import admit
-from bridge.wiring.activating import note_start
-from bridge.wiring.homes import make_home
-from bridge.wiring.intake import ControlIds, listenings
+from bridge.intake.receive.acknowledgments import Answers
+from bridge.intake.receive.verdict import Judge
+from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.writer import admit
+from bridge.wiring.listeners import ControlIds, listenings
 from bridge.wiring.stores import bridge_database
 from config import load
 from mllp.framing import Frame

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.console.editing import sheet, written
 from bridge.console.errors import BadEdit
+from bridge.console.message_view import sheet, written
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"

@@ -3,9 +3,9 @@
 import pytest
 
 from bridge.console.errors import NotPermitted
-from bridge.console.numbers import Kind, hashed, numbers
+from bridge.console.message_index import Kind, hashed, numbers
+from bridge.console.message_view import tree
 from bridge.console.permissions import MATRIX, Grant, Permission, Role
-from bridge.console.tree import tree
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1\r"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.console import figures as module
-from bridge.console.figures import HOUR, STEPS, figures
-from bridge.console.pacing import (
+from bridge.console import dashboard as module
+from bridge.console.dashboard import HOUR, STEPS, figures
+from bridge.console.message_index import (
     EVERY,
     FEW,
     LONGEST,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from bridge.console.figures import figures
-from bridge.console.numbers import Kind
-from bridge.console.searching import Search, search
+from bridge.console.dashboard import figures
+from bridge.console.message_index import Kind
+from bridge.console.message_search import Search, search
 from bridge.queue import browse
 from bridge.queue.states import State
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 from tests.bridge.console.conftest import START, Shelf
 
 

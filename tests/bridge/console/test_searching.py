@@ -5,17 +5,15 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.console import searching
-from bridge.console.indexing import SETTLED, Indexer
-from bridge.console.numbers import Kind
+from bridge.console import message_search
+from bridge.console.message_index import MANY, SETTLED, Indexer, Kind
+from bridge.console.message_search import Search, search
 from bridge.console.ownership import Origin
-from bridge.console.pacing import MANY
-from bridge.console.searching import Search, search
-from bridge.queue.ages import id_at
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
+from bridge.queue.retention.rows import id_at
+from bridge.queue.statements import MESSAGE
 from bridge.queue.states import State
-from bridge.queue.tables import MESSAGE
-from mappings.inbound import Subjects
+from mappings.inbound.definition import Subjects
 from tests.bridge.console.conftest import START, Shelf
 
 
@@ -46,7 +44,7 @@ def test_pages_go_on_where_the_last_one_ended(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through windows without a hit too: nothing is left out, nothing comes twice."""
-    monkeypatch.setattr(searching, "WINDOW", 10)
+    monkeypatch.setattr(message_search, "WINDOW", 10)
     shelf.fill(1, 3, detail="Table is locked")
     shelf.fill(4, 40)
     shelf.fill(41, 45, detail="table is LOCKED again")
@@ -57,7 +55,7 @@ def test_many_that_want_a_person_are_looked_through_in_parts(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By state and by number: a page reads so many rows, the next goes on, none is left out."""
-    monkeypatch.setattr(searching, "MOST", 10)
+    monkeypatch.setattr(message_search, "MOST", 10)
     shelf.fill(1, 3, state="parked", detail="Table is locked")
     shelf.fill(4, 40, state="parked")
     Indexer(shelf.database, site_by_listener, lambda: START).catch_up()
@@ -86,7 +84,7 @@ def test_what_wants_a_person_is_found_however_old(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parked ones have an index: no window holds them back. A percent sign is a percent sign."""
-    monkeypatch.setattr(searching, "WINDOW", 10)
+    monkeypatch.setattr(message_search, "WINDOW", 10)
     shelf.fill(1, 2, state="parked", detail="100% full")
     shelf.fill(3, 40)
     assert ids(shelf, Search(state=State.PARKED)) == [2, 1]
@@ -143,7 +141,7 @@ def test_numbers_go_with_their_message(shelf: Shelf) -> None:
 
 def test_of_a_site_only_its_own_is_found(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """By time, state and number alike; what nobody can tell is nobody's; nothing for no site."""
-    monkeypatch.setattr(searching, "WINDOW", 10)
+    monkeypatch.setattr(message_search, "WINDOW", 10)
     shelf.fill(1, 3, state="parked")
     shelf.fill(4, 12)
 

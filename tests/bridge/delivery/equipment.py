@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 
 from bridge.delivery.destinations import Destination
-from bridge.queue.retry import Policy
+from bridge.queue.states import Policy
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.ack import build_ack
+from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.results import ResultEvent
+from mappings.inbound.definition import InboundMapping
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultEvent
 
 SITE = "SITE1"
 TOKEN = "rbt_service-token-of-the-tests"

@@ -21,26 +21,26 @@ from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.status_poll import StatusPoller
-from bridge.engine.service import sites
-from bridge.engine.service.sites import SiteExists, SiteSettings
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import HttpCaller
-from bridge.intake.counting import AckCounter
-from bridge.intake.forwarder import Forwarder
-from bridge.intake.handler import IntakeHandler
-from bridge.intake.listening import Listening
-from bridge.intake.outcomes import Waiting
-from bridge.intake.remembering import Memory
+from bridge.intake.process.order_processor import Forwarder
+from bridge.intake.process.order_repository import Memory
+from bridge.intake.process.outcomes import Waiting
+from bridge.intake.receive.handler import IntakeHandler
+from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.statistics import AckCounter
 from bridge.observability.metrics import Metrics
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
-from mappings.hl7.ack import Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import Acknowledgment, read_ack
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
 from tests.bridge.delivery.equipment import (
@@ -105,7 +105,7 @@ class Hospital:
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
         """The report of an order, as the service says it is."""
-        from bridge.intake.withdrawal import reports_of  # noqa: PLC0415
+        from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415
 
         found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
         return found[0] if found else None

@@ -12,8 +12,7 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import Reply
 from bridge.observability.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.retry import Policy
-from bridge.queue.states import Event
+from bridge.queue.states import Event, Policy
 
 NOW = 100_000
 POLICY = Policy(first=1, maximum=8, jitter=0)

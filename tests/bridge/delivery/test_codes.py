@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.composer import Composer
-from bridge.queue.operate import retry_delivery
+from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.wiring.rendering import outgoing
+from bridge.wiring.destination_definitions import outgoing
 from config import load
-from mappings.codes import Missed
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.outbound import OutboundMapping
+from mappings.language.code_tables import Missed
+from mappings.outbound.definition import OutboundMapping
 from tests.bridge.delivery.equipment import Time, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order

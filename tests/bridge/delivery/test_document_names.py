@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.delivery.history import Told, document_names
-from mappings.results import ResultEvent
+from mappings.outbound.results import ResultEvent
 
 PRELIMINARY, FINAL = Told(ResultEvent.PRELIMINARY), Told(ResultEvent.FINAL)
 CORRECTION, CANCELLATION = Told(ResultEvent.CORRECTION), Told(ResultEvent.CANCELLATION)

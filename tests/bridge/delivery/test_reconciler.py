@@ -14,11 +14,11 @@ from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch, WorklistPage
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
 from bridge.queue.states import Failure
-from bridge.store import concerns
-from bridge.store.concerns import Subject
 from bridge.store.database import Database
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import Subject
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
@@ -152,7 +152,7 @@ async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database
                      " echo, report_id, first_message, place, last_message)"
                      " VALUES ('B', 'M', 'A', 'ordered', '', '', '{}', '[]', '', 1, 0, 1)")
             )  # fmt: skip
-            concerns.note(connection, Subject.ORDER, [(2, "no_report")], 1)
+            exceptions.note(connection, Subject.ORDER, [(2, "no_report")], 1)
         service = Partly(hospital.client, "B", down=True)
         reconciler = Reconciler(service, database, [], hospital.metrics)
         with pytest.raises(EngineFailure):

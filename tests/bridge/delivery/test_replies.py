@@ -22,7 +22,7 @@ from bridge.delivery.replies import (
     rule_for,
 )
 from bridge.queue.states import Event, Failure
-from mappings.hl7.ack import build_ack
+from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
 from mllp.errors import LossReason

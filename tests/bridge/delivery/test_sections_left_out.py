@@ -8,7 +8,7 @@ from bridge.delivery.history import shown
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from mappings.results import ResultEvent, Shown
+from mappings.outbound.results import ResultEvent, Shown
 from tests.bridge.delivery.equipment import SITE, destination
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.delivery.test_addenda import sign_addendum

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.store.database import Database
-from mappings.outbound import OutboundMapping
-from mappings.results import ResultContext
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultContext
 from tests.bridge.delivery.equipment import destination, outbound, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order

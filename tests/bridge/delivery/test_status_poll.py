@@ -15,8 +15,8 @@ from bridge.delivery.status_poll import (
     released_addenda,
 )
 from bridge.engine_client.models import OrderKey, StatusRecord
-from bridge.store.order_index import Key
-from mappings.results import ResultEvent
+from bridge.store.records.order_index import Key
+from mappings.outbound.results import ResultEvent
 
 NOW = 10**12
 EVERY = 5000

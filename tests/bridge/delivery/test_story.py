@@ -9,7 +9,7 @@ from bridge.contract import ReportStatus
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from mappings.results import ResultEvent
+from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.equipment import EVERYTHING, SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order

@@ -10,9 +10,9 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.message import Message
-from mappings.outbound import OutboundMapping
-from mappings.overlay import laid_over
-from mappings.results import ResultEvent
+from mappings.language.loading import laid_over
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.delivery.test_addenda import sign_addendum

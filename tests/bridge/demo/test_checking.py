@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.demo.checking import expect, unless_over, until
+from bridge.demo.checks import expect, unless_over, until
 from bridge.demo.errors import Interrupted, SamplesMissing, ServiceEnded, TooLate, Unexpected
 from bridge.demo.script import CHANGED, NEW, REFUSED, Sample
 

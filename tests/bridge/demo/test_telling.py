@@ -2,7 +2,7 @@
 
 from io import BytesIO, StringIO, TextIOWrapper
 
-from bridge.demo.telling import Teller
+from bridge.demo.narration import Teller
 
 ORU = (
     "MSH|^~\\&|B|S|R|N|20260302||ORU^R01^ORU_R01|1|P|2.5.1||||||UNICODE UTF-8\r"

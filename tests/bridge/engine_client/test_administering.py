@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from bridge.engine.http.application import create_application
-from bridge.engine.service import sites, tokens
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import tokens
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure

@@ -12,19 +12,19 @@ from typing import Any
 from sqlalchemy import text
 from twisted.internet.defer import Deferred
 
-from bridge.intake.counting import AckCounter
-from bridge.intake.handler import IntakeHandler
-from bridge.intake.listening import Listening, SequenceNumbers
-from bridge.intake.sequencing import Sequencer
+from bridge.intake.receive.handler import IntakeHandler
+from bridge.intake.receive.listener import Listening, SequenceNumbers
+from bridge.intake.receive.sequence_numbers import Sequencer
+from bridge.intake.receive.statistics import AckCounter
 from bridge.observability.metrics import Metrics
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
-from bridge.store.sequence_links import SequenceLinks
+from bridge.store.migration import upgrade
+from bridge.store.records.sequence_numbers import SequenceLinks
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.ack import Acknowledgment, read_ack
-from mappings.inbound import InboundMapping
+from mappings.hl7.acknowledgment import Acknowledgment, read_ack
+from mappings.inbound.definition import InboundMapping
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 

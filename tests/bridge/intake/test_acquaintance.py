@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.intake.frame_offload import FrameOffload
-from bridge.intake.listening import Acknowledge, Merged
-from bridge.store import merged_patients
+from bridge.intake.receive.listener import Acknowledge, Merged
+from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
-from bridge.wiring.validation import acquaintance, policy
-from mappings.hl7.ack import AckCode
+from bridge.store.records import merged_patients
+from bridge.wiring.listeners import acquaintance, policy
+from mappings.hl7.acknowledgment import AckCode
 from tests.bridge.intake.desk import LISTENING, Desk, open_desk, order
 from tests.bridge.intake.stories import adt
 

@@ -5,12 +5,12 @@ from itertools import permutations
 
 import pytest
 
-from bridge.intake.one_order import as_one
-from bridge.intake.order_rules import OrderState
-from bridge.intake.planning import Occasion, plan
-from bridge.store.message_time import MessageTime, Resolution, clock
-from bridge.store.order_index import IndexedOrder, Key
-from mappings.events import Action, OrderEvent
+from bridge.intake.patients.duplicate_orders import as_one
+from bridge.intake.process.order_rules import OrderState
+from bridge.intake.process.planning import Occasion, plan
+from bridge.store.records.message_time import MessageTime, Resolution, clock
+from bridge.store.records.order_index import IndexedOrder, Key
+from mappings.inbound.events import Action, OrderEvent
 
 KEY = Key("S", "M", "A")
 NEW, CANCEL, HOLD, RELEASE = Action.CREATE, Action.CANCEL, Action.HOLD, Action.RELEASE

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.intake.remembering import Change
+from bridge.intake.process.order_repository import Change
 from bridge.store.haste import LITTLE
-from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, Key
 
 KEYS = [Key("S", "M", f"A{number}") for number in range(LITTLE + 1)]
 ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.listening import Listening
-from bridge.intake.reading import sent_at
+from bridge.intake.process.jobs import sent_at
+from bridge.intake.receive.listener import Listening
 from bridge.store.database import Database
-from bridge.store.message_time import is_earlier
+from bridge.store.records.message_time import is_earlier
 from tests.bridge.delivery.equipment import SITE
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told

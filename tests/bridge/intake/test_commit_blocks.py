@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from bridge.intake.listening import Acknowledge
-from bridge.queue.arrivals import Arrival, Receipt
+from bridge.intake.receive.listener import Acknowledge
+from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from mappings.hl7.ack import AckCode, read_ack
+from mappings.hl7.acknowledgment import AckCode, read_ack
 from tests.bridge.intake.desk import open_desk, order
 
 pytestmark = pytest.mark.anyio

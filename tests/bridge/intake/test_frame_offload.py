@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.intake.frame_offload import FrameOffload
+from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
-from mappings.hl7.ack import read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mllp.framing import Frame
 from tests.bridge.intake.desk import Caller, Desk, open_desk, order
 

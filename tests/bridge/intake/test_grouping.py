@@ -4,7 +4,7 @@ import pytest
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.models import OrderKey, StatusRecord
-from bridge.intake.grouping import Member, group_to_link, has_left
+from bridge.intake.process.worklist_changes import Member, group_to_link, has_left
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 

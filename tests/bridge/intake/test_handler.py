@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from bridge.intake.listening import Acknowledge, Reuse
-from bridge.queue.arrivals import Arrival, Receipt
+from bridge.intake.receive.listener import Acknowledge, Reuse
+from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from mappings.hl7.ack import AckCode, read_ack
+from mappings.hl7.acknowledgment import AckCode, read_ack
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from tests.bridge.intake.desk import Fate, open_desk, order
 

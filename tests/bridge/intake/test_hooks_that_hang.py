@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.frame_offload import FrameOffload
-from bridge.intake.listening import SequenceNumbers
+from bridge.intake.receive.listener import SequenceNumbers
+from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.hl7.ack import read_ack
-from mappings.inbound import InboundMapping
+from mappings.hl7.acknowledgment import read_ack
+from mappings.inbound.definition import InboundMapping
 from mllp.framing import Frame
 from tests.bridge.delivery.equipment import until
 from tests.bridge.intake.desk import LISTENING, Caller, open_desk, order

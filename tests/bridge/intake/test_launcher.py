@@ -7,7 +7,7 @@ import pytest
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch, Launched
-from bridge.intake.launcher import Launcher
+from bridge.intake.process.launches import Launcher
 from bridge.queue.states import Failure
 
 pytestmark = pytest.mark.anyio

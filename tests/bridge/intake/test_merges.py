@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.identity import lane
-from bridge.intake.listening import Listening, Merged
-from bridge.store import merged_patients
+from bridge.intake.receive.identity import lane
+from bridge.intake.receive.listener import Listening, Merged
 from bridge.store.database import Database
+from bridge.store.records import merged_patients
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told

@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.intake.listening import Listening
-from bridge.intake.missing import MOST, Tally, named
-from bridge.intake.reading import read
-from bridge.intake.verdict import Judge
-from bridge.queue.work import Claimed
-from bridge.store.unknown_codes import Met, Place
-from mappings.codes import Missed
+from bridge.intake.process.jobs import read
+from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.unmapped_codes import MOST, Tally, named
+from bridge.intake.receive.verdict import Judge
+from bridge.queue.claims import Claimed
+from bridge.store.records.unmapped_codes import Met, Place
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.inbound import InboundMapping
+from mappings.inbound.definition import InboundMapping
+from mappings.language.code_tables import Missed
 from mllp.framing import Frame
 
 RULES = """

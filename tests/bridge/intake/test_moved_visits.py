@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.listening import Listening, Merged
-from bridge.store import moved_visits
+from bridge.intake.receive.listener import Listening, Merged
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
-from bridge.store.moved_visits import Move, Visit
+from bridge.store.migration import upgrade
+from bridge.store.records import visit_transfers
+from bridge.store.records.visit_transfers import Move, Visit
 from mappings.hl7.message import Message
 from tests.bridge.delivery.equipment import SITE, destination
 from tests.bridge.delivery.hospital import Hospital, inbound, open_hospital
@@ -170,9 +170,9 @@ def test_moves_are_forgotten_with_their_patients_orders(database: Database) -> N
     upgrade(database)
     old, new = Visit("S", "A", "VisitNumber", "1"), Visit("S", "A", "VisitNumber", "2")
     with database.write() as connection:
-        moved_visits.move(connection, old, Move(old._replace(mrn="B"), 1))
-        moved_visits.move(connection, new, Move(new._replace(mrn="B"), 10))
-    moved_visits.forget(database, 5)
+        visit_transfers.move(connection, old, Move(old._replace(mrn="B"), 1))
+        visit_transfers.move(connection, new, Move(new._replace(mrn="B"), 10))
+    visit_transfers.forget(database, 5)
     with database.read() as connection:
-        _, moves = moved_visits.whereabouts(connection, {("S", "A")})
+        _, moves = visit_transfers.whereabouts(connection, {("S", "A")})
     assert set(moves) == {new}

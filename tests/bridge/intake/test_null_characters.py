@@ -2,9 +2,9 @@ r"""A NUL in a field, as a byte or as `\X00\`: refused before the acknowledgment
 
 import pytest
 
-from bridge.intake.listening import Acknowledge
+from bridge.intake.receive.listener import Acknowledge
 from bridge.store.database import Database
-from mappings.hl7.ack import AckCode
+from mappings.hl7.acknowledgment import AckCode
 from mappings.hl7.header import peek
 from mappings.hl7.null_characters import null_place
 from tests.bridge.intake.desk import open_desk, order

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.acquaintance import _has_merge
-from bridge.intake.answers import Answers
-from bridge.intake.listening import Acknowledge, Listening
-from bridge.intake.offloaded import offloaded
-from bridge.intake.reading import read
-from bridge.intake.remembering import Memory
-from bridge.intake.verdict import Judge, Verdict
-from bridge.queue.arrivals import Arrival
+from bridge.intake.patients.merged_patients import _has_merge
+from bridge.intake.process.jobs import read
+from bridge.intake.process.order_repository import Memory
+from bridge.intake.receive.acknowledgments import Answers
+from bridge.intake.receive.listener import Acknowledge, Listening
+from bridge.intake.receive.offload import offloaded
+from bridge.intake.receive.verdict import Judge, Verdict
+from bridge.queue.claims import Claimed
+from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.states import Event
-from bridge.queue.work import Claimed
 from bridge.store.database import Database
 from bridge.workers.errors import WorkerFailed
 from bridge.workers.offload import LARGE, Offload

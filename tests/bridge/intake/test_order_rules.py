@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from bridge.intake.order_rules import (
+from bridge.intake.process.order_rules import (
     CLOSING,
     OPEN,
     ORDERS,
@@ -14,8 +14,8 @@ from bridge.intake.order_rules import (
     Step,
     decide,
 )
-from bridge.store.message_time import MessageTime, Resolution, clock
-from mappings.events import Action
+from bridge.store.records.message_time import MessageTime, Resolution, clock
+from mappings.inbound.events import Action
 
 
 def time(at: int | None) -> MessageTime | None:

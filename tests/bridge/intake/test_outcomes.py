@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.outcomes import PATIENCE, Waiting, failed, unremembered
+from bridge.intake.process.outcomes import PATIENCE, Waiting, failed, unremembered
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.states import Event, Failure, State
-from bridge.queue.work import Claimed, Outcome
 
 
 def claimed(attempts: int = 1, doubts: int = 0) -> Claimed:

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from bridge.intake.identity import lane
-from bridge.intake.listening import Acknowledge, SequenceNumbers
-from bridge.intake.reading import read
+from bridge.intake.process.jobs import read
+from bridge.intake.receive.identity import lane
+from bridge.intake.receive.listener import Acknowledge, SequenceNumbers
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import State
 from bridge.store.database import Database
-from mappings.hl7.ack import AckCode, read_ack
+from mappings.hl7.acknowledgment import AckCode, read_ack
 from tests.bridge.intake.desk import LISTENING, Fate, open_desk, order
 
 pytestmark = pytest.mark.anyio

@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.forwarder import Forwarder
-from bridge.intake.frame_offload import FrameOffload
-from bridge.intake.listening import Listening, PatientConflict
-from bridge.intake.outcomes import Waiting
-from bridge.intake.remembering import Memory
+from bridge.intake.process.order_processor import Forwarder
+from bridge.intake.process.order_repository import Memory
+from bridge.intake.process.outcomes import Waiting
+from bridge.intake.receive.listener import Listening, PatientConflict
+from bridge.intake.receive.offload import FrameOffload
 from bridge.observability.metrics import Metrics
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import State
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
-from bridge.wiring.validation import acquaintance, policy
-from mappings.hl7.ack import AckCode
+from bridge.store.records import order_saving
+from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.wiring.listeners import acquaintance, policy
+from mappings.hl7.acknowledgment import AckCode
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.desk import LISTENING, open_desk
@@ -145,9 +147,6 @@ async def test_messages_that_arrive_together(opened: Open) -> None:
 
 async def test_it_is_refused_before_the_acknowledgment(database: Database) -> None:
     """AE 204 at PID-3, once the order has been applied; the order's own patient is taken."""
-    from bridge.store import order_saving  # noqa: PLC0415
-    from bridge.store.order_index import IndexedOrder, Key  # noqa: PLC0415
-
     listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
     async with open_desk(database, listening) as desk:
         with database.write() as connection:

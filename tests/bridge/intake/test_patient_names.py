@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.listening import Listening
+from bridge.intake.receive.listener import Listening
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.inbound import InboundMapping
+from mappings.inbound.definition import InboundMapping
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told

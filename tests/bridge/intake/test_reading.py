@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bridge.intake.listening import Definition, Listening
-from bridge.intake.reading import Job, NoDefinition, read, readily
-from bridge.queue.work import Claimed
-from mappings.codes import Missed
+from bridge.intake.process.jobs import Job, NoDefinition, read, readily
+from bridge.intake.receive.listener import Definition, Listening
+from bridge.queue.claims import Claimed
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.inbound import InboundMapping
+from mappings.inbound.definition import InboundMapping
+from mappings.language.code_tables import Missed
 
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"

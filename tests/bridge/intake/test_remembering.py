@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.intake.remembering import Memory, Prepared
-from bridge.queue.work import Claimed
-from bridge.store import merged_patients
+from bridge.intake.process.order_repository import Memory, Prepared
+from bridge.queue.claims import Claimed
 from bridge.store.database import Database
 from bridge.store.haste import LITTLE
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
+from bridge.store.records import merged_patients
 from tests.bridge.intake.desk import LISTENING, order
 
 LISTENERS = {"ris": LISTENING}

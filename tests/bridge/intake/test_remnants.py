@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.intake.listening import Reuse
-from bridge.intake.remnants import MOST, Remnants
+from bridge.intake.receive.handler import MOST, Remnants
+from bridge.intake.receive.listener import Reuse
 from bridge.store.database import Database
-from mappings.hl7.ack import AckCode
+from mappings.hl7.acknowledgment import AckCode
 from mllp.errors import FrameTimedOut, TruncatedFrame
 from tests.bridge.intake.desk import open_desk, order
 

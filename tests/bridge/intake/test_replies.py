@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.replies import CONDITIONS, MATRIX, Owed, owed, owed_application
+from bridge.intake.receive.acknowledgments import CONDITIONS, MATRIX, Owed, owed, owed_application
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
 

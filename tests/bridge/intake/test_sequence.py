@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bridge.intake.listening import Acknowledge, Reuse, SequenceNumbers
-from bridge.intake.sequence import is_bare
+from bridge.intake.receive.listener import Acknowledge, Reuse, SequenceNumbers
+from bridge.intake.receive.sequence_numbers import is_bare
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from mappings.hl7.ack import read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
 from tests.bridge.intake.desk import Desk, Fate, open_desk, order
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from bridge.intake.planning import Occasion
-from bridge.intake.reading import Job
-from bridge.intake.turns import Turns
-from bridge.queue.work import Claimed
-from mappings.events import Action, OrderEvent
+from bridge.intake.patients.turns import Turns
+from bridge.intake.process.jobs import Job
+from bridge.intake.process.planning import Occasion
+from bridge.queue.claims import Claimed
+from mappings.inbound.events import Action, OrderEvent
 
 pytestmark = pytest.mark.anyio
 

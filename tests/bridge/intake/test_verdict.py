@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.intake.answers import Answers
-from bridge.intake.replies import split
-from bridge.intake.verdict import Judge, Verdict
-from mappings.hl7.ack import read_ack
+from bridge.intake.receive.acknowledgments import Answers, split
+from bridge.intake.receive.verdict import Judge, Verdict
+from mappings.hl7.acknowledgment import read_ack
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, NOW, order
 

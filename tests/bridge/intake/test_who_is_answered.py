@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.store.database import Database
-from bridge.wiring.intake import ControlIds
-from mappings.hl7.ack import read_ack
+from bridge.wiring.listeners import ControlIds
+from mappings.hl7.acknowledgment import read_ack
 from tests.bridge.intake.desk import open_desk, order
 
 pytestmark = pytest.mark.anyio

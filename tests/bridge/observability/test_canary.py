@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.listening import Acknowledge
-from bridge.intake.verdict import Judge
+from bridge.intake.receive.listener import Acknowledge
+from bridge.intake.receive.verdict import Judge
 from bridge.observability import logs
 from bridge.observability.redaction import describe, safe_text, where
 from bridge.store.database import Database

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.observability.metrics import Metrics
-from bridge.operations.alerts import News, Notice, alerts, take_note
-from bridge.operations.channels import (
+from bridge.monitoring.alerts import News, Notice, alerts, take_note
+from bridge.monitoring.channels import (
     Circuit,
     Kind,
     channels,
@@ -17,7 +16,7 @@ from bridge.operations.channels import (
     pause,
     resume,
 )
-from bridge.operations.conditions import (
+from bridge.monitoring.conditions import (
     DAY,
     Condition,
     Life,
@@ -28,14 +27,15 @@ from bridge.operations.conditions import (
     conditions,
     duration,
 )
-from bridge.operations.watch import Watch
-from bridge.queue.arrivals import Arrival
-from bridge.queue.ledger import Ledger
+from bridge.monitoring.watch import Watch
+from bridge.observability.metrics import Metrics
+from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State
-from bridge.store import concerns
-from bridge.store.concerns import Concern, Subject
 from bridge.store.database import Database
-from bridge.store.unknown_codes import UnknownCode
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import Concern, Subject
+from bridge.store.records.unmapped_codes import UnknownCode
 
 NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
@@ -225,21 +225,21 @@ def test_channels(database: Database) -> None:
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
     """What nobody has seen."""
-    return [(each.kind.value, each.row_id, each.code) for each in concerns.unseen(database, 9)]
+    return [(each.kind.value, each.row_id, each.code) for each in exceptions.unseen(database, 9)]
 
 
 def test_concerns(database: Database) -> None:
     """Each is noted once, stands until somebody has seen it, and is then no news again."""
     with database.write() as connection:
         for now in (1, 2):
-            concerns.note(connection, Subject.MESSAGE, [(7, "report_kept")], now)
-        concerns.note(connection, Subject.MESSAGE, [(8, "several_orders")], 3)
+            exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept")], now)
+        exceptions.note(connection, Subject.MESSAGE, [(8, "several_orders")], 3)
     assert listed(database) == [("message", 8, "several_orders"), ("message", 7, "report_kept")]
-    assert concerns.seen(database, [(Subject.MESSAGE, 7), (Subject.ORDER, 8)], 4) == 1
+    assert exceptions.seen(database, [(Subject.MESSAGE, 7), (Subject.ORDER, 8)], 4) == 1
     with database.write() as connection:
-        concerns.note(connection, Subject.MESSAGE, [(7, "report_kept")], 5)
+        exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept")], 5)
     assert listed(database) == [("message", 8, "several_orders")]
-    assert concerns.seen(database, None, 6) == 1
+    assert exceptions.seen(database, None, 6) == 1
     assert listed(database) == []
 
 
@@ -247,10 +247,10 @@ def test_what_no_longer_differs_is_over(database: Database) -> None:
     """A page of orders is looked at again: what is found of it now is all that stands."""
     for found in ([(1, "no_report"), (2, "no_report")], [(2, "no_report"), (2, "not_queued d")]):
         with database.write() as connection:
-            concerns.renew(connection, Subject.ORDER, [1, 2, 3], found, 1)
+            exceptions.renew(connection, Subject.ORDER, [1, 2, 3], found, 1)
     assert listed(database) == [("order", 2, "no_report"), ("order", 2, "not_queued d")]
     with database.write() as connection:
-        concerns.forget(connection, Subject.ORDER, [2])
+        exceptions.forget(connection, Subject.ORDER, [2])
     assert listed(database) == []
 
 
@@ -270,7 +270,7 @@ async def test_what_is_seen(database: Database) -> None:
     open_until = {"d": NOW, "gone": NOW, "well": None}
     note_circuits(database, {name: Circuit(at) for name, at in open_until.items()})
     with database.write() as connection:
-        concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
+        exceptions.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
         watch(database, {}, [NOW]),
         thresholds=lambda: Thresholds(refused=1, disk_free=2),

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.operations.archive import Archive, last_lines
-from bridge.operations.batches import last_batch
+from bridge.monitoring.archive import Archive, last_batch, last_lines
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bridge.monitoring.channels import Kind, channels
 from bridge.observability.metrics import Metrics
-from bridge.operations.channels import Kind, channels
-from bridge.runtime.circuits import Circuits
+from bridge.runtime.delivery import Circuits
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 
 
 @dataclass

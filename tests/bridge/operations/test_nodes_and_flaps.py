@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from bridge.operations import node_files
-from bridge.operations.alerts import News, alerts, take_note
-from bridge.operations.conditions import (
+from bridge.monitoring import certificates
+from bridge.monitoring.alerts import News, alerts, take_note
+from bridge.monitoring.certificates import Place
+from bridge.monitoring.conditions import (
     DAY,
     Condition,
     Files,
@@ -14,7 +15,6 @@ from bridge.operations.conditions import (
     Thresholds,
     conditions,
 )
-from bridge.operations.node_files import Place
 from bridge.store.database import Database
 
 NOW = 100 * DAY
@@ -35,9 +35,9 @@ def test_whose_files(database: Database) -> None:
     for number, (node, lives, free) in enumerate(
         [("b", {CERTIFICATE: SOON}, 10), ("c", {CERTIFICATE: PAST}, None), ("me", {}, 1)]
     ):
-        node_files.note(database, Place(node, f"host-{node}"), lives, free, NOW + number)
-    assert node_files.of_others(database, "me", NOW + 1) == []
-    near, *further = node_files.of_others(database, "me", NOW - 1)
+        certificates.note(database, Place(node, f"host-{node}"), lives, free, NOW + number)
+    assert certificates.of_others(database, "me", NOW + 1) == []
+    near, *further = certificates.of_others(database, "me", NOW - 1)
     assert texts(near) == [
         f"the {CERTIFICATE} expires in 3 d on host-b",
         "less than 0 MiB are left on the disk of HOME on host-b",
@@ -45,8 +45,8 @@ def test_whose_files(database: Database) -> None:
     assert texts(near, *further)[0] == f"the {CERTIFICATE} has expired on host-c"
     assert texts() == []
     assert texts(Files("one", {CERTIFICATE: SOON}, 99)) == [f"the {CERTIFICATE} expires in 3 d"]
-    node_files.note(database, Place("b", "host-b"), {}, 99, NOW + 2 * DAY)
-    assert node_files.of_others(database, "me", 0) == [Files("host-b", {}, 99)]
+    certificates.note(database, Place("b", "host-b"), {}, 99, NOW + 2 * DAY)
+    assert certificates.of_others(database, "me", 0) == [Files("host-b", {}, 99)]
 
 
 def test_what_comes_and_goes(database: Database) -> None:

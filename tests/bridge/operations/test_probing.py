@@ -10,7 +10,7 @@ from pathlib import Path
 import trustme
 from typing_extensions import override
 
-from bridge.operations.probing import Step, Target, try_connection, try_folder
+from bridge.monitoring.probing import Step, Target, try_connection, try_folder
 
 AUTHORITY = trustme.CA()
 

@@ -1,6 +1,6 @@
 """What nodes promise in seconds follows from how often they look, whatever the machine."""
 
-from bridge.queue.heirs import AWAY_SECONDS
+from bridge.queue.failover import AWAY_SECONDS
 from bridge.runtime.schedule import Job
 
 

@@ -15,17 +15,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from twisted.internet.defer import Deferred, fail, succeed
 from typing_extensions import override
 
-from bridge.operations.telemetry import (
+from bridge.monitoring.telemetry import (
     Linking,
     TracingUnavailable,
     end_within,
     identities,
     open_tracer,
 )
-from bridge.operations.tracing import mark_of, traced, traced_apply, traced_handler
+from bridge.monitoring.tracing import mark_of, traced, traced_apply, traced_handler
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.deliveries import ClaimedDelivery, in_hand
 from bridge.queue.states import Event
-from bridge.queue.work import Claimed, Outcome
 from mllp.errors import LossReason, ReplyLost
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer

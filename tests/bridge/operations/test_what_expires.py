@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from bridge.operations.conditions import DAY
-from bridge.wiring.homes import make_home
-from bridge.wiring.watching import ends
+from bridge.admin.data_directory import make_home
+from bridge.monitoring.conditions import DAY
+from bridge.wiring.alerts import ends
 from config import load
 from tests.acceptance.certificates import NOW as ISSUED
 from tests.acceptance.certificates import Office

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from itertools import count
 
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
 from tests.bridge.queue.people import arrival
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 
 from bridge.queue import browse
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import Event
-from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
 

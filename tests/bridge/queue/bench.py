@@ -5,10 +5,9 @@ from collections.abc import Callable
 from random import Random
 
 from bridge.queue import browse
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.retry import Policy
-from bridge.queue.states import Event, State
-from bridge.queue.work import Claimed, Outcome
+from bridge.queue.states import Event, Policy, State
 from bridge.queue.worker import Apply, Worker
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.arrivals import Arrival, Receipt
+from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
 
 Result = TypeVar("Result")

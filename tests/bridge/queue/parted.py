@@ -7,7 +7,7 @@ from itertools import count
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.partitions import make_room, partitions
+from bridge.store.postgresql.partitions import make_room, partitions
 from tests.conftest import address_of, ask_server
 
 FIRST = 1_000_000

@@ -7,12 +7,13 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.queue import browse, hashing
-from bridge.queue.arrivals import Arrival
+from bridge.queue import browse
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.deliveries import Release
 from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import arrivals
+from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.states import Event, State
-from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 
@@ -37,10 +38,10 @@ def arrival(
     patients = (patient,) if isinstance(patient, str) else patient
     values: dict[str, Any] = {
         "listener": "ris-orders",
-        "identity": hashing.identity("ris-orders", b"RIS", b"NORTH", name.encode()),
-        "digest": hashing.digest(payload),
+        "identity": arrivals.identity("ris-orders", b"RIS", b"NORTH", name.encode()),
+        "digest": arrivals.digest(payload),
         "payload": payload,
-        "lanes": tuple(hashing.lane("SITE1", each) for each in patients),
+        "lanes": tuple(arrivals.lane("SITE1", each) for each in patients),
         "message_type": "ORM^O01",
         "mapping": "orders",
         "mapping_version": "0123456789abcdef",

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 
 

@@ -1,7 +1,7 @@
 """What is a retransmit, what a control id used again, and what a refusal put right."""
 
-from bridge.queue.admission import Ruling, Stored, rule, short
-from bridge.queue.arrivals import Arrival
+from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.deduplication import Ruling, Stored, rule, short
 from tests.bridge.queue.people import arrival, refused
 
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import pytest
 from typing_extensions import override
 
-from bridge.queue.async_inbox import AsyncInbox
+from bridge.queue.claims import News, Outcome, Settled
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.settlements import Settled
 from bridge.queue.states import Event, Failure, State
-from bridge.queue.work import News, Outcome
+from bridge.queue.worker import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.haste import LITTLE
 from tests.bridge.queue.conftest import Intake

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, make_url, text
 
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.lanes import Line
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, ids_of

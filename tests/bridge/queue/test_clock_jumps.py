@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
-from bridge.store.lease_time import since_boot
+from bridge.store.lease_clock import since_boot
 from bridge.store.pool import Pool
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.queue.courtesy import BUSY, FLOOD, LEAST, LONGEST, RUSH, Courtesy, nobody
+from bridge.queue.throttle import BUSY, FLOOD, LEAST, LONGEST, RUSH, Courtesy, nobody
 
 
 class Day:

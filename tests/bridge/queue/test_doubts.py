@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 from typing_extensions import override
 
+from bridge.queue.claims import Claimed, Outcome, Settled
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.settlements import Settled
-from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.bench import Bench, accepted

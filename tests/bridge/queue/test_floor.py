@@ -1,6 +1,6 @@
 """Most partitions are left alone most of the time, and none for ever."""
 
-from bridge.queue.floor import Floor
+from bridge.queue.lanes import Floor
 
 
 def test_at_first_everything_is_looked_at() -> None:

@@ -1,6 +1,6 @@
 """A group commit waits for company only where that pays."""
 
-from bridge.queue.gathering import Gathering
+from bridge.queue.ledger.writer import Gathering
 
 
 def test_nobody_waits_on_a_fast_disk() -> None:

@@ -1,7 +1,7 @@
 """Keys depend on every part and on where it ends."""
 
 from bridge import index_key
-from bridge.queue.hashing import digest, identity, lane, signed64
+from bridge.queue.ledger.arrivals import digest, identity, lane, signed64
 
 
 def test_parts_do_not_run_together() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.queue.heirs import AWAY_SECONDS, Heirs
+from bridge.queue.failover import AWAY_SECONDS, Heirs
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.waking import Alarm
+from bridge.queue.wakeup import Alarm
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
 from bridge.store.presence import Presence, absent

@@ -4,10 +4,11 @@ import threading
 
 from sqlalchemy import text
 
-from bridge.queue import browse, hashing, operate
+from bridge.queue import browse, operations
+from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import arrivals
 from bridge.queue.states import Event, Failure, State
-from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
@@ -69,7 +70,7 @@ class TestClaiming:
         first, second, third, behind = keep(intake, "1", "2", "2", "1")
         assert ids_of(inbox.claim(NOW, 1)) == [first]
         assert ids_of(other.claim(NOW, 1)) == [second]
-        lane = hashing.lane("SITE1", "2")
+        lane = arrivals.lane("SITE1", "2")
         inbox.settle([Outcome(first, Event.POSTPONED, retry_at=NOW, lane=lane)], NOW)
         assert inbox.claim(NOW, 10) == other.claim(NOW, 10) == []
         done(other, second)
@@ -137,7 +138,7 @@ class TestSettling:
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
         assert inbox.claim(NOW, 10) == []
-        operate.cancel_message(store, parked)
+        operations.cancel_message(store, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_doubts_outlast_a_restart(self, intake: Intake, store: Database) -> None:

@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.queue import operate
-from bridge.queue.hot_path import HOT_PATHS
+from bridge.queue import operations as operate
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.inserts import admit
+from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.writer import admit
 from bridge.queue.states import Event, State
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.people import arrival
 from tests.databases import fresh_file

@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Flag, Receipt
 from bridge.queue.browse import Filter
+from bridge.queue.ledger.arrivals import Flag, Receipt
 from bridge.queue.states import Acknowledgment, State
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Receipt
 from bridge.queue.errors import LedgerClosed
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.arrivals import Receipt
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import Acknowledgment
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 from tests.bridge.queue.people import arrival, count_of
 
 

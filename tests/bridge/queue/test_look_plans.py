@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 
-from bridge.console import deliveries, figures
+from bridge.console import dashboard, deliveries
 from bridge.console.deliveries import DeliverySearching
-from bridge.console.numbers import Kind
-from bridge.console.searching import Search, search
+from bridge.console.message_index import Kind
+from bridge.console.message_search import Search, search
 from bridge.queue import browse
 from bridge.queue.browse import Filter
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
 from bridge.queue.states import State
 from bridge.store.database import Database
 from tests.bridge.queue.people import NOW
@@ -50,7 +50,7 @@ QUESTIONS: dict[str, Ask] = {
     "recent": lambda store: browse.messages(store, Filter(since=_ROWS - 20, limit=1000)),
     "queued deliveries": lambda store: browse.deliveries(store, Filter(state=State.QUEUED)),
     "of a report": lambda store: browse.deliveries(store, Filter(report_id="r7")),
-    "dashboard": lambda store: figures.figures(store, NOW + _HOUR),
+    "dashboard": lambda store: dashboard.figures(store, NOW + _HOUR),
     "page: queued": lambda store: search(store, Search(state=State.QUEUED)),
     "page: parked": lambda store: search(store, Search(state=State.PARKED, text="x")),
     "page: number": lambda store: search(store, Search(kind=Kind.ORDER, number="A1", text="x")),

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from bridge.queue import browse
+from bridge.queue.claims import News, Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import Event, Failure, State
-from bridge.queue.work import News, Outcome
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake

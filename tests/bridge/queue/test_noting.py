@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Arrival
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import Ledger
-from bridge.queue.noting import Notes
+from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.ledger import Ledger, Notes
 from bridge.queue.states import Acknowledgment
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bridge.queue import browse, operate
+from bridge.queue import browse, operations
+from bridge.queue.claims import Outcome
 from bridge.queue.errors import IllegalTransition, NoSuchRow, NotAsChosen
 from bridge.queue.inbox import Inbox
-from bridge.queue.operate import Routing
+from bridge.queue.operations import Routing
 from bridge.queue.states import Event, State
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
@@ -22,7 +22,7 @@ class TestOperating:
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
-        assert operate.replay_message(store, parked) == 0
+        assert operations.replay_message(store, parked) == 0
         assert inbox.claim(NOW, 10) == []
         done(inbox, behind)
         (again,) = inbox.claim(NOW, 10)
@@ -38,7 +38,7 @@ class TestOperating:
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
-        operate.replay_message(store, parked)
+        operations.replay_message(store, parked)
         assert inbox.claim(NOW, 10) == []
         inbox.settle([Outcome(behind, Event.POSTPONED, retry_at=NOW + 50)], NOW)
         assert ids_of(inbox.claim(NOW + 50, 10)) == [parked]
@@ -52,7 +52,7 @@ class TestOperating:
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
         done(inbox, second)
-        assert operate.replay_message(store, parked) == 1
+        assert operations.replay_message(store, parked) == 1
 
     def test_who_is_slower_replays_nothing(
         self, intake: Intake, inbox: Inbox, store: Database
@@ -61,11 +61,11 @@ class TestOperating:
         (parked,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
-        operate.replay_message(store, parked, chosen=State.PARKED)
+        operations.replay_message(store, parked, chosen=State.PARKED)
         inbox.claim(NOW, 10)
         done(inbox, parked)
         with pytest.raises(NotAsChosen):
-            operate.replay_message(store, parked, chosen=State.PARKED)
+            operations.replay_message(store, parked, chosen=State.PARKED)
         assert inbox.claim(NOW, 10) == []
 
     def test_replay_of_a_refused_message(
@@ -76,7 +76,7 @@ class TestOperating:
         (lane,) = arrival(patient="1").lanes
         routing = Routing("orders", "new", (lane,))
         keep(intake, "1")
-        operate.replay_message(store, receipt.message_id, routing)
+        operations.replay_message(store, receipt.message_id, routing)
         (claimed,) = inbox.claim(NOW, 10)
         assert claimed.message_id == receipt.message_id
         assert (claimed.mapping_version, claimed.lanes) == ("new", (lane,))
@@ -86,7 +86,7 @@ class TestOperating:
         head, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(head, Event.POSTPONED, retry_at=NOW + 10**6)], NOW)
-        operate.cancel_message(store, head)
+        operations.cancel_message(store, head)
         assert state_of(store, head) is State.CANCELLED
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
@@ -96,12 +96,12 @@ class TestOperating:
         """Nobody replays what is queued, cancels what is in hand, or names what is not there."""
         (message_id,) = keep(intake, "1")
         with pytest.raises(IllegalTransition):
-            operate.replay_message(store, message_id)
+            operations.replay_message(store, message_id)
         inbox.claim(NOW, 10)
         with pytest.raises(IllegalTransition):
-            operate.cancel_message(store, message_id)
+            operations.cancel_message(store, message_id)
         with pytest.raises(NoSuchRow):
-            operate.replay_message(store, 999)
+            operations.replay_message(store, 999)
         with pytest.raises(NoSuchRow):
             browse.message(store, 999)
 

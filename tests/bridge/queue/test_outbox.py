@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import browse, operate
+from bridge.queue import browse, operations
 from bridge.queue.browse import Filter
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
 from bridge.queue.errors import IllegalTransition, NoSuchRow
@@ -103,7 +103,7 @@ def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox
     _settle(outbox, parked, Event.GIVEN_UP)
     _settle(outbox, other, Event.ACCEPTED)
     assert outbox.claim(HERE, NOW, 10) == []
-    operate.skip_delivery(store, parked.delivery_id)
+    operations.skip_delivery(store, parked.delivery_id)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["b"]
     assert browse.delivery(store, parked.delivery_id).row.state is State.CANCELLED
 
@@ -113,17 +113,17 @@ def test_a_person_retries(store: Database, outbox: Outbox) -> None:
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
     _settle(outbox, claimed, Event.GIVEN_UP)
-    operate.retry_delivery(store, claimed.delivery_id)
+    operations.retry_delivery(store, claimed.delivery_id)
     (claimed,) = outbox.claim(HERE, NOW, 10)
     assert claimed.release_key == "a"
     with pytest.raises(IllegalTransition):
-        operate.retry_delivery(store, claimed.delivery_id)
+        operations.retry_delivery(store, claimed.delivery_id)
     _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 10**6)
     assert outbox.claim(HERE, NOW, 10) == []
-    operate.retry_delivery(store, claimed.delivery_id)
+    operations.retry_delivery(store, claimed.delivery_id)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
     with pytest.raises(NoSuchRow):
-        operate.skip_delivery(store, 999)
+        operations.skip_delivery(store, 999)
 
 
 def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbox: Outbox) -> None:
@@ -141,7 +141,7 @@ def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbo
     (again,) = after.claim(HERE, NOW + 500, 10)
     assert (again.tries, again.attempts) == (1, 3)
     _settle(after, again, Event.GIVEN_UP)
-    operate.retry_delivery(store, again.delivery_id)
+    operations.retry_delivery(store, again.delivery_id)
     assert after.claim(HERE, NOW + 500, 10)[0].tries == 0
 
 
@@ -179,7 +179,7 @@ def test_what_an_older_release_composed_and_nobody_sent(
             kept = outbox.store_payload(new.delivery_id, late, "C1")
             assert kept == (b"MSH|late", "C1")
     outbox.release([new.delivery_id, sent.delivery_id], NOW)
-    operate.retry_delivery(store, sent.delivery_id)
+    operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
     assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import arrival_statements as arrivals
 from bridge.queue import inbox
 from bridge.queue import statements as sql
-from bridge.queue.ages import id_at
-from bridge.queue.tables import MESSAGE
-from bridge.store.arrays import packed
+from bridge.queue.ledger import deduplication as arrivals
+from bridge.queue.retention.rows import id_at
+from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
-from bridge.store.steps import Among
+from bridge.store.postgresql.connection import packed
+from bridge.store.statements import Among
 from tests.bridge.queue.parted import FIRST, go_on_from, names, own_database
 from tests.bridge.queue.people import NOW
 

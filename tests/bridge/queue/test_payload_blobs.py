@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.giving_up import given_up
-from bridge.intake.reading import ContentUnreadable
-from bridge.intake.reading import read as read_job
+from bridge.intake.process.jobs import ContentUnreadable
+from bridge.intake.process.jobs import read as read_job
+from bridge.intake.process.order_processor import given_up
 from bridge.queue import browse
-from bridge.queue.arrivals import Arrival
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.large_files import folder_of, name_of
+from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.payload_blobs import (
     CHUNK,
     ORPHANED,
@@ -23,11 +23,12 @@ from bridge.queue.payload_blobs import (
     PayloadBlobs,
     Rest,
     count_lost,
+    folder_of,
     forget_orphans,
+    name_of,
 )
-from bridge.queue.retention import newer_than_fits, prune
+from bridge.queue.retention.policy import newer_than_fits, prune
 from bridge.queue.states import Event
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake

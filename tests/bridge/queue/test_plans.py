@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.queue import arrival_statements as arrivals
 from bridge.queue import statements as sql
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import deduplication as arrivals
 from bridge.queue.states import Event
-from bridge.queue.work import Outcome
-from bridge.store.arrays import packed
 from bridge.store.database import Database
-from bridge.store.postgres import by_index_alone
-from bridge.store.steps import Among, Step, among
+from bridge.store.postgresql.connection import by_index_alone, packed
+from bridge.store.statements import Among, Step, among
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000

@@ -3,13 +3,13 @@
 from sqlalchemy import text
 
 from bridge.queue import browse
+from bridge.queue.claims import Outcome
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.retention import Pruned, prune
+from bridge.queue.retention.policy import Pruned, prune
+from bridge.queue.retention.rows import BATCH, FEWEST, HOLD, REST, next_batch
 from bridge.queue.states import Event, State
-from bridge.queue.sweeping import BATCH, FEWEST, HOLD, REST, next_batch
-from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, refused, release

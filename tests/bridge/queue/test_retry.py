@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.queue.retry import Policy
+from bridge.queue.states import Policy
 
 
 def test_delays_double_up_to_the_maximum() -> None:

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import browse, operate, shedding
+from bridge.queue import browse, operations
+from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.retention import prune
+from bridge.queue.retention import partitions
+from bridge.queue.retention.policy import prune
 from bridge.queue.states import Event, State
-from bridge.queue.work import Outcome
-from bridge.store import concerns
-from bridge.store.concerns import Subject
 from bridge.store.database import Database
-from bridge.store.partitions import TABLES
+from bridge.store.postgresql.partitions import TABLES
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import Subject
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.parted import FIRST, go_on_from, ids_in, names, own_database
 from tests.bridge.queue.people import NOW, arrival, refused
@@ -63,7 +64,7 @@ def _next_partition(store: Database, intake: Intake) -> int:
 def test_a_whole_partition(full: Database, intake: Intake) -> None:
     """Its tables are dropped, all that is known of its messages too, each archived once."""
     with full.write() as connection:
-        concerns.note(connection, Subject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW)
+        exceptions.note(connection, Subject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW)
     last = _next_partition(full, intake)
     archived: list[int] = []
     pruned = prune(
@@ -78,7 +79,7 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert [ids_in(full, table) for table in TABLES] == [[last], [last], []]
     assert ids_in(full, "message_identity") == [last]
-    assert [each.row_id for each in concerns.unseen(full, 10)] == [last]
+    assert [each.row_id for each in exceptions.unseen(full, 10)] == [last]
 
 
 def test_what_goes_on(full: Database, intake: Intake) -> None:
@@ -100,7 +101,7 @@ def test_what_goes_on(full: Database, intake: Intake) -> None:
     assert browse.message(full, parked).payload == waits.payload
     (again,) = intake.keep(waits)
     assert (again.duplicate, again.message_id) == (True, parked)
-    operate.replay_message(full, parked)
+    operations.replay_message(full, parked)
     (claimed,) = Inbox(full, "node").claim(NOW, 10)
     assert claimed.message_id == parked
     assert prune(full, NOW + 1).messages == 1  # the other one, now that it is old
@@ -110,7 +111,7 @@ def test_where_much_is_not_finished(
     full: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition stays with it, and what is old goes row by row."""
-    monkeypatch.setattr(shedding, "MOST", 1)
+    monkeypatch.setattr(partitions, "MOST", 1)
     waiting = [
         intake.keep(arrival(patient=str(n), received_at=OLD))[0].message_id for n in range(2)
     ]
@@ -136,7 +137,7 @@ def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
     with full.read() as connection:
         connection.execute(text(f"SELECT count(*) FROM message_{SECOND}"))  # noqa: S608  # our own name
         prune(full, NOW - 5000, pause=pauses.append)
-        assert pauses[-shedding.TRIES :] == [shedding.WAIT] * shedding.TRIES
+        assert pauses[-partitions.TRIES :] == [partitions.WAIT] * partitions.TRIES
     assert len(ids_in(full, f"message_{SECOND}")) == SIZE - 2
     archived: list[object] = []
     prune(full, NOW - 5000, archive=lambda *given: archived.append(given))
@@ -149,15 +150,15 @@ def test_what_is_begun_again_meanwhile(
 ) -> None:
     """Looking for what stays keeps nobody from writing; what they begin then goes on."""
     last = _next_partition(full, intake)
-    look, begun = shedding._ids, []
+    look, begun = partitions._ids, []
 
     def looked(*given: Any) -> list[int]:
         found = look(*given)
-        if given[3] > shedding.MOST and FIRST not in ids_in(full, "message_identity"):
-            begun.append(operate.replay_message(full, FIRST, operate.Routing("o", "v", (5,))))
+        if given[3] > partitions.MOST and FIRST not in ids_in(full, "message_identity"):
+            begun.append(operations.replay_message(full, FIRST, operations.Routing("o", "v", (5,))))
         return found
 
-    monkeypatch.setattr(shedding, "_ids", looked)
+    monkeypatch.setattr(partitions, "_ids", looked)
     assert prune(full, NOW - 5000, pause=lambda _: None).messages == SIZE - 2
     assert len(begun) == 1
     assert names(full) == [f"from_{last}"]
@@ -189,7 +190,7 @@ def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
     go_on_from(full, FIRST + 500_000, SIZE)
     (newest,) = intake.keep(arrival("NEW"))
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [newest.message_id]
-    operate.replay_message(full, FIRST, operate.Routing("orders", "v", (5,)))
+    operations.replay_message(full, FIRST, operations.Routing("orders", "v", (5,)))
     clock[0] += 1
     assert inbox.claim(NOW, 10) == []
     inbox.hurry()
@@ -214,8 +215,8 @@ def test_kill_minus_nine_between(
     assert len(ids_in(full, "message")) == SIZE - 1
     with full.write() as connection:
         connection.execute(state, {"state": "refused", "id": FIRST + 3})
-    monkeypatch.setattr(shedding, "WIDEST", 4)
-    monkeypatch.setattr(shedding, "PROBE", 2)
+    monkeypatch.setattr(partitions, "WIDEST", 4)
+    monkeypatch.setattr(partitions, "PROBE", 2)
     prune(full, NOW - 5000, archive=lambda _, rows: archived.extend(row["id"] for row in rows))
     assert archived[20:] == [*range(FIRST + 21, FIRST + SIZE - 2), FIRST + 3]
     assert names(full) == [f"from_{last}"]

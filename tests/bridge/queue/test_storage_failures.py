@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from bridge.queue.ledger import Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import arrival
 from tests.conftest import server_address, start_server

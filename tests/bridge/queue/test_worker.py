@@ -7,10 +7,9 @@ import pytest
 from typing_extensions import override
 
 from bridge.queue import browse
+from bridge.queue.claims import Claimed, Outcome, Settled
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.settlements import Settled
 from bridge.queue.states import Event, Failure, State
-from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.runtime.http_connections import RESERVED, STARTS_PER_TURN, HttpLimits
 from bridge.runtime.http_protocol import LINGER_BYTES, MAX_HEADER_COUNT
-from bridge.runtime.web import WebServer
+from bridge.runtime.web_server import WebServer
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio

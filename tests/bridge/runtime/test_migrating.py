@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from bridge.roles import Role
-from bridge.runtime.migrating import MigrationFailed, migrate_apart
+from bridge.runtime.migration import MigrationFailed, migrate_apart
 from bridge.store.database import Database
-from bridge.store.migrate import current, heads
+from bridge.store.migration import current, heads
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
 from tests.processes import FORKED

@@ -11,8 +11,7 @@ from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from bridge.observability.metrics import Metrics
-from bridge.runtime.schedule import Job, Run, Schedule
-from bridge.runtime.step import Action, Step, nothing
+from bridge.runtime.schedule import Action, Job, Run, Schedule, Step, nothing
 
 SOON = 20.0  # seconds that a test waits at most
 OFTEN = 0.01

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.observability.metrics import Metrics
 from bridge.runtime.schedule import Schedule
-from bridge.runtime.supervisor import ALIVE, READY, STOPPING, Supervisor
+from bridge.runtime.service import ALIVE, READY, STOPPING, Supervisor
 
 pytestmark = pytest.mark.anyio
 

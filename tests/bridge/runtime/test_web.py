@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from bridge.observability.metrics import Metrics
 from bridge.runtime.http_protocol import MAX_HEADERS
 from bridge.runtime.probes import PATIENCE, Probes, Readiness
-from bridge.runtime.web import WebServer, bind
+from bridge.runtime.web_server import WebServer, bind
 from bridge.store.database import Database
 from bridge.store.pool import Pool
 from config.quantities import Address

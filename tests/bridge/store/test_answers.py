@@ -3,10 +3,9 @@
 import pytest
 from sqlalchemy import event, text
 
-from bridge.store.answers import Words, run, run_all
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
-from bridge.store.steps import plain, said
+from bridge.store.statements import Words, plain, run, run_all, said
 
 _NAMED = plain("SELECT cursor AS reached FROM feed_cursor WHERE feed = :feed")
 _KEEP = plain("INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.checkpointing import Checkpoints
+from bridge.store.checkpoints import Checkpoints
 from bridge.store.database import Database
 
 PAGES = 20

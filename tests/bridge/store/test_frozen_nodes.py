@@ -24,7 +24,7 @@ from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
 from bridge.store.pool import Pool
-from bridge.store.postgres import BRIEF_SECONDS
+from bridge.store.postgresql.connection import BRIEF_SECONDS
 from bridge.store.presence import Presence
 from tests.eventually import eventually
 from tests.processes import FORKED

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.engine.live.workshop import Workshop
+from bridge.engine.live.database_work import Workshop
 from bridge.store.database import Database
 from bridge.store.errors import Busy
 from bridge.store.pool import Pool

@@ -4,8 +4,7 @@ import pytest
 
 from bridge.store.errors import Busy
 from bridge.store.haste import Haste
-from bridge.store.turns import Turns
-from bridge.store.turnstile import Turnstile
+from bridge.store.locks import Turns, Turnstile
 
 MOST_HELD_UP = 0.1
 """Of a loop's time."""

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.console.numbers import Kind, hashed
+from bridge.console.message_index import Kind, hashed
 from bridge.index_key import keyed64, keyed_text
-from bridge.intake.identity import signal
-from bridge.queue.hashing import lane, signed64
+from bridge.intake.receive.identity import signal
+from bridge.queue.ledger.arrivals import lane, signed64
 from bridge.store.database import Database
 from bridge.store.errors import WrongIndexKey
 from bridge.store.keyed_columns import (

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.store.database import Database
-from bridge.store.lease_time import lease_time, machine_time, since_boot
+from bridge.store.lease_clock import lease_time, machine_time, since_boot
 from bridge.store.pool import Pool
 
 LONG = 10**9  # ms that a clock is set

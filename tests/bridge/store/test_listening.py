@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.listening import Listener
+from bridge.store.postgresql.notifications import Listener
 
 pytestmark = pytest.mark.postgres
 

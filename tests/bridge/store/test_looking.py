@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.store.answers import Words, run, run_all
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError, StoreUnavailable
 from bridge.store.pool import Pool
+from bridge.store.statements import Words, run, run_all
 
 ONE = Pool(size=1, overflow=0, timeout=5.0)
 """Whoever writes has the connection that was looked by."""

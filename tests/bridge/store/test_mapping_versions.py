@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
-from bridge.store.mapping_versions import Draft, Origin, Version
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
+from bridge.store.records import mapping_versions as kept
+from bridge.store.records.mapping_versions import Draft, Origin, Version
 
 FIRST = Version("orders", "aaaa0000", {"orders.yaml": "kind: orders\n"})
 SECOND = Version("orders", "bbbb0000", {"orders.yaml": "kind: orders # Ü\n"})

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy, SchemaInUse, SchemaTooNew, StoreError
-from bridge.store.migrate import current, heads, is_ready, revisions, upgrade
+from bridge.store.migration import current, heads, is_ready, revisions, upgrade
 
 ROOT = Path(__file__).parents[3]
 ENGINE = ("bridge.engine.records", "alembic_engine")
@@ -82,7 +82,7 @@ def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch)
         connection.execute(text("CREATE TABLE half (id integer)"))
         raise Busy("55P03")
 
-    monkeypatch.setattr("bridge.store.migrating.run", in_use)
+    monkeypatch.setattr("bridge.store.schema_upgrade.run", in_use)
     with pytest.raises(SchemaInUse, match=r"nothing was changed.*stop all nodes"):
         upgrade(empty)
     assert current(empty) == ()
@@ -119,7 +119,7 @@ def test_what_is_up_to_date_needs_no_alembic(tmp_path: Path) -> None:
     upgrade(Database(url))
     asks = (
         "import sys; from bridge.store.database import Database; "
-        "from bridge.store.migrate import is_ready, upgrade; "
+        "from bridge.store.migration import is_ready, upgrade; "
         f"store = Database({url!r}); upgrade(store); assert is_ready(store); "
         "print('alembic' in sys.modules)"
     )

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.store.arrays import packed
 from bridge.store.database import Database
-from bridge.store.order_index import NUMBERS
+from bridge.store.postgresql.connection import packed
+from bridge.store.records.order_index import NUMBERS
 
 pytestmark = [
     pytest.mark.postgres,

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from bridge.queue import browse
-from bridge.queue.retention import prune
+from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
-from bridge.store.migrate import revisions, upgrade
-from bridge.store.partitions import Partition, bounded, make_room
+from bridge.store.migration import revisions, upgrade
+from bridge.store.postgresql.partitions import Partition, bounded, make_room
 from tests.bridge.queue.parted import FIRST, go_on_from, ids_in, names, own_database
 from tests.conftest import address_of, ask_server
 

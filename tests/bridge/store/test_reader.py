@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import text
 
+from bridge.store.connections import Reader
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreUnavailable
-from bridge.store.reader import Reader
-from bridge.store.steps import among
+from bridge.store.statements import among
 
 
 @pytest.fixture

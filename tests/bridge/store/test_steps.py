@@ -8,8 +8,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, LargeBinary, MetaData,
 from bridge.store.columns import BIG_KEY
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
-from bridge.store.inserting import insert_rows, insertion
-from bridge.store.steps import Step, among, ask, carry_out, unnested
+from bridge.store.statements import Step, among, ask, carry_out, insert_rows, insertion, unnested
 
 TABLE = Table(
     "sample",

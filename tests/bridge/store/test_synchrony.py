@@ -11,8 +11,8 @@ from sqlalchemy import text
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, StoreUnavailable
 from bridge.store.pool import Pool
-from bridge.store.suitability import doubts
-from bridge.store.synchrony import Synchrony
+from bridge.store.postgresql.requirements import doubts
+from bridge.store.postgresql.synchrony import Synchrony
 
 REQUIRED = Pool(require_synchronous=True)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bridge.store.turnstile import Turnstile
+from bridge.store.locks import Turnstile
 
 
 def test_first_come_first_served() -> None:

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
+from bridge.store.connections import Writer
 from bridge.store.database import Database
 from bridge.store.errors import Busy
-from bridge.store.writer import Writer
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 A_WHILE = 0.3

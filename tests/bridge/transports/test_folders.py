@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.replies import answers
-from bridge.transports.folders.fate import Fate, fate, settled
 from bridge.transports.folders.files import Folder, fitting
+from bridge.transports.folders.intake import Fate, fate, settled
 from bridge.transports.folders.sender import FolderSender
-from mappings.hl7.ack import build_ack, read_ack
+from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import InternalError, MissingField, Refusal
 from mappings.hl7.tables import AckCode

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from bridge.transports.web.intake import Desk, WebRules
 from bridge.transports.web.server import MessageSite
-from mllp.budget import RESERVE, FrameBudget
 from mllp.contract import Peer, ServerLimits, ServerObserver
 from mllp.errors import FramingError
 from mllp.framing import Frame
+from mllp.memory_budget import RESERVE, FrameBudget
 
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/hl7-v2\r\n"
 SECRET = b"Basic abc"

@@ -9,14 +9,13 @@ from time import sleep
 import pytest
 from twisted.internet.defer import Deferred
 
-from bridge.intake.validating import ValidatingHandler, Validator, validated
+from bridge.intake.receive.validation import ValidatingHandler, Validator, validated
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
-from bridge.validation.errors import ProfileUnusable
 from bridge.validation.findings import Finding, place_of, read_report
-from bridge.validation.profiles import load_profile
+from bridge.validation.profiles import ProfileUnusable, load_profile
 from bridge.validation.structure import validate
-from mappings.hl7.ack import read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.refusals import MissingField
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, Caller, open_desk, order

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.validation.errors import ProfileUnusable
-from bridge.validation.profiles import load_profile
+from bridge.validation.profiles import ProfileUnusable, load_profile
 from bridge.validation.structure import validate
 from tests.bridge.validation.test_validation import OBR, ORC, PID, PROFILE, message, told
 

@@ -1,7 +1,7 @@
 """How fast many are queued again."""
 
+from bridge.admin.selection import one_by_one
 from bridge.errors import BridgeError
-from bridge.wiring.bulk import one_by_one
 
 
 class Time:

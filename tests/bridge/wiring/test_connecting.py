@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from bridge.console.connections import Change, Plan
+from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.live import check_live
+from bridge.admin.connections import SetUp
+from bridge.admin.data_directory import make_home
 from bridge.console.errors import Conflict, Impossible, Mistaken, Unknown
-from bridge.operations.channels import Kind
+from bridge.console.services import Change, Plan
+from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.checks import check_home
-from bridge.wiring.connecting import SetUp
-from bridge.wiring.connections import every, source
-from bridge.wiring.homes import make_home
-from bridge.wiring.live import check_live
-from bridge.wiring.present import current
+from bridge.wiring.active_settings import current
+from bridge.wiring.saved_connections import every, source
 from config import Settings, load
 
 SETTINGS = """

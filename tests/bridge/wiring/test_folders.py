@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.wiring.folders import ProtectedPath, folder_at, require_foreign_secret
-from bridge.wiring.homes import make_home
+from bridge.admin.data_directory import make_home
+from bridge.wiring.ports import ProtectedPath, folder_at, require_foreign_secret
 from config import Settings, load
 from config.addresses import FolderAddress
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bridge import index_key
+from bridge.admin.checks.checks import check_home
+from bridge.admin.data_directory import make_home
 from bridge.store.errors import WrongIndexKey
 from bridge.wiring import stores
-from bridge.wiring.checks import check_home
-from bridge.wiring.homes import make_home
 from config import SettingsError, load
 from config.private_files import write
 

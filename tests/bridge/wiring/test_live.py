@@ -15,11 +15,11 @@ import pytest
 import trustme
 from typing_extensions import override
 
-from bridge.wiring.asking import Question, ask_all
-from bridge.wiring.checks import check_home
-from bridge.wiring.findings import Finding, Severity
-from bridge.wiring.homes import make_home
-from bridge.wiring.live import check_live
+from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.findings import Finding, Severity
+from bridge.admin.checks.live import check_live
+from bridge.admin.checks.peers import Question, ask_all
+from bridge.admin.data_directory import make_home
 from tests.conftest import ask_server
 
 TLS = 'tls = { ca = "ca.pem" }'

@@ -6,9 +6,9 @@ from shutil import copytree
 import pytest
 from typer.testing import CliRunner
 
+from bridge.admin.checks.checks import check_home
 from bridge.cli.application import application
-from bridge.operations import telemetry
-from bridge.wiring.checks import check_home
+from bridge.monitoring import telemetry
 from config import SettingsError, load
 from mappings.compiler import DEFINITIONS
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bridge.admin.checks.findings import Severity
+from bridge.admin.checks.security import findings, protections
+from bridge.admin.data_directory import make_home
 from bridge.cli.application import application
-from bridge.wiring.findings import Severity
-from bridge.wiring.homes import make_home
-from bridge.wiring.protections import findings, protections
 from bridge.workers.confinement import ALL, FILTER, LANDLOCK, NAMESPACES
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.wiring.findings import Severity
-from bridge.wiring.homes import make_home
-from bridge.wiring.sign_in_checks import sign_in
+from bridge.admin.checks.findings import Severity
+from bridge.admin.checks.security import sign_in
+from bridge.admin.data_directory import make_home
 from config import load
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.activation import Who, activate_files
+from bridge.admin.packages.archives import ZippedInterfaces, packed, unpacked
+from bridge.admin.packages.folder_import import NotImported
 from bridge.console.errors import Conflict, ConsoleError, Impossible, Unknown
-from bridge.console.parcels import Parcel
+from bridge.console.services import Parcel
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.activating import Who, activate_files
-from bridge.wiring.arriving import NotImported
-from bridge.wiring.homes import make_home
-from bridge.wiring.present import current
-from bridge.wiring.shelf import in_force
-from bridge.wiring.zipped import ZippedInterfaces, packed, unpacked
+from bridge.wiring.active_definitions import in_force
+from bridge.wiring.active_settings import current
 from config import Settings, load
 
 SETTINGS = """

@@ -10,8 +10,7 @@ import pytest
 
 from bridge.workers import confinement
 from bridge.workers.errors import WorkerError, WorkerFailed
-from bridge.workers.pool import WorkerPool
-from bridge.workers.pools import HOOKS
+from bridge.workers.pool import HOOKS, WorkerPool
 
 MESSAGE = "MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.workers.hooks import HookRunner
-from mappings.hooks import HookStopped
+from mappings.language.hooks import HookStopped
 
 MESSAGE = "MSH|^~\\&|RIS\rPID|1||M1||DOE^JANE\r"
 

@@ -25,8 +25,9 @@ from playwright.sync_api import Frame, FrameLocator, Page
 
 from bridge.engine.http.application import create_application
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import sites, tokens, users
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import tokens, users
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from docs.embedding.host import Host

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from mappings.hl7.files import messages_in
+from mappings.hl7.batch import messages_in
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.browser.mappings.conftest import (
     KEEPER,

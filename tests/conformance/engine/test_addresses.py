@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from bridge.engine.links import KeyRing
-from bridge.engine.service import links
+from bridge.engine.service.launch import links
 from tests.bridge.engine.http.house import BASE, Service, launch_body, user
 from tests.conformance.engine.cases import Case, ok
 

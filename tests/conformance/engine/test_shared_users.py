@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.service import users
+from bridge.engine.service.accounts import users
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,

@@ -9,9 +9,11 @@ import jsonschema_rs
 import pytest
 from ruamel.yaml import YAML
 
-from mappings import acceptance, conditions, control, layout, links, metadata, orders, rules
 from mappings.compiler import KINDS, check_sources
-from mappings.events import Severity
+from mappings.inbound import acceptance, link_signals, metadata, orders
+from mappings.inbound.events import Severity
+from mappings.language import conditions, rules
+from mappings.outbound import text_layout
 from mappings.schema import document, inbound
 from tests.mappings.language import SHIPPED
 
@@ -140,6 +142,10 @@ def test_every_word_is_in_the_schema() -> None:
     assert set(inbound.MESSAGE_METADATA["properties"]) == set(metadata.KEYS)
     assert _properties("accept") == set(acceptance.KEYS)
     assert _properties("order") == set(orders.ORDER_KEYS)
-    assert _properties("order_control") == set(control.KEYS)
-    assert set(members["text"]["properties"]) == set(layout.KEYS)
-    assert _properties("links") == {links.ACCESSION, links.MESSAGE_GROUP, *links.VALUED}
+    assert _properties("order_control") == set(orders.CONTROL_KEYS)
+    assert set(members["text"]["properties"]) == set(text_layout.KEYS)
+    assert _properties("links") == {
+        link_signals.ACCESSION,
+        link_signals.MESSAGE_GROUP,
+        *link_signals.VALUED,
+    }

@@ -7,7 +7,7 @@ export interface PrelimGroup {
   tags: string[];
 }
 
-/** What the page must know of its window (bridge/engine/service/seating.py). */
+/** What the page must know of its window (bridge/engine/service/launch/seating.py). */
 export interface WindowFacts {
   /** Where the live feed begins. */
   cursor: number;

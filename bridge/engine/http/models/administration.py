@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validat
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.moments import read_iso
+from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.engine.service.caller import Scope
-from bridge.engine.service.preferences import Preferences
-from bridge.engine.service.site_changes import changed, prepare
-from bridge.engine.service.sites import MAX_SIGN_DELAY, SiteSettings
-from bridge.engine.service.trail import TrailQuery
+from bridge.engine.service.sites.preferences import Preferences
+from bridge.engine.service.sites.site_changes import changed, prepare
+from bridge.engine.service.sites.sites import MAX_SIGN_DELAY, SiteSettings
 
 Names = Annotated[list[Identifier], Field(max_length=1000)]
 

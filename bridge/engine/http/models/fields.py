@@ -1,5 +1,4 @@
-"""
-Field types of the request bodies: what is accepted, and what it becomes.
+"""Field types of request bodies: what is accepted, what it becomes, and texts.
 
 Scalar tags arrive as strings or numbers and become strings; blank means unset.
 Objects and lists where a tag belongs are refused by the type itself.
@@ -9,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from fastapi import Path
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -16,9 +16,12 @@ from pydantic import (
     Field,
     StrictBool,
     StringConstraints,
+    model_validator,
 )
 
 from bridge.engine.rules.identity import has_unseen
+from bridge.engine.rules.text.document import Document, from_text, to_json
+from bridge.engine.service.signing.editing import read_document
 from bridge.request_body import Model
 
 TAG_LENGTH = 1024
@@ -156,3 +159,49 @@ def flatten(body: Any, members: tuple[str, ...]) -> Any:
         return body
     nested = {name: body["clinicalInfo"][name] for name in members if name in body["clinicalInfo"]}
     return {**nested, **body}
+
+
+Trigger = Annotated[
+    str, StringConstraints(pattern=r"^[^\s\x85/]{1,32}$"), Path(description="One word, no slash")
+]
+"""What is typed for a macro."""
+
+
+class Passage(Body):
+    """A text, in one of two forms."""
+
+    document: dict[str, Any] | None = None
+    text: str | None = Field(default=None, max_length=4_000_000)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Passage":
+        if (self.document is None) == (self.text is None):
+            message = "either document or text is needed"
+            raise ValueError(message)
+        return self
+
+    def sent(self) -> dict[str, Any]:
+        """Return the document's JSON, whichever form was sent; not checked yet."""
+        return to_json(from_text(self.text or "")) if self.document is None else self.document
+
+    def content(self) -> Document:
+        """Return the document, whichever form was sent; raise `RuleBroken`."""
+        return read_document(self.sent())
+
+
+class MacroBody(Passage):
+    """A macro: its text, and what it is called in lists."""
+
+    name: OptionalIdentifier = ""
+
+
+class MappingBody(Body):
+    """Key findings to be mapped into a template."""
+
+    findings: str = Field(default="", max_length=100_000)
+
+
+class FindingsBody(Passage):
+    """The text as it stands, and key findings to be put into its sections."""
+
+    findings: str = Field(max_length=100_000)

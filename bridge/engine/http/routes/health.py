@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.pages import docs_page
+from bridge.engine.http.pages.pages import docs_page
 from bridge.engine.http.state import engine_of
 from bridge.store.errors import StoreError
 

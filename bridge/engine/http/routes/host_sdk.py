@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from bridge.engine.errors import NotBuilt
-from bridge.engine.http.problems import bad_request
+from bridge.engine.http.requests.problems import bad_request
 
 router = APIRouter(prefix="/reporting/host-sdk", include_in_schema=False)
 

@@ -16,33 +16,34 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from bridge.admin.console import console_application
+from bridge.admin.data_directory import make_home
 from bridge.console.grants import give
-from bridge.console.indexing import Indexer
+from bridge.console.message_index import Indexer
 from bridge.console.permissions import Grant, Role
 from bridge.engine.rules.authority import Role as SiteRole
-from bridge.engine.rules.document import to_json
-from bridge.engine.rules.outline import from_outline
-from bridge.engine.service import passwords, sites, users
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.rules.text.document import to_json
+from bridge.engine.rules.text.plain_text import from_outline
+from bridge.engine.service.accounts import passwords, users
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import Visitor
 from bridge.engine_client.transport import Caller
-from bridge.intake.answers import Answers
-from bridge.intake.verdict import Judge
+from bridge.intake.receive.acknowledgments import Answers
+from bridge.intake.receive.verdict import Judge
 from bridge.queue.deliveries import Release
-from bridge.queue.hot_path import HOT_PATHS
-from bridge.queue.inserts import admit
+from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
 from bridge.runtime.probes import Probes, Readiness
-from bridge.store import order_saving
 from bridge.store.database import Database
-from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.records import order_saving
+from bridge.store.records.order_index import IndexedOrder, Key
 from bridge.wiring import stores
-from bridge.wiring.belonging import Belongings
-from bridge.wiring.console import console_application
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.homes import make_home
-from bridge.wiring.intake import ControlIds, listenings
+from bridge.wiring.listeners import ControlIds, listenings
+from bridge.wiring.message_subjects import Belongings
 from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import pytest
 from typer.testing import CliRunner
 
+from bridge.admin.definitions.activation import note_start
 from bridge.cli.application import application
-from bridge.runtime.step import now_ms
-from bridge.store import concerns, merged_patients, order_saving, unknown_codes
-from bridge.store.concerns import Subject
-from bridge.store.order_index import IndexedOrder, Key
-from bridge.store.unknown_codes import Met, Place
-from bridge.wiring.activating import note_start
+from bridge.runtime.schedule import now_ms
+from bridge.store.records import exceptions, merged_patients, order_saving, unmapped_codes
+from bridge.store.records.exceptions import Subject
+from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.unmapped_codes import Met, Place
 from tests.acceptance.orders import order
 from tests.bridge.console.http.office import Office
 
@@ -23,8 +23,8 @@ def note(office: Office) -> None:
     """A cancelled order whose report is kept, at each site; an order of SITE1 that differs."""
     with office.database.write() as connection:
         kept = [(office.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
-        concerns.note(connection, Subject.MESSAGE, kept, now_ms())
-        concerns.note(connection, Subject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
+        exceptions.note(connection, Subject.MESSAGE, kept, now_ms())
+        exceptions.note(connection, Subject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
 
 
 def test_they_are_listed_seen_and_recorded(office: Office) -> None:
@@ -224,7 +224,7 @@ def meet(office: Office, code: str, place: str = "PID-8.1") -> None:
     note_start(office.settings, office.database, now_ms())
     version = office.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
     met = Met(version, place, "empty", 3)
-    unknown_codes.add(office.database, {Place("orders", "sex", code): met}, now_ms())
+    unmapped_codes.add(office.database, {Place("orders", "sex", code): met}, now_ms())
 
 
 def codes(office: Office, who: str = "author") -> dict[str, dict[str, object]]:

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.console.http import replaying
+from bridge.console.http import messages
 from bridge.queue import browse
 from bridge.queue.states import State
 from tests.acceptance.orders import order
@@ -91,8 +91,8 @@ def test_the_oldest_of_very_many_are_replayed_first(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what one call takes, the newer ones wait for the next: a cancel follows its order."""
-    monkeypatch.setattr(replaying, "MOST", 3)
-    monkeypatch.setattr(replaying, "_PAGE", 2)
+    monkeypatch.setattr(messages, "MOST", 3)
+    monkeypatch.setattr(messages, "_PAGE", 2)
     stored = [office.store("orders", order(70 + number)) for number in range(5)]
     for each in stored:
         park(office, each, "very_many")

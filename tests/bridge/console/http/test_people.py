@@ -7,7 +7,7 @@ import pytest
 
 from bridge.console import grants
 from bridge.console.permissions import FRESH_MS
-from bridge.engine.service import users
+from bridge.engine.service.accounts import users
 from bridge.wiring import stores
 from tests.bridge.console.http.office import BASE, PASSWORD, Office
 

@@ -7,8 +7,8 @@ import pytest
 from fastapi.openapi.utils import get_openapi
 
 from bridge.console.permissions import Permission
-from bridge.operations.alerts import take_note
-from bridge.operations.conditions import Condition, Severity
+from bridge.monitoring.alerts import take_note
+from bridge.monitoring.conditions import Condition, Severity
 from tests.bridge.console.http.office import PATIENTS, PEOPLE, Office, now_ms
 from tests.bridge.console.http.rules import RULES, path_of
 

@@ -9,9 +9,9 @@ from datetime import UTC
 import pytest
 
 from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import html, pdf, rtf, text
+from bridge.engine.documents import html, pdf, rtf, sheet
 from bridge.engine.documents.model import Exported
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Document,
     Field,
     ListBlock,
@@ -21,7 +21,7 @@ from bridge.engine.rules.document import (
     Text,
     from_text,
 )
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import plain_text
 from tests.bridge.engine.documents.reading_back import (
     from_docx,
     from_html,
@@ -143,7 +143,7 @@ def test_a_megabyte_in_time(
 
 def test_plain_text(make: Callable[..., Exported]) -> None:
     """The text form has the report first, each addendum under its heading."""
-    shown = text.render(make("report", addenda=("more",)), UTC)
+    shown = sheet.render(make("report", addenda=("more",)), UTC)
     assert shown.startswith("report\n\nElectronically signed by Dr. Vera Invented")
     assert "Addendum\n\nmore\n\n" in shown
-    assert text.content(from_text("a\n b")) == plain_text(from_text("a\n b"))
+    assert sheet.content(from_text("a\n b")) == plain_text(from_text("a\n b"))

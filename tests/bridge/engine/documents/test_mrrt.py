@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
-from bridge.engine.rules.document import Field, ListBlock, Paragraph, Section, Table, Text
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.document import Field, ListBlock, Paragraph, Section, Table, Text
+from bridge.engine.rules.text.plain_text import plain_text
 
 FILE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="UTF-8"/><title>CT Chest</title>

@@ -15,7 +15,7 @@ from bridge.engine.documents import docx as docx_format
 from bridge.engine.documents import pdf, rtf
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, Image, PageSize
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Document,
     Mark,
     Paragraph,

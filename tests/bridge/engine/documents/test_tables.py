@@ -11,7 +11,7 @@ import pytest
 from bridge.engine.documents import docx as docx_format
 from bridge.engine.documents import html, rtf
 from bridge.engine.documents.model import Exported
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Document,
     ListBlock,
     Mark,

@@ -10,8 +10,9 @@ from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import passwords, sites, tokens, users
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import passwords, tokens, users
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from tests.bridge.engine.http.applications import application_with

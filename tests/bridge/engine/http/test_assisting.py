@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.rules.document import from_text, parse, to_json
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.document import from_text, parse, to_json
+from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.settings import Assistance, ModelEndpoint
 from tests.bridge.engine.http.house import Page, Service
 from tests.bridge.engine.http.model_house import Model, listening

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.engine.http.addresses import Addresses
-from bridge.engine.http.quotas import QuotaMeter
+from bridge.engine.http.requests.addresses import Addresses
+from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.launching.languages import LANGUAGES, first_language, language
-from bridge.engine.service.sites import is_origin
+from bridge.engine.service.sites.sites import is_origin
 from bridge.engine.settings import Quota
 from parsers.errors import DocumentRefused
 from parsers.json import read as parse

@@ -4,7 +4,7 @@ import httpx
 from sqlalchemy import text
 
 from bridge.contract import split_cursor
-from bridge.engine.service.feed import prune_changes
+from bridge.engine.service.change_feed import prune_changes
 from tests.bridge.engine.http.house import Service, identity
 
 _SEQUENCES = {

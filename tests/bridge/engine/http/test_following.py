@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.http import following
+from bridge.engine.http.live import sync_launch
 from tests.bridge.engine.http.house import (
     ADMIN,
     OTHER,
@@ -27,13 +27,13 @@ SYNC = {"SyncLaunch": True}
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch waits for whoever follows on a slow machine too."""
-    monkeypatch.setattr(following, "WAIT_SECONDS", 30)
+    monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 30)
 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
     """A launch that nobody follows answers after a moment."""
-    monkeypatch.setattr(following, "WAIT_SECONDS", 0.6)
+    monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 0.6)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from bridge.engine.http.application import create_application
-from bridge.engine.service.sessions import SESSIONS
-from bridge.engine.service.windows import HANDOVER
+from bridge.engine.service.accounts.sessions import SESSIONS
+from bridge.engine.service.live.windows import HANDOVER
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service import passwords, users
+from bridge.engine.service.accounts import passwords, users
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,

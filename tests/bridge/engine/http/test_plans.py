@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from bridge.engine.service.tokens import VALID
+from bridge.engine.service.accounts.tokens import VALID
 from bridge.store.database import Database
 from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body, user
 

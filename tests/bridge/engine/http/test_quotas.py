@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bridge.engine.http.quotas import QuotaMeter, monotonic_ms
+from bridge.engine.http.requests.quotas import QuotaMeter, monotonic_ms
 from bridge.engine.settings import Quota
 from tests.bridge.engine.http.house import Clock
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import split_cursor
-from bridge.engine.service import passwords, users
+from bridge.engine.service.accounts import passwords, users
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
 OURS = {"sec-fetch-site": "same-origin"}

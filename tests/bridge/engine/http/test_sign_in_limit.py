@@ -7,8 +7,8 @@ from collections import Counter
 import httpx
 import pytest
 
-from bridge.engine.live.hashing import MOST_WAITING, RESERVED, THREADS, TooBusy
-from bridge.engine.service.throttle import has_undeclared_proxy
+from bridge.engine.live.password_hashing import MOST_WAITING, RESERVED, THREADS, TooBusy
+from bridge.engine.service.accounts.sign_in_limit import has_undeclared_proxy
 from tests.bridge.engine.http.house import BASE, READER, Service
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
 

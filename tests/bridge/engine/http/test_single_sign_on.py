@@ -16,11 +16,12 @@ from joserfc.jwk import RSAKey
 from sqlalchemy import text
 
 from bridge.engine.http.application import create_application
-from bridge.engine.service import anonymous, sites, trail, users
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import audit_trail, users
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from tests.bridge.engine.http.identity_provider import (
     CLIENT,
@@ -92,7 +93,7 @@ def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
     account = door.get("/reporting/api/account", cookie_of(answer))
     assert account.json()["email"] == ADA
     with door.database.read() as connection:
-        (event,) = trail.page(connection, trail.TrailQuery(action="login"))
+        (event,) = audit_trail.page(connection, audit_trail.TrailQuery(action="login"))
     assert (event.user, event.outcome) == (ADA, "success")
 
 
@@ -132,7 +133,7 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
     assert "report_account" not in str(answer.headers)
     door.runner.run(door.application.state.engine.journal.flush())
     with door.database.read() as connection:
-        (event,) = anonymous.newest(connection, None, 10)
+        (event,) = audit_trail.newest_anonymous(connection, None, 10)
     assert (event["action"], event["outcome"]) == ("login", "refused")
     assert event["details"]["code"]
     assert "stranger" not in str(event)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service import passwords, users
-from bridge.engine.service.sites import set_prelim_group
+from bridge.engine.service.accounts import passwords, users
+from bridge.engine.service.sites.sites import set_prelim_group
 from tests.bridge.engine.http.house import ADMIN, READER, Service, boot, identity, user
 
 SNAPSHOTS = Path(__file__).resolve().parents[4] / "web" / "snapshots"

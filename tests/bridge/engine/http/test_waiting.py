@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from bridge.engine.http.waiting import WaitingRequests
+from bridge.engine.http.live.waiting_requests import WaitingRequests
 from tests.bridge.engine.http.house import ADMIN, READER, Page, Service, user
 from tests.bridge.engine.http.listening import listening
 

@@ -8,7 +8,7 @@ import pytest
 from bridge.engine.http.application import create_application
 from bridge.engine.live.wakeups import heard
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service.sign import sign
+from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Actor
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database

@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from bridge.engine.errors import EngineError, ReportNotFound
-from bridge.engine.live.workshop import Workshop
-from bridge.engine.service import feed
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.ordering import register
+from bridge.engine.live.database_work import Workshop
+from bridge.engine.service import change_feed as feed
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
 from bridge.engine.service.work import Actor, Work
 from bridge.store.database import Database
 from bridge.store.errors import Conflict

@@ -9,14 +9,14 @@ from sqlalchemy import event, insert
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.errors import EngineError, ReportNotFound
-from bridge.engine.live.workshop import Workshop
+from bridge.engine.live.database_work import Workshop
 from bridge.engine.records.tables import Site, metadata
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import feed
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.ordering import register
-from bridge.engine.service.sign import sign
+from bridge.engine.service import change_feed
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Actor, Work
 from bridge.store.database import Database
 from tests.bridge.engine.service.ward import SITE, START, Ward
@@ -78,7 +78,7 @@ def together(workshop: Workshop, *uses: Use) -> list[object]:
 def feed_of(ward: Ward) -> list[str]:
     """Return the accessions that the feed tells of, in its order."""
     with ward.database.read() as connection:
-        page = feed.read_changes(connection, [SITE], 0, 1000)
+        page = change_feed.read_changes(connection, [SITE], 0, 1000)
     return [each["orders"][0]["Accession"] for each in page.changes]
 
 

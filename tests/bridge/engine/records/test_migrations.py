@@ -5,7 +5,7 @@ from alembic.migration import MigrationContext
 
 from bridge.engine.records.tables import metadata
 from bridge.store.database import Database
-from bridge.store.migrate import is_ready, upgrade
+from bridge.store.migration import is_ready, upgrade
 
 PACKAGE, TABLE = "bridge.engine.records", "alembic_engine"
 

@@ -5,7 +5,7 @@ from sqlmodel import col
 
 from bridge.engine.records.tables import Membership
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migration import upgrade
 from tests.bridge.store.test_migrate import empty
 
 __all__ = ["empty"]  # a database without any table

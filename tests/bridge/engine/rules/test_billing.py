@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive
 
 
 def phrase(match: str, code: str) -> CodeRow:

@@ -5,8 +5,8 @@ from types import FrameType
 
 import pytest
 
-from bridge.engine.rules.checks import Check, Finding, find_all
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.checks import Check, Finding, find_all
+from bridge.engine.rules.text.document import (
     Document,
     Field,
     ListBlock,

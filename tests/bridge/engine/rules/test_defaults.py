@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.engine.rules.checks import find_all
-from bridge.engine.rules.defaults import accept_defaults, has_defaults, is_default
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.checks import find_all
+from bridge.engine.rules.text.defaults import accept_defaults, has_defaults, is_default
+from bridge.engine.rules.text.document import (
     Document,
     Field,
     ListBlock,
@@ -15,7 +15,7 @@ from bridge.engine.rules.document import (
     parse,
     to_json,
 )
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import plain_text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     BadDocument,
     Document,
     Field,
@@ -21,7 +21,7 @@ from bridge.engine.rules.document import (
     parse,
     to_json,
 )
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import plain_text
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r\n"), max_size=20)
 INLINE = st.one_of(

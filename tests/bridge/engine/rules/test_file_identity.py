@@ -1,6 +1,6 @@
 """When a DICOM file contradicts what is known of a patient. Names: `test_name_variants`."""
 
-from bridge.engine.rules.file_identity import contradictions
+from bridge.engine.rules.patients import contradictions
 
 
 def test_the_same_identifier_helps() -> None:

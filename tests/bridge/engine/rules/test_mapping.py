@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.engine.rules.document import Document, Field, Mark, Paragraph, Section, Text, from_text
-from bridge.engine.rules.mapping import apply_template
-from bridge.engine.rules.outline import from_outline
-from bridge.engine.rules.plain_text import plain_text
+from bridge.engine.rules.text.document import (
+    Document,
+    Field,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    from_text,
+)
+from bridge.engine.rules.text.findings import apply_template
+from bridge.engine.rules.text.plain_text import from_outline, plain_text
 
 CHEST = Document(
     (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
-from bridge.engine.rules.negation import affirms, split
+from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.text.negation import affirms, split
 
 DENIED = {
     "pneumonia": (

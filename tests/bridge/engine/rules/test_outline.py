@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.engine.rules.document import (
+from bridge.engine.rules.text.document import (
     Document,
     Field,
     ListBlock,
@@ -14,7 +14,7 @@ from bridge.engine.rules.document import (
     parse,
     to_json,
 )
-from bridge.engine.rules.outline import from_outline, outline
+from bridge.engine.rules.text.plain_text import from_outline, outline
 
 CHEST = """Technique:
 CT of the chest, [contrast].

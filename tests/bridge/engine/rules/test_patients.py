@@ -2,7 +2,6 @@
 
 import pytest
 
-from bridge.engine.rules.cooling import cooling_end, is_cooling
 from bridge.engine.rules.identity import is_placeholder
 from bridge.engine.rules.patients import (
     certain_date,
@@ -13,6 +12,7 @@ from bridge.engine.rules.patients import (
 )
 from bridge.engine.rules.prelims import Group, refuse_prelim
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.signing import cooling_end, is_cooling
 from bridge.engine.rules.tags import corrected_tags, merged_tags, search_text
 
 

@@ -8,12 +8,12 @@ from bridge.engine.errors import (
     RuleBroken,
     SignDelayDisabled,
 )
-from bridge.engine.rules.document import from_text
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import addenda
-from bridge.engine.service.export import gather
-from bridge.engine.service.releases import release_due
-from bridge.engine.service.sign import sign
+from bridge.engine.rules.text.document import from_text
+from bridge.engine.service.reports.export import gather
+from bridge.engine.service.signing import addenda
+from bridge.engine.service.signing.releases import release_due
+from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.ward import Ward
 
 

@@ -17,15 +17,15 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import link_target
 from bridge.engine.rules.status import Origin
-from bridge.engine.service.assigning import needs_transfer, open_for, unassign
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.deletion import delete_report, discard, reset_order
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.ordering import Registration, register, register_many
-from bridge.engine.service.picking import assign_order
-from bridge.engine.service.prelim import prelim, waiting, withdraw
-from bridge.engine.service.sign import sign
-from bridge.engine.service.statuses import query_status
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import Registration, register, register_many
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.report_status import query_status
+from bridge.engine.service.reports.deletion import delete_report, discard, reset_order
+from bridge.engine.service.signing.prelims import prelim, waiting, withdraw
+from bridge.engine.service.signing.sign import sign
+from bridge.engine.service.worklist.assignment import needs_transfer, open_for, unassign
+from bridge.engine.service.worklist.picking import assign_order
 from tests.bridge.engine.service.ward import SITE, Ward
 
 

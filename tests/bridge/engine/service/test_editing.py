@@ -6,16 +6,16 @@ import pytest
 
 from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import editing, paging
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.lease import Editor
-from bridge.engine.service.linking import link_orders
-from bridge.engine.service.ordering import register
-from bridge.engine.service.patients import update_patient
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.unsign import unsign
+from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.reports.patients import update_patient
+from bridge.engine.service.signing import editing, page_state
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.sign import unsign
 from tests.bridge.engine.service.ward import SITE, Ward
 
 
@@ -26,7 +26,7 @@ def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
 
 def page(ward: Ward, order: Triple, who: Editor, **options: Any) -> dict[str, Any]:
     """Load the page."""
-    return ward.do(paging.load, who, ward.record(order).report_id, **options)
+    return ward.do(page_state.load, who, ward.record(order).report_id, **options)
 
 
 def text(value: str) -> dict[str, Any]:

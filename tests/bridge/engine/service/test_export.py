@@ -9,15 +9,15 @@ from bridge.engine.documents.record import CLINICAL_TAGS, export_record
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.launching.request import Attachment
 from bridge.engine.records.tables import Membership, Site
-from bridge.engine.rules.document import from_text
 from bridge.engine.rules.status import FileKind
-from bridge.engine.service import addenda
-from bridge.engine.service.export import IMAGES, gather, gather_printed
-from bridge.engine.service.files import attach
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.linking import link_orders
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.sign import sign
+from bridge.engine.rules.text.document import from_text
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.reports.export import IMAGES, gather, gather_printed
+from bridge.engine.service.reports.files import attach
+from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.signing import addenda
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.ward import SITE, START, Ward
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -4,8 +4,8 @@ import pytest
 
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import lease
-from bridge.engine.service.lease import Editor
+from bridge.engine.service.signing import lease
+from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Actor, Work
 from bridge.store.database import Database
 from bridge.store.pool import Pool

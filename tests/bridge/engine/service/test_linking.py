@@ -4,16 +4,15 @@ import pytest
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service.assigning import open_for, unassign
-from bridge.engine.service.deletion import reset_order
-from bridge.engine.service.drafting import first_text
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.linking import link_orders
-from bridge.engine.service.patients import merge_patients
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.reading import StatusRecord
-from bridge.engine.service.sign import sign
-from bridge.engine.service.unlinking import unlink_orders
+from bridge.engine.service.launch.first_text import first_text
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.reports.deletion import reset_order
+from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.reports.patients import merge_patients
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.sign import sign
+from bridge.engine.service.worklist.assignment import open_for, unassign
 from tests.bridge.engine.service.ward import Ward
 
 

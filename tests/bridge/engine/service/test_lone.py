@@ -4,10 +4,10 @@ from typing import Any
 
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.lone import lock_alone
-from bridge.engine.service.patients import merge_patients
-from bridge.engine.service.sign import sign
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.reports.patients import merge_patients
+from bridge.engine.service.signing.lone import lock_alone
+from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Work
 from tests.bridge.engine.service.ward import SITE, Ward
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from bridge.engine.service import passwords, sites, users
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.accounts import passwords, users
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.sites import SiteSettings
 from bridge.store.database import Database
 from tests.databases import fresh_file
 

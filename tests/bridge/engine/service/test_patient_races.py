@@ -9,18 +9,18 @@ from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import PatientPointer, ReportOrder
-from bridge.engine.rules.billing import CodeRow, CodeSystem
-from bridge.engine.rules.document import from_text
-from bridge.engine.service import sites
-from bridge.engine.service.coding import code_map, set_code_map
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.finding import find_orders, lock_report
-from bridge.engine.service.macros import macros_of, set_macro
-from bridge.engine.service.ordering import register
-from bridge.engine.service.patients import merge_patients, update_patient
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.site_changes import changed, prepare
-from bridge.engine.service.starting import give
+from bridge.engine.rules.text.billing import CodeRow, CodeSystem
+from bridge.engine.rules.text.document import from_text
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.launch.starting import give
+from bridge.engine.service.report_lookup import find_orders, lock_report
+from bridge.engine.service.reports.patients import merge_patients, update_patient
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.sites import sites
+from bridge.engine.service.sites.billing import code_map, set_code_map
+from bridge.engine.service.sites.macros import macros_of, set_macro
+from bridge.engine.service.sites.site_changes import changed, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.ward import SITE, Ward

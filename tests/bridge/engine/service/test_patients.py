@@ -5,11 +5,11 @@ from sqlmodel import select
 
 from bridge.engine.errors import MergeConflict, RuleBroken
 from bridge.engine.records.tables import PatientPointer, Site
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.finding import REFUSE_MERGED, lock_report
-from bridge.engine.service.ordering import register
-from bridge.engine.service.patients import merge_patients, update_patient
-from bridge.engine.service.sign import sign
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.report_lookup import REFUSE_MERGED, lock_report
+from bridge.engine.service.reports.patients import merge_patients, update_patient
+from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.ward import SITE, Ward
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from bridge.engine.errors import EngineError
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import feed
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.ordering import register
-from bridge.engine.service.sign import sign
+from bridge.engine.service import change_feed
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Actor, transaction
 from bridge.store.database import Database
 from tests.bridge.engine.service.ward import SITE, START, Ward
@@ -73,5 +73,5 @@ def test_a_reader_of_the_feed_misses_nothing(ward: Ward, database_url: str) -> N
 
 def _read_on(ward: Ward, seen: list[int]) -> list[int]:
     with ward.database.read() as connection:
-        page = feed.read_changes(connection, [SITE], max(seen, default=0), 1000)
+        page = change_feed.read_changes(connection, [SITE], max(seen, default=0), 1000)
     return [each["cursor"] for each in page.changes]

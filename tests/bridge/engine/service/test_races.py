@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 
 from bridge.engine.errors import EngineError
-from bridge.engine.service.addenda import release_addendum
-from bridge.engine.service.assigning import unassign
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.deletion import delete_report
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.linking import link_orders
-from bridge.engine.service.ordering import register
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.releases import release_due
-from bridge.engine.service.sign import sign
-from bridge.engine.service.starting import give
-from bridge.engine.service.unlinking import unlink_orders
-from bridge.engine.service.unsign import unsign
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.launch.starting import give
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.reports.deletion import delete_report
+from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.signing.addenda import release_addendum
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.releases import release_due
+from bridge.engine.service.signing.sign import sign, unsign
+from bridge.engine.service.worklist.assignment import unassign
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.ward import SITE, Ward
 

@@ -3,8 +3,8 @@
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Origin, Status
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.finding import lock_report
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.ward import Ward
 
 CANARY = "CANARY"

@@ -1,6 +1,6 @@
 """Report ids: distinct and unguessable; those of a batch beside each other."""
 
-from bridge.engine.service.creation import report_ids
+from bridge.engine.service.launch.creation import report_ids
 
 COMMON = 8
 

@@ -20,17 +20,16 @@ from bridge.engine.records.tables import (
     Signature,
 )
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import addenda
-from bridge.engine.service.assigning import open_for, unassign
-from bridge.engine.service.export import gather
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.prelim import prelim
-from bridge.engine.service.releases import next_due, release_due
-from bridge.engine.service.sign import sign
-from bridge.engine.service.unsign import unsign
+from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.reports.export import gather
+from bridge.engine.service.signing import addenda
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.releases import next_due, release_due
+from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.work import Work
+from bridge.engine.service.worklist.assignment import open_for, unassign
 from tests.bridge.engine.service.ward import SITE, Ward
 
 

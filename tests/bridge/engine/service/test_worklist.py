@@ -6,14 +6,14 @@ import pytest
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.status import Status
-from bridge.engine.service import feed
-from bridge.engine.service.assigning import open_for
-from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.linking import link_orders
-from bridge.engine.service.ordering import register
-from bridge.engine.service.sign import sign
+from bridge.engine.service import change_feed
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Actor, working
-from bridge.engine.service.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
+from bridge.engine.service.worklist.assignment import open_for
+from bridge.engine.service.worklist.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
 from tests.bridge.engine.service.ward import PATIENT, SITE, Ward
 
 
@@ -135,10 +135,10 @@ def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
         ward.order(f"A{number}")
 
     with ward.database.read() as connection:
-        first = feed.read_changes(connection, None, 0, 3)
-        second = feed.read_changes(connection, [SITE], first.cursor, 3)
-        empty = feed.read_changes(connection, [SITE], second.cursor, 3)
-        stranger = feed.read_changes(connection, ["OTHER"], 0, 3)
+        first = change_feed.read_changes(connection, None, 0, 3)
+        second = change_feed.read_changes(connection, [SITE], first.cursor, 3)
+        empty = change_feed.read_changes(connection, [SITE], second.cursor, 3)
+        stranger = change_feed.read_changes(connection, ["OTHER"], 0, 3)
 
     cursors = [each["cursor"] for each in (*first.changes, *second.changes)]
     assert cursors == sorted(set(cursors))
@@ -166,8 +166,8 @@ def test_the_feed_forgets_what_is_old(ward: Ward) -> None:
     for number in range(3):
         ward.order(f"A{number}")
     with ward.database.write() as connection:
-        assert feed.prune_changes(connection, ward.now + 1, 2) == 2
-        assert feed.prune_changes(connection, ward.now + 1, 2) == 1
+        assert change_feed.prune_changes(connection, ward.now + 1, 2) == 2
+        assert change_feed.prune_changes(connection, ward.now + 1, 2) == 1
     before = 3
 
     ward.order("A9")

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from bridge.engine.records.tables import Account, Membership, Site
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import feed, reading, statuses
-from bridge.engine.service.creation import OrderInput, create_draft
-from bridge.engine.service.finding import lock_report
-from bridge.engine.service.ordering import register
-from bridge.engine.service.reading import StatusRecord
-from bridge.engine.service.users import Person
+from bridge.engine.service import change_feed, report_status
+from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.launch.creation import OrderInput, create_draft
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.work import Actor, Work, transaction
 from bridge.store.database import Database
 
@@ -94,7 +94,7 @@ class Ward:
     def record(self, triple: Triple) -> StatusRecord:
         """Status record of a report."""
         with self.work() as work:
-            return statuses.query_status(work.connection, [triple], self.now)[0]
+            return report_status.query_status(work.connection, [triple], self.now)[0]
 
     def status(self, triple: Triple) -> str:
         """Status of a report."""
@@ -103,13 +103,14 @@ class Ward:
     def content(self, triple: Triple) -> str:
         """Content of a report."""
         with self.work() as work:
-            return reading.read_report(work.session, triple).content_text
+            return report_status.read_report(work.session, triple).content_text
 
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
         """The feed."""
         with self.database.read() as connection:
             return [
-                dict(each) for each in feed.read_changes(connection, [SITE], after, 1000).changes
+                dict(each)
+                for each in change_feed.read_changes(connection, [SITE], after, 1000).changes
             ]
 
     def events(self, after: int = 0) -> list[str]:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bridge.console.desk import Question, Specimen, Writing
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.console_drafts import AuthorsDesk
+from bridge.admin.definitions.console_trial import AuthorsBench
 from bridge.console.errors import Mistaken
-from bridge.wiring.authoring.bench import AuthorsBench
-from bridge.wiring.authoring.desk import AuthorsDesk
-from bridge.wiring.homes import make_home
+from bridge.console.services import Question, Specimen, Writing
 from bridge.wiring.stores import bridge_database
 from config import load
 

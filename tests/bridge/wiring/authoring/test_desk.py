@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.console.desk import Decision, Writing
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.console_drafts import AuthorsDesk
 from bridge.console.errors import Conflict, Impossible, Mistaken, NotPermitted, Unknown
-from bridge.wiring.authoring.desk import AuthorsDesk
-from bridge.wiring.homes import make_home
+from bridge.console.services import Decision, Writing
 from bridge.wiring.stores import bridge_database
 from config import load
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bridge.console.desk import Decision, Writing
+from bridge.admin.data_directory import make_home
+from bridge.admin.definitions.activation import Who, activate, note_start
+from bridge.admin.definitions.console_drafts import AuthorsDesk
 from bridge.console.errors import Conflict, ConsoleError, Mistaken
-from bridge.store import mapping_versions as kept
+from bridge.console.services import Decision, Writing
 from bridge.store.database import Database
-from bridge.store.mapping_versions import Origin, Version
-from bridge.wiring.activating import Who, activate, note_start
-from bridge.wiring.authoring.desk import AuthorsDesk
-from bridge.wiring.homes import make_home
-from bridge.wiring.intake import WrongKind
+from bridge.store.records import mapping_versions as kept
+from bridge.store.records.mapping_versions import Origin, Version
+from bridge.wiring.listeners import WrongKind
 from bridge.wiring.stores import bridge_database
 from config import load
 

@@ -132,7 +132,7 @@ export interface Proposal {
   messages: number;
 }
 
-/** A code that messages had and a code table has not (bridge/console/http/codes.py). */
+/** A code that messages had and a code table has not (bridge/console/http/code_entries.py). */
 export interface Unknown {
   mapping: string;
   code_table: string;
@@ -150,7 +150,7 @@ export interface Unknown {
   value: string;
 }
 
-/** What a whole interface would change (bridge/console/http/parcels.py). */
+/** What a whole interface would change (bridge/console/http/packages.py). */
 export interface Parcel {
   mark: string;
   channels: string[];

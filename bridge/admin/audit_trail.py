@@ -1,0 +1,193 @@
+"""The audit trail for commands: verify it, list it, export it.
+
+The engine's chain says who read and changed what. What was sent to which destination stands in
+the outbox, which nothing but `bridge prune` removes; an export has both.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from bridge.audit import outbox
+from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, Verdict
+from bridge.audit.events import command_event
+from bridge.engine.documents.audit_event import AuditEntry, audit_events
+from bridge.engine.service.accounts import audit_trail
+from bridge.engine.service.accounts.audit_trail import TrailQuery
+from bridge.errors import BridgeError
+from bridge.queue import browse
+from bridge.queue.listing_rows import DeliveryRow
+from bridge.queue.states import State
+from bridge.wiring.stores import (
+    bridge_database,
+    migrate_bridge,
+    migrate_engine,
+    open_bridge_database,
+    open_engine_database,
+)
+from config import Settings, load
+
+_PAGE = 500
+_HEAD = re.compile(r"(?:([0-9]{1,18})[ :]+)?([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Result of a verification; `pending` events wait for their way to the chain."""
+
+    verdict: Verdict
+    pending: int
+    has_head: bool
+
+
+def verify(home: Path, head: str | None = None) -> Checked:
+    """
+    Walk the whole chain; `head` was stored elsewhere: a hash, or a number and a hash.
+
+    Raises BadHead where it is neither.
+    """
+    sequence, stored = _head(head)
+    with _Trail(load(home)) as opened, opened.database.read() as connection:
+        verdict = opened.chain.verify(connection)
+        found = stored is None or opened.chain.contains(connection, stored, sequence)
+        return Checked(verdict, outbox.pending(opened.bridge), found)
+
+
+def head(home: Path) -> tuple[int, str]:
+    """Return the number and the hash of the newest event."""
+    with _Trail(load(home)) as opened, opened.database.read() as connection:
+        return opened.chain.head(connection)
+
+
+class BadHead(BridgeError):  # noqa: N818  # named for what it is
+    """A head is neither a hash nor a number and a hash."""
+
+    def __init__(self) -> None:
+        super().__init__("a head is what `bridge audit head` prints: SEQUENCE HASH, or HASH alone")
+
+
+def _head(given: str | None) -> tuple[int | None, str | None]:
+    if given is None:
+        return None, None
+    found = _HEAD.fullmatch(given.strip().lower())
+    if found is None:
+        raise BadHead
+    return None if found[1] is None else int(found[1]), found[2]
+
+
+def asked(
+    site_id: str | None, since: int | None, action: str | None, report_id: str | None
+) -> TrailQuery:
+    """Return the query of a command's options."""
+    return TrailQuery(site_id, since, None, report_id, action)
+
+
+def newest(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
+    """Return the newest events, the newest first."""
+    with _Trail(load(home)) as opened:
+        with opened.database.read() as connection:
+            rows = audit_trail.newest(connection, query, limit, opened.chain)
+            plain = query.site_id is None and query.report_id is None
+            refusals = (
+                audit_trail.newest_anonymous(connection, query.since, limit)
+                if plain and opened.chain is ENGINE_CHAIN
+                else []
+            )
+        opened.note("audit-read", query)
+    found = [{**each.as_json(), "chained": True} for each in rows]
+    found += [each for each in refusals if query.action in (None, each["action"])]
+    return sorted(found, key=lambda each: each["at"], reverse=True)[:limit]
+
+
+def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[str, Any]]:
+    """Give the events as FHIR AuditEvents: the chain's, then what was sent."""
+    settings = load(home)
+    server = settings.http.public_url
+    with _Trail(settings) as opened:
+        opened.note("audit-export", query)
+        with opened.database.read() as connection:
+            opened.database.be_unhurried(connection)  # the reader of the export sets its pace
+            knows_reports = opened.chain is ENGINE_CHAIN
+            for row in audit_trail.walk(connection, query, opened.chain):
+                named = patients and knows_reports
+                subjects = audit_trail.patients_of(connection, row.reports) if named else ()
+                yield from audit_events(row.entry(), server, subjects)
+            for entry in _sent(home, connection, query) if knows_reports else ():
+                subjects = audit_trail.patients_of(connection, entry.reports) if patients else ()
+                yield from audit_events(entry, server, subjects)
+
+
+class _Trail:
+    """The chain and the outbox of a home, opened for one command; the outbox is relayed first."""
+
+    def __init__(self, settings: Settings) -> None:
+        internal = settings.engine.is_internal
+        self.bridge = open_bridge_database(settings)
+        self.chain = ENGINE_CHAIN if internal else BRIDGE_CHAIN
+        self.database = open_engine_database(settings) if internal else self.bridge
+
+    def __enter__(self) -> Self:
+        migrate_bridge(self.bridge)
+        if self.chain is ENGINE_CHAIN:
+            migrate_engine(self.database)
+        outbox.relay(self.bridge, self.chain, self.database)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.database.dispose()
+        self.bridge.dispose()
+
+    def note(self, action: str, query: TrailQuery) -> None:
+        """Record that the trail itself was read."""
+        now = time.time_ns() // 1_000_000
+        event = command_event(action, site_id=query.site_id, target=("audit trail", ""))
+        with self.database.write() as connection:
+            self.chain.record(connection, self.database, [event], now)
+
+
+def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:
+    """Give what was delivered, the newest first, as far as the query asks for it."""
+    if query.action not in (None, "sent"):
+        return
+    before = None
+    with bridge_database(home) as database:
+        while True:
+            wanted = browse.Filter(State.DONE, None, query.report_id, query.since, before, _PAGE)
+            rows = browse.deliveries(database, wanted)
+            sites = audit_trail.sites_of(engine, [each.report_id for each in rows])
+            for row in rows:
+                site_id = sites.get(row.report_id, "")
+                if _asked_for(query, row, site_id):
+                    yield _entry(row, site_id)
+            if len(rows) < _PAGE:
+                return
+            before = rows[-1].id
+
+
+def _asked_for(query: TrailQuery, row: DeliveryRow, site_id: str) -> bool:
+    in_time = query.until is None or _sent_at(row) < query.until
+    return in_time and query.site_id in (None, site_id)
+
+
+def _sent_at(row: DeliveryRow) -> int:
+    return row.acknowledged_at or row.sent_at or row.settled_at or row.created_at
+
+
+def _entry(row: DeliveryRow, site_id: str) -> AuditEntry:
+    details = {"destination": row.destination, "event": row.event, "reply": row.code}
+    return AuditEntry(
+        f"delivery-{row.id}",
+        _sent_at(row),
+        "sent",
+        True,
+        site_id,
+        "",
+        None,
+        (row.report_id,),
+        details,
+    )

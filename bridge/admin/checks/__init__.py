@@ -1,0 +1,1 @@
+"""`bridge check`: what is wrong with an installation."""

@@ -1,0 +1,332 @@
+"""`bridge check`: everything of a home that can be wrong, looked at without changing anything."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel
+from sqlalchemy.exc import ArgumentError
+
+from bridge.admin.checks import connections
+from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unanswered
+from bridge.admin.checks.findings import Finding, Severity, placed
+from bridge.admin.checks.peers import Question, ask_all, greet, reason
+from bridge.admin.checks.security import sign_in
+from bridge.admin.definitions.activation import differing
+from bridge.engine.service.sites.sites import list_sites
+from bridge.errors import BridgeError
+from bridge.monitoring import channels, telemetry
+from bridge.monitoring.channels import Kind
+from bridge.store.database import Database
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import Find, in_force
+from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
+from bridge.wiring.saved_connections import WrongConnection
+from bridge.wiring.secrets import read_link_keys, read_token
+from config import Settings, SettingsError, load
+from config.addresses import FolderAddress, WebAddress
+from config.listeners import Listener
+from config.partial_settings import further_mistakes, remains
+from config.private_files import Exposure, close, wider
+from config.quantities import Address
+from config.sections import Destination
+from mappings import compiler
+from mappings.inbound import events as mapping_events
+from mappings.language.errors import MappingErrors
+from mllp.errors import TLSConfigurationError
+
+_CONNECT_SECONDS: Final = 2.0
+_MOST_EXPOSURES: Final = 100
+_BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-large")
+_UNKNOWN_MAPPING: Final = "unknown-mapping"
+
+
+def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
+    """
+    Look at everything; return what was found, errors first.
+
+    `reach`: see whether somebody listens at each destination, which `check_live` asks too.
+    """
+    try:
+        settings = load(home)
+    except SettingsError as error:
+        mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
+        known = [Finding(Severity.ERROR, each.place, each.message) for each in mistakes]
+        return placed(home, [*known, *_mappings(home), *_what_is_left(home)])
+    down = unanswered(settings)
+    looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+        _secrets,
+        _exposures,
+        _deprecated,
+        _descriptors,
+        partial(databases, down=down),
+        *(() if down else (_sites, _activations, _not_loaded, sign_in)),
+        _listeners,
+        _destinations,
+        _tracing,
+        *((_reachable,) if reach else ()),
+    )
+    found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
+    return sorted(placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
+
+
+def as_in_force(settings: Settings) -> Settings:
+    """Lay what the console says over the settings, where there is a database that can be read."""
+    url = settings.database_url()
+    if is_missing(url):
+        return settings
+    try:
+        database = Database(url)
+    except (BridgeError, ArgumentError):
+        return settings
+    try:
+        return active_settings.current(settings, database)
+    except BridgeError:
+        return settings  # the check that asks nobody says why
+    finally:
+        database.dispose()
+
+
+def _what_is_left(home: Path) -> Iterator[Finding]:
+    """Look at listeners and destinations beside mistakes that keep the settings from being read."""
+    settings = remains(home)
+    if settings is not None:
+        yield from _listeners(settings)
+        yield from _destinations(settings)
+
+
+def _activations(settings: Settings) -> Iterator[Finding]:
+    """Name the files that say something else than what was put into force."""
+    url = settings.database_url()
+    if is_missing(url):
+        return
+    database = Database(url)
+    try:
+        names = differing(settings, database)
+        current = active_settings.current(settings, database)
+        find = in_force(settings, database)
+    except WrongConnection as error:
+        yield Finding(Severity.ERROR, "console", str(error))
+        return
+    except BridgeError:
+        return  # `_database` has said why
+    finally:
+        database.dispose()
+    yield from _said_in_console(settings, current, find)
+    for name in names:
+        place = str(settings.home / "mappings" / f"{name}.yaml")
+        message = f"another version is in force; `bridge mapping activate {name}` takes the file"
+        yield Finding(Severity.WARNING, place, message)
+
+
+def _not_loaded(settings: Settings) -> Iterator[Finding]:
+    """Name what a running service does not know yet: bridge.toml is read when it starts."""
+    url = settings.database_url()
+    if is_missing(url):
+        return
+    now = time.time_ns() // 1_000_000
+    database = Database(url)
+    try:
+        current = active_settings.current(settings, database)
+        known = {kind: channels.channels(database, kind) for kind in Kind}
+    except BridgeError:
+        return  # `_database` has said why
+    finally:
+        database.dispose()
+    loaded = {
+        (kind, name)
+        for kind, found in known.items()
+        for name, channel in found.items()
+        if channel.is_loaded(now)
+    }
+    enabled = [
+        *((Kind.LISTENER, each.name) for each in current.listener if each.enabled),
+        *((Kind.DESTINATION, each.name) for each in current.destination if each.enabled),
+    ]
+    for kind, name in enabled if loaded else ():
+        if (kind, name) not in loaded:
+            message = "no running node has loaded it: bridge.toml is read when the service starts"
+            yield Finding(Severity.WARNING, f"{kind} {name}", message)
+
+
+def _said_in_console(settings: Settings, current: Settings, find: Find) -> Iterator[Finding]:
+    """Look at what the console says of listeners and destinations, and name what it overrules."""
+    own = {whose: each for each in _connections(settings) for whose in [(each.kind, each.name)]}
+    for each in _connections(current):
+        before, place = own.get((each.kind, each.name)), f"{each.kind} {each.name}"
+        if before is not None and before.settings == each.settings:
+            if before.mappings != each.mappings:
+                message = f"reads with {', '.join(each.mappings)}, whatever the settings say"
+                yield Finding(Severity.WARNING, place, message)
+            continue
+        if before is not None:
+            message = "is as the console says it, whatever bridge.toml says"
+            yield Finding(Severity.WARNING, place, message)
+        yield from _tried(place, connections.parts(current, each.kind, each.name, find))
+
+
+class _Connection(NamedTuple):
+    kind: Kind
+    name: str
+    settings: Listener | Destination
+    mappings: Sequence[str]
+
+
+def _connections(settings: Settings) -> Iterator[_Connection]:
+    for listener in settings.listener:
+        bare = listener.model_copy(update={"mappings": []})
+        yield _Connection(Kind.LISTENER, listener.name, bare, listener.mappings)
+    for chosen in settings.destination:
+        yield _Connection(Kind.DESTINATION, chosen.name, chosen, ())
+
+
+def _errors(error: SettingsError) -> list[Finding]:
+    return [Finding(Severity.ERROR, each.place, each.message) for each in error.mistakes]
+
+
+def _mappings(home: Path) -> Iterator[Finding]:
+    folder = home / "mappings"
+    for issue in compiler.check(folder):
+        wrong = issue.severity is mapping_events.Severity.ERROR
+        place = f"{folder / issue.file}:{issue.line}:{issue.column}"
+        message = f"{issue.path}: {issue.message}" if issue.path else issue.message
+        yield Finding(Severity.ERROR if wrong else Severity.WARNING, place, message)
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    engine = settings.engine
+    tokens = [settings.path(file) for file in engine.tokens.values()]
+    if engine.is_internal or not tokens:
+        tokens.append(settings.path(engine.token_file))
+    readers: list[tuple[Path, Callable[[Path], object]]] = [(path, read_token) for path in tokens]
+    if engine.is_internal:
+        readers.append((settings.path(engine.link_keys_file), read_link_keys))
+    for path, read in readers:
+        try:
+            read(path)
+        except SettingsError as error:
+            yield from _errors(error)
+
+
+def exposures(settings: Settings) -> Iterator[Exposure]:
+    """Find the files of an installation that other accounts can access."""
+    urls = dict.fromkeys([settings.database_url(), settings.engine_database_url()])
+    databases = [sqlite_file(url) for url in urls if url.startswith("sqlite:///")]
+    others = [Path(f"{file}{end}") for file in databases for end in _BESIDE_DATABASE]
+    others += [settings.path(file) for file in settings.engine.tokens.values()]
+    others += [settings.path(settings.engine.token_file)]
+    others += [settings.path(settings.engine.link_keys_file)]
+    if settings.retention.archive is not None:
+        others.append(settings.path(settings.retention.archive))
+    return wider(settings.home, others)
+
+
+def fix_home(home: Path) -> list[Exposure]:
+    """Correct the modes of an installation's files; give what is still open to others."""
+    try:
+        found = exposures(load(home))
+    except SettingsError:
+        found = wider(home)
+    return close(list(found))
+
+
+def _deprecated(settings: Settings) -> Iterator[Finding]:
+    """Name the settings that are still accepted and have no effect."""
+    for name in Settings.model_fields.keys() - {"listener", "destination"}:
+        section = getattr(settings, name)
+        if not isinstance(section, BaseModel):
+            continue
+        for key in sorted(section.model_fields_set):
+            reason = type(section).model_fields[key].deprecated
+            if reason:
+                yield Finding(Severity.WARNING, f"{name}.{key}", str(reason))
+
+
+def _descriptors(settings: Settings) -> Iterator[Finding]:
+    """Compare the limit of file descriptors, as this account has it, with the settings."""
+    place = "file descriptors"
+    try:
+        found = share(settings, reachable_limit())
+    except TooFewDescriptors as error:
+        yield Finding(Severity.ERROR, place, str(error))
+        return
+    if not found.suffice:
+        yield Finding(Severity.WARNING, place, found.shortage)
+
+
+def _exposures(settings: Settings) -> Iterator[Finding]:
+    found = list(exposures(settings))
+    for each in found[:_MOST_EXPOSURES]:
+        advice = "; `bridge check --fix` corrects it" if each.fixable else ""
+        yield Finding(Severity.WARNING, str(each.path), f"{each.problem}{advice}")
+    if len(found) > _MOST_EXPOSURES:
+        rest = f"{len(found) - _MOST_EXPOSURES} more files are open to other users"
+        yield Finding(Severity.WARNING, str(settings.home), rest)
+
+
+def _sites(settings: Settings) -> Iterator[Finding]:
+    url = settings.engine_database_url()
+    if not settings.engine.is_internal or is_missing(url):
+        return
+    database = Database(url)
+    try:
+        with database.read() as connection:
+            known = {site.site_id for site in list_sites(connection, None)}
+    except BridgeError:
+        return  # `_database` has said why
+    finally:
+        database.dispose()
+    for listener in settings.listener:
+        if listener.site and listener.site not in known:
+            message = f"there is no site {listener.site}; `bridge site add` makes it"
+            yield Finding(Severity.WARNING, f"listener {listener.name}", message)
+
+
+def _listeners(settings: Settings) -> Iterator[Finding]:
+    for listener in settings.listener:
+        yield from _tried(f"listener {listener.name}", connections.of_listener(settings, listener))
+
+
+def _destinations(settings: Settings) -> Iterator[Finding]:
+    for chosen in settings.destination:
+        place = f"destination {chosen.name}"
+        yield from _tried(place, connections.of_destination(settings, chosen))
+
+
+def _tracing(settings: Settings) -> Iterator[Finding]:
+    if settings.tracing.endpoint:
+        yield from _tried("tracing.endpoint", [telemetry.require])
+
+
+def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:
+    """Make each part as the service would; say what is wrong with any of them, each once."""
+    said = set()
+    for part in parts:
+        try:
+            part()
+        except MappingErrors as error:  # `_mappings` names those of the files there are
+            said |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
+        except (BridgeError, TLSConfigurationError) as error:
+            said.add(str(error))
+    for message in sorted(said):
+        yield Finding(Severity.ERROR, place, message)
+
+
+def _reachable(settings: Settings) -> Iterator[Finding]:
+    yield from ask_all(
+        [
+            Question(f"destination {each.name}", partial(_reach, each.name, each.address))
+            for each in settings.destination
+            if each.enabled and not isinstance(each.address, FolderAddress)
+        ]
+    )
+
+
+def _reach(name: str, address: Address | WebAddress) -> Iterator[Finding]:
+    try:
+        greet((address.host, address.port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        message = reason(error, f"{address.host}:{address.port}")
+        yield Finding(Severity.WARNING, f"destination {name}", message)

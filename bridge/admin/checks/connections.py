@@ -1,0 +1,189 @@
+"""Whether listeners and destinations can do what they are set to: each is made as at a start.
+
+What is made is thrown away. Ports are not opened, and nobody is connected to.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from bridge.errors import BridgeError
+from bridge.monitoring.channels import Kind
+from bridge.observability.metrics import Metrics
+from bridge.store.records.mapping_versions import Version
+from bridge.transports.web.dialect import read_authorization
+from bridge.wiring import active_settings, destinations, listeners, saved_connections
+from bridge.wiring.active_definitions import Find
+from bridge.wiring.destination_definitions import names_of
+from bridge.wiring.listeners import validator
+from bridge.wiring.ports import folder_at, require_foreign_secret
+from config import Settings
+from config.addresses import FolderAddress, Where
+from config.listeners import Listener
+from config.sections import Destination
+from mappings.hl7.charset import is_codec
+from mllp.errors import TLSConfigurationError
+
+Part = Callable[[], object]
+"""Makes something, or raises what is wrong with it."""
+
+
+class NoSiteAnywhere(BridgeError):  # noqa: N818  # named for what happened
+    """Neither a listener nor its definition can say whose a message is."""
+
+    def __init__(self, listener: str, mapping: str) -> None:
+        super().__init__(
+            f"listener {listener}: no SiteID: set `site`, or let mapping {mapping} yield one"
+        )
+
+
+class UsedTwice(BridgeError):  # noqa: N818  # named for what happened
+    """What only one listener can have is another's, or the web side's."""
+
+    def __init__(self, listener: str, address: str, owner: str) -> None:
+        super().__init__(f"listener {listener}: {address} is that of {owner}")
+
+
+class NeedsPostgreSQL(BridgeError):  # noqa: N818  # named for what happened
+    """Several nodes cannot share a port where each has a database of its own."""
+
+    def __init__(self, listener: str) -> None:
+        super().__init__(f"listener {listener}: share_port needs PostgreSQL (database.url)")
+
+
+class UnusableFiles(BridgeError):  # noqa: N818  # named for what happened
+    """Files that the settings name cannot be used."""
+
+    def __init__(self, owner: str, problem: str) -> None:
+        super().__init__(f"{owner}: {problem}")
+
+
+def names_used(settings: Settings) -> list[str]:
+    """Name the definitions that listeners and destinations work with."""
+    names = [name for listener in settings.listener for name in listener.mappings]
+    names += [name for chosen in settings.destination for name in names_of(chosen)]
+    return list(dict.fromkeys(names))
+
+
+def verify(settings: Settings, name: str, find: Find) -> None:
+    """
+    See that everything in the settings that uses a definition can work with it.
+
+    Raises MappingErrors, WrongKind, NotOutgoing, NotRendered and NoMessageFor.
+    """
+    for listener in settings.listener:
+        if name in listener.mappings:
+            listeners.compiled(settings, listener, find)
+    for chosen in settings.destination:
+        if name in names_of(chosen):
+            destinations.destination(settings, chosen, find)
+
+
+def verify_records(settings: Settings, records: Sequence[Version], find: Find) -> None:
+    """See that what the console says can be; raises as `verify`, and BridgeError."""
+    for each in records:
+        listener = active_settings.about(each.name)
+        if listener:
+            listeners.compiled(settings, _listener(settings, listener), find)
+            continue
+        whose = saved_connections.about(each.name)
+        if whose is not None and saved_connections.table_in(each) is not None:
+            for part in parts(settings, *whose, find):
+                part()
+
+
+def parts(settings: Settings, kind: Kind, name: str, find: Find | None = None) -> list[Part]:
+    """Give what a connection of the settings is made of; what TLS raises is a BridgeError here."""
+    if kind is Kind.LISTENER:
+        listener = _listener(settings, name)
+        found = of_listener(settings, listener, find)
+        found.append(partial(_alone, settings, listener))
+    else:
+        chosen = next(each for each in settings.destination if each.name == name)
+        found = of_destination(settings, chosen, find)
+    return [partial(_explained, f"{kind} {name}", each) for each in found]
+
+
+def of_listener(settings: Settings, listener: Listener, find: Find | None = None) -> list[Part]:
+    """Give what a listener is made of."""
+    found: list[Part] = [
+        partial(_charset, listener),
+        partial(_site, settings, listener, find),
+        partial(validator, settings, listener, Metrics()),
+        partial(_authorization, settings, listener),
+        partial(_folder, settings, f"listener {listener.name}", listener.bind),
+    ]
+    if listener.tls is not None:
+        found.append(partial(listeners.tls_options, settings, listener.tls))
+    return found
+
+
+def of_destination(settings: Settings, chosen: Destination, find: Find | None = None) -> list[Part]:
+    """Give what a destination is made of."""
+    return [
+        partial(destinations.destination, settings, chosen, find),
+        partial(destinations.tls_options, settings, chosen),
+        partial(_authorization, settings, chosen),
+        partial(_folder, settings, f"destination {chosen.name}", chosen.address),
+    ]
+
+
+def _listener(settings: Settings, name: str) -> Listener:
+    found = next((each for each in settings.listener if each.name == name), None)
+    if found is None:
+        raise active_settings.NoListener(name)
+    return found
+
+
+def _explained(owner: str, part: Part) -> None:
+    try:
+        part()
+    except TLSConfigurationError as error:
+        raise UnusableFiles(owner, str(error)) from None
+
+
+def _authorization(settings: Settings, chosen: Listener | Destination) -> None:
+    file = chosen.authorization_file
+    read_authorization(chosen.name, require_foreign_secret(settings, chosen.name, file))
+
+
+def _folder(settings: Settings, owner: str, where: Where) -> None:
+    if isinstance(where, FolderAddress):
+        folder_at(settings, owner, where)
+
+
+def _site(settings: Settings, listener: Listener, find: Find | None) -> None:
+    """See that messages of a listener can have a SiteID at all."""
+    for definition in listeners.compiled(settings, listener, find):
+        if not listener.site and definition.plan.tags["SiteID"].of_listener:
+            raise NoSiteAnywhere(listener.name, definition.name)
+
+
+def _charset(listener: Listener) -> None:
+    """Ask for the charset also where the definitions, which `compiled` reads first, are wrong."""
+    if not is_codec(listener.charset):
+        raise listeners.UnknownCharset(listener.name)
+
+
+def _alone(settings: Settings, listener: Listener) -> None:
+    """See that a listener's address is nobody else's."""
+    if listener.share_port and settings.database_url().startswith("sqlite:"):
+        raise NeedsPostgreSQL(listener.name)
+    for owner, address in _addresses(settings, listener):
+        if listener.enabled and address == _place(listener):
+            raise UsedTwice(listener.name, str(listener.bind), owner)
+
+
+def _addresses(settings: Settings, but: Listener) -> Iterator[tuple[str, str]]:
+    for each in settings.listener:
+        if each.enabled and each.name != but.name:
+            yield f"listener {each.name}", _place(each)
+    if settings.http.bind.port:
+        yield "the web side (http.bind)", f"{settings.http.bind.port}"
+
+
+def _place(listener: Listener) -> str:
+    """Give what two listeners cannot share: a folder, or a port; port 0 is another each time."""
+    bind = listener.bind
+    if isinstance(bind, FolderAddress):
+        return str(bind)
+    return f"{bind.port}" if bind.port else f"any for {listener.name}"

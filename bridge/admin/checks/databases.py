@@ -1,0 +1,166 @@
+"""What `bridge check` finds of the databases: there, at this release, and fit to keep messages."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sqlalchemy.exc import ArgumentError
+
+from bridge import index_key
+from bridge.admin.checks.findings import Finding, Severity
+from bridge.errors import BridgeError
+from bridge.queue.payload_blobs import count_lost, folder_of
+from bridge.store import keyed_columns
+from bridge.store.database import Database
+from bridge.store.errors import NotSynchronous, WrongIndexKey
+from bridge.store.migration import current, heads, is_ready
+from bridge.store.pool import Pool
+from bridge.store.postgresql.requirements import doubts
+from bridge.wiring import stores
+from bridge.wiring.secrets import read_index_key
+from config import Settings, SettingsError
+
+_LOST = "the content of {} large messages is missing; restore {} from the same back-up"
+
+
+def unanswered(settings: Settings) -> dict[str, str]:
+    """Give the addresses of databases that cannot be asked, and why: each is waited for once."""
+    urls = [settings.database_url()]
+    if settings.engine.is_internal:
+        urls.append(settings.engine_database_url())
+    down = {}
+    for url in dict.fromkeys(each for each in urls if not is_missing(each)):
+        try:
+            database = Database(url)
+        except (BridgeError, ArgumentError) as error:
+            down[url] = str(error)
+            continue
+        try:
+            with database.read():
+                pass
+        except BridgeError as error:
+            down[url] = str(error)
+        finally:
+            database.dispose()
+    return down
+
+
+def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at both databases, the engine's only where it is our own."""
+    own, place = settings.database_url(), "database.url"
+    if own in down:
+        yield Finding(Severity.ERROR, place, down[own])
+    else:
+        yield from _database(place, own, "bridge.store", "alembic_version")
+        yield from _doubts(settings, place, own)
+        yield from _contents(place, own)
+        yield from _index_key(settings, own, keyed_columns.BRIDGE_TABLE)
+    url = settings.engine_database_url()
+    if not settings.engine.is_internal:
+        return
+    place, package, versions = "database.engine_url", stores.ENGINE_PACKAGE, stores.ENGINE_VERSIONS
+    if url not in down:
+        yield from _database(place, url, package, versions)
+    elif url != own:
+        yield Finding(Severity.ERROR, place, down[url])
+    if url not in {*down, own}:
+        yield from _doubts(settings, place, url)
+    if url not in down:
+        yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
+
+
+def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
+    if is_missing(url):
+        folder = sqlite_file(url).parent
+        if os.access(folder, os.W_OK | os.X_OK):
+            yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
+        else:
+            yield Finding(Severity.ERROR, place, f"no file can be made in {folder}")
+        return
+    database = Database(url)
+    try:
+        if not is_ready(database, package, versions):
+            at, needs = (
+                ", ".join(current(database, versions)) or "nothing",
+                ", ".join(heads(package)),
+            )
+            message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
+            yield Finding(Severity.WARNING, place, message)
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def _synchronous(place: str, database: Database) -> Iterator[Finding]:
+    if database.dialect != "postgresql":
+        message = "require_synchronous is set, and SQLite has no standbys"
+        yield Finding(Severity.WARNING, place, message)
+        return
+    try:
+        database.synchrony.require()
+    except NotSynchronous as error:
+        yield Finding(Severity.ERROR, place, str(error))
+
+
+def _doubts(settings: Settings, place: str, url: str) -> Iterator[Finding]:
+    """See whether the server and our role there are such that messages can be kept."""
+    if is_missing(url):
+        return
+    database = Database(url, Pool(require_synchronous=settings.database.require_synchronous))
+    try:
+        if settings.database.require_synchronous:
+            yield from _synchronous(place, database)
+        for each in doubts(database):
+            yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def _index_key(settings: Settings, url: str, table: str) -> Iterator[Finding]:
+    """See that the key of index hashes is the one that the rows of the database have."""
+    if is_missing(url):
+        return
+    path = settings.path(settings.database.index_key_file)
+    database = Database(url)
+    try:
+        kept = keyed_columns.fingerprint_of(database, table)
+        if kept is None:
+            return  # `bridge migrate` or `bridge serve` makes the key, and keys the rows
+        own = index_key.fingerprint(read_index_key(path))
+        if own != kept:
+            yield Finding(Severity.ERROR, str(path), str(WrongIndexKey()))
+    except SettingsError:
+        yield Finding(Severity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, str(path), str(error))
+    finally:
+        database.dispose()
+
+
+def _contents(place: str, url: str) -> Iterator[Finding]:
+    """See whether the files are there that earlier releases wrote for large messages."""
+    if is_missing(url):
+        return
+    database = Database(url)
+    try:
+        lost = count_lost(database) if is_ready(database, "bridge.store", "alembic_version") else 0
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    else:
+        if lost:
+            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url))))
+    finally:
+        database.dispose()
+
+
+def is_missing(url: str) -> bool:
+    """Tell whether a database is a file that is not there yet."""
+    return url.startswith("sqlite:///") and not sqlite_file(url).exists()
+
+
+def sqlite_file(url: str) -> Path:
+    """Give the file of a SQLite database."""
+    return Path(url.removeprefix("sqlite:///"))

@@ -1,0 +1,230 @@
+"""`bridge check --live`: ask every peer whether it responds and trusts us.
+
+The question is OPTIONS (RFC 9110 9.3.7): it bears no message, and changes nothing there.
+
+Connects, shakes hands as the settings say, writes and removes a file in folders; sends no message.
+"""
+
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from bridge.admin.checks.checks import as_in_force
+from bridge.admin.checks.findings import Finding, Severity, placed
+from bridge.admin.checks.peers import First, Question, ask_all, first, greet, reason, root
+from bridge.contract import TOKEN_HEADER
+from bridge.errors import BridgeError
+from bridge.transports.errors import TransportError
+from bridge.transports.web.dialect import read_authorization
+from bridge.wiring.ports import folder_at
+from bridge.wiring.secrets import read_token
+from config import Settings, SettingsError, load
+from config.addresses import FolderAddress, WebAddress
+from config.sections import Destination
+
+_SECONDS: Final = 5.0
+_UNAUTHORIZED: Final = frozenset({401, 403, 407})
+_GONE: Final = frozenset({404, 410})
+_OTHER_METHODS: Final = frozenset({501, 505})
+"""It has no OPTIONS, and says so as servers say that something is broken."""
+
+
+def ask_web(
+    settings: Settings, chosen: Destination, address: WebAddress, tls: ssl.SSLContext | None
+) -> Iterator[Finding]:
+    """Ask the address of a destination; `tls`: how its handshake is made."""
+    place, host = f"destination {chosen.name}", f"{address.host}:{address.port}"
+    name = (chosen.tls.server_name if chosen.tls else None) or address.host
+    try:
+        status = _status(str(address), tls, name, _headers(settings, chosen))
+    except TransportError:
+        return  # the check that asks nobody has said what is wrong
+    except httpx.TimeoutException:
+        message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
+        yield Finding(Severity.ERROR, place, message)
+    except httpx.RemoteProtocolError:
+        message = f"{host} does not answer as HTTP does: is that its port?"
+        yield Finding(Severity.ERROR, place, message)
+    except httpx.HTTPError as error:
+        yield Finding(Severity.ERROR, place, reason(root(error), host))
+    else:
+        yield from _said(place, host, status)
+
+
+def _headers(settings: Settings, chosen: Destination) -> dict[str, str]:
+    file = chosen.authorization_file
+    shown = read_authorization(
+        f"destination {chosen.name}", None if file is None else settings.path(file)
+    )
+    return {} if shown is None else {"authorization": shown.decode("latin-1")}
+
+
+def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, str]) -> int:
+    with (
+        httpx.Client(verify=tls or True, timeout=_SECONDS, trust_env=False) as client,
+        client.stream("OPTIONS", url, headers=headers, extensions={"sni_hostname": name}) as answer,
+    ):
+        return answer.status_code  # no more is read of it
+
+
+def _said(place: str, host: str, status: int) -> Iterator[Finding]:
+    answers = f"{host} answers {status} to a question without a message"
+    if status in _UNAUTHORIZED:
+        message = f"{host} does not let us in ({status}): set authorization_file, or mend it"
+        yield Finding(Severity.ERROR, place, message)
+    elif status in _GONE:
+        yield Finding(Severity.WARNING, place, f"{answers}: is that its path?")
+    elif httpx.codes.is_redirect(status):
+        message = f"{host} sends us elsewhere ({status}), where no result goes: set that address"
+        yield Finding(Severity.ERROR, place, message)
+    elif httpx.codes.is_server_error(status) and status not in _OTHER_METHODS:
+        yield Finding(Severity.WARNING, place, f"{answers}: look there")
+
+
+_REFUSED: Final = frozenset({401, 403})
+_WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
+"""What a report service may say to a question without a report."""
+
+_BROKEN: Final = 500
+_MLLP: Final = {
+    First.LEAVES: "{where} closes each connection: does it know us, or take one at a time?",
+    First.SPEAKS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
+}
+_SERVICE: Final = "engine.base_url"
+
+
+def check_live(home: Path) -> list[Finding]:
+    """Ask everybody at once; return what was found. Settings that cannot be read find nothing."""
+    try:
+        settings = as_in_force(load(home))
+    except SettingsError:
+        return []  # the check that asks nobody has said what is wrong
+    questions = [
+        *_services(settings),
+        *(
+            Question(place, partial(_folder, settings, place, each.bind))
+            for each in settings.listener
+            if each.enabled and isinstance(each.bind, FolderAddress)
+            for place in [f"listener {each.name}"]
+        ),
+        *(
+            Question(f"destination {each.name}", partial(_destination, settings, each))
+            for each in settings.destination
+            if each.enabled
+        ),
+    ]
+    return placed(home, ask_all(questions))
+
+
+def _services(settings: Settings) -> Iterator[Question]:
+    """Ask the report service with each of the tokens that there are for it."""
+    engine = settings.engine
+    if engine.is_internal:
+        return
+    for file in dict.fromkeys(engine.tokens.values()) or [engine.token_file]:
+        try:
+            token = read_token(settings.path(file))
+        except SettingsError:
+            continue  # as above
+        yield Question(_SERVICE, partial(_service, engine.base_url, token, str(file)))
+
+
+def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
+    url = f"{base_url}/api/report/status"
+    host = urlsplit(base_url).netloc
+    try:
+        with httpx.stream(
+            "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_SECONDS
+        ) as answer:
+            status = answer.status_code  # no more is read of it
+            page = "html" in answer.headers.get("content-type", "")
+    except httpx.TimeoutException:
+        message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
+        yield Finding(Severity.ERROR, _SERVICE, message)
+        return
+    except httpx.HTTPError as error:
+        yield Finding(Severity.ERROR, _SERVICE, reason(root(error), host, is_set=False))
+        return
+    if status in _REFUSED:
+        message = f"the token in {file} is refused ({status}): have a new one made there"
+        yield Finding(Severity.ERROR, _SERVICE, message)
+    elif page or status not in _WRONG_QUESTION:
+        what = "look there" if status >= _BROKEN else "is it the address of a report service?"
+        said = f"a page ({status})" if page and status < _BROKEN else f"{status}"
+        message = f"{host} answers /api/report/status with {said}: {what}"
+        yield Finding(Severity.ERROR, _SERVICE, message)
+
+
+def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[Finding]:
+    path = settings.path(Path(address.path))
+    try:
+        folder_at(settings, place, address).probe()
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror}"
+        yield Finding(Severity.ERROR, place, message)
+
+
+def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
+    place, address = f"destination {chosen.name}", chosen.address
+    if isinstance(address, FolderAddress):
+        yield from _folder(settings, place, address)
+        return
+    secure = chosen.tls is not None or (isinstance(address, WebAddress) and address.secure)
+    try:
+        context = _context(settings, chosen) if secure else None
+    except (OSError, ValueError):
+        return  # as above
+    name = (chosen.tls.server_name if chosen.tls else None) or address.host
+    where, began = f"{address.host}:{address.port}", False
+    try:
+        with greet((address.host, address.port), _SECONDS) as plain:
+            began = True
+            if context is None:
+                does = first(plain)
+            else:
+                with context.wrap_socket(plain, server_hostname=name) as wire:
+                    yield from _expiry(settings, place, wire)
+                    does = first(wire)
+    except TimeoutError as error:
+        silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
+        yield Finding(Severity.ERROR, place, silent if began else reason(error, where))
+    except OSError as error:
+        host = name if isinstance(error, ssl.SSLError) else where
+        yield Finding(Severity.ERROR, place, reason(error, host))
+    else:
+        if isinstance(address, WebAddress):
+            yield from ask_web(settings, chosen, address, context)
+        elif does in _MLLP:
+            yield Finding(Severity.WARNING, place, _MLLP[does].format(where=where))
+
+
+def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:
+    tls = chosen.tls
+    ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls is not None and tls.crl is not None:
+        context.load_verify_locations(str(settings.path(tls.crl)))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if tls is not None and tls.certificate is not None:
+        key = None if tls.key is None else settings.path(tls.key)
+        context.load_cert_chain(settings.path(tls.certificate), key)
+    return context
+
+
+def _expiry(settings: Settings, place: str, wire: ssl.SSLSocket) -> Iterator[Finding]:
+    shown = wire.getpeercert() or {}
+    until = ssl.cert_time_to_seconds(str(shown["notAfter"])) if "notAfter" in shown else None
+    if until is None:
+        return
+    left = until - datetime.now(UTC).timestamp()
+    if left < settings.alerts.certificate_before:
+        yield Finding(Severity.WARNING, place, f"its certificate expires in {left / 86400:.0f} d")

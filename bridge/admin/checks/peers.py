@@ -1,0 +1,138 @@
+"""Ask many peers at once whether they are there, and wait for none longer than it is worth.
+
+Whatever holds one up (a resolver, a peer that drips) holds up no other, and not the end.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from threading import Thread
+from typing import Final, NamedTuple
+
+from bridge.admin.checks.findings import Finding, Severity
+
+PATIENCE: Final = 20.0
+"""Seconds for all of them."""
+
+_LISTENS: Final = 0.3
+"""Seconds in which one who wants no connection, or another certificate, hangs up."""
+
+_CERTIFICATES: Final = {
+    3: "tls.crl has no list of its authority: add it",
+    9: "its certificate is not valid yet: compare the clocks",
+    10: "its certificate has expired: it needs a new one there",
+    12: "tls.crl has expired: fetch the newest list",
+    23: "its certificate was revoked: it needs a new one there",
+    62: "its certificate is not for {host}: set tls.server_name to what it is for",
+    64: "its certificate is not for {host}: set tls.server_name to what it is for",
+    **dict.fromkeys((18, 19, 20, 21), "its authority is not trusted: add it to tls.ca"),
+}
+"""By the codes of OpenSSL's X509_verify_cert_error_string."""
+
+_HANDSHAKES: Final = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS there: remove tls, or ask for its TLS port",
+    "UNEXPECTED_EOF_WHILE_READING": "it hung up on the TLS handshake: is that its TLS port?",
+    "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it speaks no TLS 1.2 or newer",
+    **dict.fromkeys(
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
+        "it wants a certificate of ours: set tls.certificate and tls.key",
+    ),
+    **dict.fromkeys(
+        ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV1_ALERT_ACCESS_DENIED"),
+        "it does not take our certificate: have it trust who issued tls.certificate",
+    ),
+}
+
+
+class Question(NamedTuple):
+    """Somebody who is asked, and how."""
+
+    place: str
+    ask: Callable[[], Iterable[Finding]]
+
+
+def ask_all(questions: Sequence[Question], patience: float = PATIENCE) -> list[Finding]:
+    """Ask them at once; who has not answered in time is told as such. In the order given."""
+    heard: list[list[Finding] | Exception | None] = [None] * len(questions)
+
+    def ask(at: int) -> None:
+        try:
+            heard[at] = list(questions[at].ask())
+        except Exception as error:  # noqa: BLE001  # raised again by who waits
+            heard[at] = error
+
+    threads = [Thread(target=ask, args=(at,), daemon=True) for at in range(len(questions))]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + patience
+    found: list[Finding] = []
+    for question, thread, at in zip(questions, threads, range(len(threads)), strict=True):
+        thread.join(max(0.0, end - time.monotonic()))
+        answer = heard[at]
+        if isinstance(answer, Exception):
+            raise answer
+        late = Finding(Severity.ERROR, question.place, f"no answer within {patience:g} s")
+        found += [late] if answer is None else answer
+    return found
+
+
+def greet(address: tuple[str, int], limit: float) -> socket.socket:
+    """Connect; raises OSError."""
+    return socket.create_connection(address, limit)
+
+
+class First(Enum):
+    """What the other side does first, while we say nothing."""
+
+    LISTENS = "listens"
+    SPEAKS = "speaks"
+    LEAVES = "leaves"
+
+
+def first(wire: socket.socket) -> First:
+    """Tell what the other side does first; raises what it says of TLS, such as SSLError."""
+    before = wire.gettimeout()
+    wire.settimeout(_LISTENS)
+    try:
+        return First.SPEAKS if wire.recv(1) else First.LEAVES
+    except TimeoutError:
+        return First.LISTENS
+    finally:
+        wire.settimeout(before)
+
+
+def reason(error: BaseException, host: str, *, is_set: bool = True) -> str:
+    """
+    Say what came between us and a peer, and what to do, where that is known.
+
+    `is_set`: its TLS has settings of its own, in which something can be done.
+    """
+    if isinstance(error, ssl.SSLError):
+        told = _of_tls(error).format(host=host)
+        return told if is_set else told.partition(": ")[0]
+    if isinstance(error, socket.gaierror):
+        return f"nobody answers at {host}: no such host is known ({error.strerror})"
+    if isinstance(error, TimeoutError):
+        return f"nobody answers at {host}: no answer in time"
+    said = getattr(error, "strerror", None) or type(error).__name__
+    return f"nobody answers at {host}: {said}"
+
+
+def _of_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _CERTIFICATES.get(error.verify_code, f"its certificate: {error.verify_message}")
+    what = error.reason or "no handshake"
+    return _HANDSHAKES.get(what, f"TLS failed ({what.lower().replace('_', ' ')})")
+
+
+def root(error: BaseException) -> BaseException:
+    """Give the operating system's or OpenSSL's error behind a library's."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError):
+            return at
+        at = at.__cause__ or at.__context__
+    return error

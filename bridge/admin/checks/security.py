@@ -1,0 +1,91 @@
+"""Findings about security: active protections of worker processes, second factors, proxies."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from bridge.admin.checks.findings import Finding, Severity
+from bridge.engine.service.accounts.sign_in_limit import has_undeclared_proxy
+from bridge.errors import BridgeError
+from bridge.wiring.stores import engine_is_ready, open_engine_database
+from bridge.workers.confinement import ALL, FILTER, NAMESPACES
+from bridge.workers.errors import WorkerError
+from bridge.workers.pool import HOOKS
+from config import Settings, SettingsError
+
+PLACE = "worker processes"
+
+
+def protections() -> list[Finding]:
+    """List the protections that are active in a worker process, and warn of those that are not."""
+    try:
+        return findings(HOOKS.protections())
+    except WorkerError as error:
+        return [Finding(Severity.WARNING, PLACE, f"none can be started here: {error}")]
+
+
+def findings(active: Sequence[str]) -> list[Finding]:
+    """Say what is active and what is not; own namespaces are of no use behind the filter."""
+    found = []
+    if active:
+        found.append(Finding(Severity.NOTE, PLACE, f"active protections: {'; '.join(active)}"))
+    else:
+        text = "no protection is active: hooks run with the rights of the service"
+        found.append(Finding(Severity.WARNING, PLACE, text))
+    missing = [each for each in ALL if each not in active]
+    if FILTER in active and NAMESPACES in missing:
+        missing.remove(NAMESPACES)
+    if active and missing:
+        text = f"not offered by this kernel or container: {'; '.join(missing)}"
+        found.append(Finding(Severity.WARNING, PLACE, text))
+    return found
+
+
+_SHARED: Final = (
+    "attempts to sign in from all addresses count as one: a stranger's guesses keep out "
+    "browsers that are not remembered; name the proxy in http.trusted_proxies"
+)
+
+
+def sign_in(settings: Settings) -> Iterator[Finding]:
+    """Look at how people sign in to the internal engine."""
+    if not settings.engine.is_internal:
+        return
+    given = settings.sign_in
+    if given.second_factor == "optional" and given.oidc is None and given.passwords:
+        message = "accounts with a console role may sign in with a password alone"
+        yield Finding(Severity.WARNING, "sign_in.second_factor", message)
+    if settings.http.trusted_proxies:
+        return
+    public = urlsplit(settings.http.public_url).hostname or ""
+    if _is_loopback(settings.http.bind.host) and not _is_loopback(public):
+        yield Finding(Severity.WARNING, "http.trusted_proxies", f"behind a proxy {_SHARED}")
+    elif _seen(settings):
+        message = f"a request had X-Forwarded-For of an undeclared proxy; {_SHARED}"
+        yield Finding(Severity.WARNING, "http.trusted_proxies", message)
+
+
+def _seen(settings: Settings) -> bool:
+    try:
+        database = open_engine_database(settings)
+    except (BridgeError, SettingsError):
+        return False  # the check of the databases says why
+    try:
+        if not engine_is_ready(database):
+            return False
+        with database.read() as connection:
+            return has_undeclared_proxy(connection)
+    except (BridgeError, SettingsError):
+        return False  # the check of the databases says why
+    finally:
+        database.dispose()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,236 @@
+"""Listeners and destinations set up in the console: forms, checks, connection tests, history.
+
+What comes into force goes through `bridge.admin.definitions.activation`, checked as a start would
+check it.
+"""
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from bridge.admin.checks import connections
+from bridge.admin.definitions import problems
+from bridge.admin.definitions.activation import Activated, Who, activate, before
+from bridge.admin.definitions.overview import kinds
+from bridge.admin.definitions.problems import refusals
+from bridge.console.errors import Impossible, Mistaken, Unknown
+from bridge.console.services import Change, Connections, Plan
+from bridge.errors import BridgeError
+from bridge.executors import Threads
+from bridge.monitoring.certificates import expiries
+from bridge.monitoring.channels import Kind
+from bridge.monitoring.probing import Step, Target, try_connection, try_folder, try_port
+from bridge.store.database import Database
+from bridge.store.records import mapping_versions as kept
+from bridge.store.records.mapping_versions import Origin
+from bridge.wiring import active_settings, saved_connections
+from bridge.wiring.active_definitions import in_force
+from bridge.wiring.alerts import certificate_files
+from bridge.wiring.saved_connections import MODELS, Mistake
+from config import Settings
+from config.addresses import FolderAddress, WebAddress
+from config.forms import fields, written
+from config.listeners import Listener
+from config.sections import Destination
+from mappings.language.errors import MappingErrors
+
+_LIMIT = 5.0  # seconds for a listener of our own
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where we listen, to where we ask
+
+
+async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
+    """Try one of the settings, and say what was found, step by step. Raises Unknown."""
+    found: Sequence[Listener | Destination] = (
+        settings.listener if kind == "listener" else settings.destination
+    )
+    chosen = next((each for each in found if each.name == name), None)
+    if chosen is None:
+        raise Unknown
+    return [asdict(step) for step in await steps(settings, chosen)]
+
+
+async def steps(settings: Settings, chosen: Listener | Destination) -> Sequence[Step]:
+    """Try a listener or destination, whether the settings have it or not."""
+    address = chosen.bind if isinstance(chosen, Listener) else chosen.address
+    if isinstance(address, FolderAddress):
+        return await try_folder(settings.path(Path(address.path)))
+    if isinstance(chosen, Listener):
+        tls = _any_certificate() if chosen.tls is not None else None
+        host = _ANYWHERE.get(address.host, address.host)
+        return await try_connection(Target(host, address.port, _LIMIT, tls))
+    try:
+        context = _trust(settings, chosen)
+    except (OSError, ssl.SSLError):
+        return [Step("tls", ok=False, code="the files of the settings cannot be read")]
+    name = chosen.tls.server_name if chosen.tls else None
+    limit = chosen.connect_timeout
+    return await try_connection(Target(address.host, address.port, limit, context, name or ""))
+
+
+def _any_certificate() -> ssl.SSLContext:
+    """Greet a listener of our own whatever it shows: what it shows is what is asked for."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _trust(settings: Settings, chosen: Destination) -> ssl.SSLContext | None:
+    """Trust whom the destination's settings trust, and show what they show."""
+    if chosen.tls is None:
+        address = chosen.address
+        secure = isinstance(address, WebAddress) and address.secure
+        return ssl.create_default_context() if secure else None
+    tls = chosen.tls
+    ca = None if tls.ca is None else str(settings.path(tls.ca))
+    context = ssl.create_default_context(cafile=ca)
+    if tls.crl is not None:
+        context.load_verify_locations(cafile=str(settings.path(tls.crl)))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if tls.certificate is not None and tls.key is not None:
+        context.load_cert_chain(str(settings.path(tls.certificate)), str(settings.path(tls.key)))
+    return context
+
+
+_FIELDS: Mapping[type[BridgeError], str] = {
+    connections.UsedTwice: "bind",
+    connections.NeedsPostgreSQL: "share_port",
+    connections.NoSiteAnywhere: "site",
+}
+
+
+class SetUp(Connections):
+    """See `bridge.console.services.Connections`."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        """`clock` is in milliseconds."""
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+
+    @override
+    def form(self) -> Mapping[str, Any]:
+        return {
+            **{kind.value: list(fields(model)) for kind, model in MODELS.items()},
+            "definitions": kinds(self._settings, self._database),
+        }
+
+    @override
+    def connection(self, kind: str, name: str) -> Mapping[str, Any]:
+        record = saved_connections.record(Kind(kind), name)
+        with self._database.read() as connection:
+            past = kept.history(connection, record)
+        chosen = next(
+            (e for e in saved_connections.every(self._current(), Kind(kind)) if e.name == name),
+            None,
+        )
+        if chosen is None and not past:
+            raise Unknown(f"there is no such {kind}")
+        return {
+            "name": name,
+            "table": None if chosen is None else written(chosen),
+            "in_force": problems.activation(past[0]) if past else None,
+            "in_file": any(
+                each.name == name for each in saved_connections.every(self._settings, Kind(kind))
+            ),
+            "history": [problems.activation(each) for each in past],
+        }
+
+    @override
+    def check(self, plan: Plan) -> Mapping[str, Any]:
+        kind, name = Kind(plan.kind), str(plan.table.get("name", ""))
+        wrong = saved_connections.mistakes(kind, plan.table)
+        current = self._current()
+        if plan.new and any(each.name == name for each in saved_connections.every(current, kind)):
+            wrong.append(Mistake("name", f"there is a {kind} of this name"))
+        if wrong:
+            return {"mistakes": [each._asdict() for each in wrong], "warnings": []}
+        record = saved_connections.version(kind, name, plan.table)
+        planned = active_settings.current(self._settings, self._database, [record])
+        wrong = list(self._unfit(planned, kind, name))
+        warnings = [] if wrong else list(self._worth_a_look(planned, kind, name))
+        return {"mistakes": [each._asdict() for each in wrong], "warnings": warnings}
+
+    @override
+    async def try_out(self, plan: Plan) -> Sequence[Mapping[str, Any]]:
+        kind = Kind(plan.kind)
+        self._refuse(saved_connections.mistakes(kind, plan.table))
+        chosen = saved_connections.made(kind, "", plan.table)
+        if isinstance(chosen, Listener) and not isinstance(chosen.bind, FolderAddress):
+            current = await Threads.CHECKS.run(self._current)
+            if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
+                return [asdict(try_port(chosen.bind.host, chosen.bind.port))]
+        return [asdict(step) for step in await steps(self._settings, chosen)]
+
+    @override
+    def save(self, change: Change) -> Mapping[str, Any]:
+        kind = Kind(change.kind)
+        if change.table is None:
+            self._leave(kind, change.name)
+        else:
+            plan = Plan(change.kind, {**change.table, "name": change.name}, change.new)
+            found = self.check(plan)["mistakes"]
+            self._refuse([Mistake(**each) for each in found])
+        record = saved_connections.version(kind, change.name, change.table)
+        return self._activated(change, record, Origin.ACTIVATE)
+
+    @override
+    def rollback(self, change: Change) -> Mapping[str, Any]:
+        name = saved_connections.record(Kind(change.kind), change.name)
+        with refusals(), self._database.read() as connection:
+            wanted = before(connection, name)
+        return self._activated(change, wanted, Origin.ROLLBACK)
+
+    def _activated(self, change: Change, record: kept.Version, origin: Origin) -> Mapping[str, Any]:
+        who = Who(change.actor, self._clock(), change.reason)
+        begun_on = {record.name: change.begun_on}
+        with refusals():
+            done: Sequence[Activated] = activate(
+                self._settings, self._database, [], who, origin, begun_on, [record]
+            )
+        return {"version": done[0].version, "before": done[0].before}
+
+    def _current(self) -> Settings:
+        return active_settings.current(self._settings, self._database)
+
+    def _leave(self, kind: Kind, name: str) -> None:
+        """See that nothing that runs goes without a word: what is in no file is switched off."""
+        if any(each.name == name for each in saved_connections.every(self._settings, kind)):
+            return
+        if any(
+            each.enabled
+            for each in saved_connections.every(self._current(), kind)
+            if each.name == name
+        ):
+            raise Impossible(f"switch {kind} {name} off first")
+
+    def _refuse(self, found: Sequence[Mistake]) -> None:
+        if found:
+            told_of = [each._asdict() for each in found]
+            raise Mistaken(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
+
+    def _unfit(self, planned: Settings, kind: Kind, name: str) -> Iterator[Mistake]:
+        """Make it as a start would, and say what is wrong with each part."""
+        find, said = in_force(self._settings, self._database), set()
+        for part in connections.parts(planned, kind, name, find):
+            try:
+                part()
+            except MappingErrors as error:
+                field = "mappings" if kind is Kind.LISTENER else "mapping"
+                said.add(Mistake(field, error.issues[0].message))
+            except BridgeError as error:
+                said.add(Mistake(_FIELDS.get(type(error), ""), str(error)))
+        yield from sorted(said)
+
+    def _worth_a_look(
+        self, planned: Settings, kind: Kind, name: str
+    ) -> Iterator[Mapping[str, Any]]:
+        own = f"{kind} {name}"
+        soon = self._clock() + round(planned.alerts.certificate_before * 1000)
+        for owner, at in expiries(certificate_files(planned)).items():
+            if owner == own and at < soon:
+                yield {"code": "certificate", "at": at}

@@ -1,0 +1,179 @@
+"""The console joined with the rest: channels, alerts, replay, definitions, and the service."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import FastAPI
+
+from bridge.admin.channels import described_channels, names
+from bridge.admin.connections import SetUp, probe
+from bridge.admin.console_access import needs_second_factor
+from bridge.admin.definitions.console_drafts import AuthorsDesk
+from bridge.admin.definitions.console_trial import AuthorsBench
+from bridge.admin.packages.archives import ZippedInterfaces
+from bridge.admin.replay import Rejudging
+from bridge.console.access import Access
+from bridge.console.errors import Unknown
+from bridge.console.http.application import create_application
+from bridge.console.report_service import Service
+from bridge.console.services import Backstage, Files
+from bridge.engine.app.built import entry
+from bridge.engine.http.pages.pages import ASSET_PATH
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.models import OrderKey, Visitor
+from bridge.executors import Threads
+from bridge.monitoring import channels, start_failures
+from bridge.monitoring.alerts import alerts
+from bridge.monitoring.certificates import expiries
+from bridge.monitoring.channels import Channel, Kind
+from bridge.queue.listing_rows import MessageDetail
+from bridge.store.database import Database
+from bridge.wiring.active_settings import current
+from bridge.wiring.alerts import certificate_files
+from bridge.wiring.audit import AuditRelay
+from bridge.wiring.message_subjects import Belongings
+from bridge.wiring.saved_connections import source
+from config import Settings
+from mappings.authoring.trial import try_message
+from mappings.language.scope import Defaults
+
+_APP = "src/console/main.ts"
+
+
+class _Plant:
+    """What the console needs of this installation; see `bridge.console.services.Plant`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        belonging: Belongings,
+        clock: Callable[[], int],
+    ) -> None:
+        self._own = settings
+        self._database = database
+        self._belonging = belonging
+        self._clock = clock
+
+    @property
+    def _settings(self) -> Settings:
+        """Those in force now: a person who has just changed something must see it."""
+        return current(self._own, self._database)
+
+    def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
+        known = channels.channels(self._database, Kind(kind))
+        settings = self._settings
+        expires = expiries(certificate_files(settings))
+        now = self._clock()
+        failing = start_failures.standing(self._database, Kind(kind), now)
+        described = described_channels(settings, Kind(kind))
+        return [
+            {
+                **asdict(channel),
+                **each,
+                "loaded": channel.is_loaded(now),
+                "trouble": failing.get(each["name"], ""),
+                "source": source(self._own, settings, Kind(kind), each["name"]),
+                "certificate": expires.get(f"{kind} {each['name']}"),
+            }
+            for each in described
+            for channel in [known.get(each["name"], Channel(each["name"]))]
+        ]
+
+    def pause(self, kind: str, name: str, by: str) -> None:
+        self._know(kind, name)
+        channels.pause(self._database, Kind(kind), name, self._clock(), by)
+
+    def resume(self, kind: str, name: str) -> None:
+        self._know(kind, name)
+        channels.resume(self._database, Kind(kind), name)
+
+    def alerts(self) -> Sequence[Mapping[str, Any]]:
+        return [each for each in alerts(self._database) if each["cleared_at"] is None]
+
+    def rejudging(self) -> Rejudging:
+        return Rejudging(self._own, self._database)
+
+    def charset(self, listener: str) -> str:
+        return next((e.charset for e in self._settings.listener if e.name == listener), "utf-8")
+
+    def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
+        row = detail.row
+        mapping = self._belonging.definition(row.mapping, row.mapping_version)
+        listener = next((e for e in self._settings.listener if e.name == detail.row.listener), None)
+        if mapping is None or listener is None:
+            return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
+        received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
+        defaults = Defaults(listener.site, listener.time_zone, received)
+        trial = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
+        issues = [f"{each}" for each in trial.issues]
+        return {
+            "accepted": trial.accepted,
+            "issues": issues,
+            "events": list(trial.events),
+            "used": list(trial.used),
+            "unused": list(trial.unused),
+        }
+
+    def _know(self, kind: str, name: str) -> None:
+        if name not in dict(names(self._settings, Kind(kind))):
+            raise Unknown(f"there is no such {kind} in the settings")
+
+
+def console_application(
+    settings: Settings,
+    database: Database,
+    client: EngineClient,
+    belonging: Belongings,
+    clock: Callable[[], int],
+) -> FastAPI:
+    """Build the console; its index of numbers is kept by the runtime."""
+
+    async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
+        return await probe(await Threads.CHECKS.run(current, settings, database), kind, name)
+
+    async def visitor(cookies: str, unattended: bool) -> Visitor | None:
+        return await client.visitor(cookies, unattended=unattended)
+
+    async def status(orders: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+        keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
+        return {each.report_id: each.status.value for each in await _asked(client, keys)}
+
+    service = Service(client)
+    return create_application(
+        Backstage(
+            database,
+            _Plant(settings, database, belonging, clock),
+            belonging,
+            visitor,
+            status,
+            service,
+            probed,
+            _files,
+            clock,
+            AuthorsDesk(settings, database, clock),
+            AuthorsBench(settings, database),
+            ZippedInterfaces(settings, database, clock),
+            SetUp(settings, database, clock),
+            AuditRelay(settings, database).newest,
+            Access(database, service, clock, provider=settings.sign_in.oidc is not None),
+            needs_second_factor(settings),
+        )
+    )
+
+
+async def _asked(client: EngineClient, keys: Sequence[OrderKey]) -> list[Any]:
+    """Ask site by site: each has its token."""
+    found: list[Any] = []
+    for site in sorted({key.site for key in keys}):
+        found += await client.status([key for key in keys if key.site == site])
+    return found
+
+
+def _files() -> Files:
+    begin = entry(_APP)
+    preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
+    styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)
+    return Files(f"{ASSET_PATH}{begin.script}", preloads, styles)

@@ -1,0 +1,198 @@
+"""Grants of the console from the command line, and at an upgrade: both databases at hand.
+
+The use cases are those of the console (`bridge.console.access`); the report engine's accounts are
+in its database, or behind HTTP where the engine is another service.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from bridge.admin.engine_administration import Administration, administer
+from bridge.console import grants
+from bridge.console.access import Access, Accounts, Administrator, Entry
+from bridge.console.errors import GrantRefused, Unknown
+from bridge.console.permissions import Grant
+from bridge.console.report_service import Service
+from bridge.engine.service.accounts.system_accounts import AccountFacts
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.models import Account, Enrolment
+from bridge.engine_client.replies import account
+from bridge.store.database import Database
+from bridge.wiring.audit import operator, recorded
+from bridge.wiring.engine import engine_http, engine_tokens
+from bridge.wiring.stores import bridge_database
+from config import Settings, load
+
+T = TypeVar("T")
+_LONGEST_ID: Final = 19
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def needs_second_factor(settings: Settings) -> bool:
+    """Tell whether the console opens only to sessions with a second factor."""
+    asked = settings.sign_in
+    return asked.oidc is None and asked.second_factor == "required"
+
+
+class ConsoleAccess:
+    """What `bridge console` does, as the operator of HOME; each method writes one deed."""
+
+    def __init__(
+        self,
+        database: Database,
+        accounts: Accounts,
+        runner: asyncio.Runner,
+        *,
+        provider: bool,
+    ) -> None:
+        self._database = database
+        self._accounts = accounts
+        self._runner = runner
+        self._access = Access(database, accounts, now_ms, provider=provider)
+
+    def grant(self, email: str, wanted: Grant, *, pending: bool, force: bool) -> Enrolment | None:
+        """Give a role; `pending`: make the account where there is none."""
+
+        async def work() -> Enrolment | None:
+            if pending and await self._accounts.account(email) is None:
+                await self._create(email)
+            return await self._access.grant(self._operator(force=force), email, wanted)
+
+        return self._recorded("grant", email, work())
+
+    def revoke(self, email: str, *, force: bool) -> None:
+        """Take a role away. Raises Unknown."""
+        work = self._access.revoke(self._operator(force=force), email)
+        self._recorded("revoke", email, work)
+
+    def entries(self) -> list[Entry]:
+        """List all grants."""
+        return self._runner.run(self._access.entries())
+
+    async def _create(self, email: str) -> None:
+        if not isinstance(self._accounts, EngineAccounts):
+            detail = "the account must be made at the service of engine.base_url first"
+            raise GrantRefused("unknown_account", detail, 404)
+        self._accounts.reserve(email)
+
+    def _operator(self, *, force: bool) -> Administrator:
+        return Administrator(operator(), force=force)
+
+    def _recorded(self, action: str, email: str, work: Coroutine[Any, Any, T]) -> T:
+        with recorded(self._database, action, ("user", email)):
+            return self._runner.run(work, context=copy_context())
+
+
+@contextmanager
+def console_access(home: Path) -> Iterator[ConsoleAccess]:
+    """Open what the commands need; grants from before account ids are resolved."""
+    settings = load(home)
+    with (
+        asyncio.Runner() as runner,
+        bridge_database(home) as database,
+        _accounts(settings, runner) as accounts,
+    ):
+        if isinstance(accounts, EngineAccounts):
+            _resolve(database, accounts)
+        provider = settings.sign_in.oidc is not None
+        yield ConsoleAccess(database, accounts, runner, provider=provider)
+
+
+def resolve_grants(settings: Settings, database: Database) -> None:
+    """Bind grants from before account ids, where the engine is our own; for starts and upgrades."""
+    if not settings.engine.is_internal or not grants.unresolved(database):
+        return
+    with administer(settings) as engine:
+        _resolve(database, EngineAccounts(engine))
+
+
+class EngineAccounts:
+    """The accounts of our own engine, in its database. Its methods block."""
+
+    def __init__(self, engine: Administration) -> None:
+        self._engine = engine
+
+    async def account(self, who: str) -> Account | None:
+        """Find an account by its e-mail address or its id."""
+        if who.isascii() and who.isdigit():
+            return self._by_id(who)
+        return _account(self._engine.account(who))  # anything else may be a form of an address
+
+    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+        """End password, second factor and sessions of an account; make an enrolment link."""
+        email = self._known(account_id).email
+        link = self._engine.enrol_user(email, second_factor=second_factor, end_tokens=end_tokens)
+        return Enrolment(link, None)
+
+    async def require_second_factor(self, account_id: str, *, required: bool) -> None:
+        """Say whether the account needs a second factor."""
+        self._engine.require_second_factor(int(account_id), required=required)
+
+    async def switch(self, account_id: str, *, disabled: bool) -> None:
+        """Disable or enable an account."""
+        email = self._known(account_id).email
+        if disabled:
+            self._engine.disable_user(email)
+        else:
+            self._engine.enable_user(email)
+
+    async def sites(self) -> frozenset[str]:
+        """List the ids of all sites."""
+        return frozenset(each["SiteID"] for each in self._engine.sites())
+
+    def reserve(self, email: str) -> Account:
+        """Give the account of an address; make one, on no site, where there is none."""
+        self._engine.reserve_user(email)
+        found = _account(self._engine.account(email))
+        if found is None:
+            raise Unknown
+        return found
+
+    def _by_id(self, account_id: str) -> Account | None:
+        known = account_id.isascii() and account_id.isdecimal() and len(account_id) < _LONGEST_ID
+        return _account(self._engine.account_by_id(int(account_id))) if known else None
+
+    def _known(self, account_id: str) -> Account:
+        found = self._by_id(account_id)
+        if found is None:
+            raise Unknown
+        return found
+
+
+def _account(facts: AccountFacts | None) -> Account | None:
+    return None if facts is None else account(facts.as_json())
+
+
+@contextmanager
+def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[Accounts]:
+    if settings.engine.is_internal:
+        with administer(settings) as engine:
+            yield EngineAccounts(engine)
+        return
+    http = engine_http(settings, None)
+    try:
+        yield Service(EngineClient(http, engine_tokens(settings)))
+    finally:
+        runner.run(http.aclose())
+
+
+def _resolve(database: Database, accounts: EngineAccounts) -> None:
+    """
+    Bind each old grant to the account of its address; a new one is reserved where there is none.
+
+    A reserved account is on no site, and only a system administrator makes a link for it: nobody
+    else can come to own the grant.
+    """
+    for email in grants.unresolved(database):
+        found = accounts.reserve(email)
+        asyncio.run(accounts.require_second_factor(found.account_id, required=True))
+        grants.resolve(database, email, found.account_id, suspended=found.disabled)

@@ -1,0 +1,1 @@
+"""Mapping definitions: drafts, trials, comparison, activation."""

@@ -1,0 +1,257 @@
+"""Definitions, drafts and versions for the console.
+
+What is in force changes through `bridge.admin.definitions.activation` only, which lets nothing
+through that
+has a mistake, or that a listener or destination could not work with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection
+from typing_extensions import override
+
+from bridge.admin.definitions import code_entries, overview, problems
+from bridge.admin.definitions import drafts as drafting
+from bridge.admin.definitions.activation import Who, activate, before, resolve, rollback
+from bridge.admin.definitions.drafts import SavedElsewhere
+from bridge.admin.definitions.hook_permission import brings_code, require_code
+from bridge.admin.definitions.problems import admit, checked, refusals
+from bridge.console.errors import Unknown
+from bridge.console.services import Decision, Desk, Entry, Writing
+from bridge.store.database import Database
+from bridge.store.records import mapping_versions as kept
+from bridge.store.records import unmapped_codes as unknown_codes
+from bridge.store.records.mapping_versions import Draft, Version
+from bridge.store.records.unmapped_codes import Place
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import files_of, whole
+from config import Settings
+from mappings.language.code_tables import file_of
+from mappings.language.diagnostics import Sources
+
+
+class AuthorsDesk(Desk):
+    """See `bridge.console.services.Desk`."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+
+    @override
+    def overview(self) -> Mapping[str, Any]:
+        return overview.overview(self._settings, self._database)
+
+    @override
+    def definition(self, name: str, actor: str) -> Mapping[str, Any]:
+        with self._database.read() as connection:
+            active = kept.in_force(connection).get(name)
+            version = active and kept.find(connection, name, active.version)
+            drafts = [each for each in kept.drafts(connection) if each.name == name]
+        own = next((each for each in drafts if each.actor == actor), None)
+        home = files_of(self._settings)(name)
+        if active is None and not drafts and f"{name}.yaml" not in home:
+            raise Unknown("there is no such definition")
+        sources = whole(self._settings, self._database, name)
+        draft = dict(own.sources) if own else {}
+        return {
+            "name": name,
+            "in_force": problems.activation(active) if active else None,
+            "held": sorted(version.sources) if version else self._held(name, sources),
+            "sources": sources,
+            "newer": self._newer(name, version.sources if version else {}),
+            "draft": {**problems.draft(own), "files": draft} if own else None,
+            "others": [problems.draft(each) for each in drafts if each is not own],
+            "used": overview.users(active_settings.current(self._settings, self._database), name),
+            **self._checked(name, {**sources, **draft}),
+        }
+
+    @override
+    def save(self, writing: Writing) -> Mapping[str, Any]:
+        with refusals():
+            admit(writing.files)
+        known = whole(self._settings, self._database, writing.name)
+        sources = {**known, **writing.files}
+        self._require_code(writing, sources, writing.files)
+        draft = Draft(
+            writing.name,
+            writing.actor,
+            writing.files,
+            writing.begun_on,
+            writing.revision,
+            checked(sources, writing.name).version,
+            self._clock(),
+        )
+        with refusals():
+            saved = drafting.keep(self._database, draft)
+        return {**problems.draft(saved), **self._checked(writing.name, sources)}
+
+    @override
+    def discard(self, name: str, actor: str) -> None:
+        with self._database.write() as connection:
+            kept.drop_draft(connection, name, actor)
+
+    @override
+    def history(self, name: str) -> Sequence[Mapping[str, Any]]:
+        with self._database.read() as connection:
+            return [problems.activation(each) for each in kept.history(connection, name)]
+
+    @override
+    def version(self, name: str, version: str) -> Mapping[str, Any]:
+        with refusals(), self._database.read() as connection:
+            found = resolve(connection, name, version)
+        return {"version": found.version, "files": found.sources}
+
+    @override
+    def changes_hooks(self, change: Writing | Decision) -> bool:
+        name, written = change.name, dict[str, str]()
+        if isinstance(change, Writing):
+            written = dict(change.files)
+        elif change.revision:
+            with self._database.read() as connection:
+                own = kept.draft(connection, name, change.actor)
+            written = dict(own.sources) if own else {}
+        else:
+            with refusals(), self._database.read() as connection:
+                older = self._older(connection, change).sources
+            return brings_code(self._settings, self._database, name, older)
+        sources = {**whole(self._settings, self._database, name), **written}
+        return brings_code(self._settings, self._database, name, sources, written)
+
+    @override
+    def activate(self, decision: Decision) -> Mapping[str, Any]:
+        name = decision.name
+        with self._database.read() as connection:
+            draft = kept.draft(connection, name, decision.actor)
+        with refusals():
+            if draft is None:
+                raise drafting.NoDraft(name)
+            if draft.revision != decision.revision:
+                raise SavedElsewhere(name)
+            sources = whole(self._settings, self._database, name, draft.sources)
+            self._require_code(decision, sources, draft.sources)
+            chosen = [(name, sources)]
+            begun_on, records = {name: decision.begun_on}, self._lists(decision)
+            (done,) = activate(
+                self._settings,
+                self._database,
+                chosen,
+                self._who(decision),
+                begun_on=begun_on,
+                records=records,
+            )
+        self.discard(name, decision.actor)
+        return {"version": done.version, "before": done.before}
+
+    @override
+    def rollback(self, decision: Decision) -> Mapping[str, Any]:
+        name = decision.name
+        with refusals():
+            with self._database.read() as connection:
+                wanted = self._older(connection, decision)
+            self._require_code(decision, wanted.sources)
+            done = rollback(
+                self._settings,
+                self._database,
+                name,
+                self._who(decision),
+                wanted.version,
+                {decision.name: decision.begun_on},
+            )
+        return {"version": done.version, "before": done.before}
+
+    @override
+    def unknown_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
+        return code_entries.listed(self._database, lambda name: self._draft(name, actor)[0])
+
+    @override
+    def leave_code(self, name: str, table: str, code: str, actor: str) -> None:
+        key = Place(name, table, code)
+        if not unknown_codes.seen(self._database, key, actor, self._clock()):
+            raise Unknown("there is no such code, or somebody has said so already")
+
+    @override
+    def add_code(self, entry: Entry) -> Mapping[str, Any]:
+        files, begun_on, revision = self._draft(entry.name, entry.actor)
+        file = file_of(entry.table)
+        text = {**whole(self._settings, self._database, entry.name), **files}.get(file)
+        if text is None:
+            raise Unknown("there is no such code table")
+        pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
+        with refusals():
+            written = {**files, file: code_entries.with_entry(text, *pair)}
+        return self.save(Writing(entry.name, entry.actor, written, begun_on, revision))
+
+    @override
+    def read_with(self, decision: Decision, names: Sequence[str]) -> Mapping[str, Any]:
+        record = active_settings.version(decision.name, names)
+        with refusals():
+            activate(
+                self._settings,
+                self._database,
+                [],
+                self._who(decision),
+                begun_on={record.name: decision.begun_on},
+                records=[record],
+            )
+        return {}
+
+    def _draft(self, name: str, actor: str) -> tuple[Sources, str, int]:
+        """Give the files of an author's draft, on what it was begun, and its revision."""
+        with self._database.read() as connection:
+            own = kept.draft(connection, name, actor)
+            active = kept.in_force(connection).get(name)
+        if own is not None:
+            return own.sources, own.begun_on, own.revision
+        return {}, active.version if active else "", 0
+
+    def _lists(self, decision: Decision) -> list[Version]:
+        """Put a definition before all others of the listeners that are to read with it."""
+        known = active_settings.current(self._settings, self._database).listener
+        lists = []
+        for name in decision.listeners:
+            found = next((each.mappings for each in known if each.name == name), None)
+            if found is None:
+                raise active_settings.NoListener(name)
+            if decision.name not in found:
+                lists.append(active_settings.version(name, [decision.name, *found]))
+        return lists
+
+    def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
+        """Give the files that say something else by now where they come from."""
+        known = whole(self._settings, self._database, "")
+        own = files_of(self._settings)(name)
+        latest = {
+            file: own.get(file, "") if file == f"{name}.yaml" else known[file] for file in held
+        }
+        return {file: text for file, text in latest.items() if text and text != held[file]}
+
+    def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
+        """Name the files of a definition that was never in force."""
+        made = checked(sources, name).made
+        own = f"{name}.yaml"
+        return list(made.files) if made else [own] if own in sources else []
+
+    def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
+        found = checked(sources, name)
+        return {
+            "kind": problems.kind(found.made),
+            "version": found.version,
+            "needed": list(found.made.files) if found.made else [],
+            "issues": [problems.issue(each) for each in found.issues],
+        }
+
+    def _older(self, connection: Connection, decision: Decision) -> Version:
+        if decision.version:
+            return resolve(connection, decision.name, decision.version)
+        return before(connection, decision.name)
+
+    def _require_code(
+        self, by: Writing | Decision, sources: Sources, written: Sources = MappingProxyType({})
+    ) -> None:
+        require_code(self._settings, self._database, by.name, sources, written, code=by.code)
+
+    def _who(self, decision: Decision) -> Who:
+        return Who(decision.actor, self._clock(), decision.reason)

@@ -1,0 +1,288 @@
+"""Trying, comparing and inferring definitions for the console.
+
+The message goes along field by field, so that the page can mark used and unused fields,
+repetitions and components in it.
+
+Without the right to read bodies only the fields are told, and how often each differs.
+
+Bounded in time: what is not reached by then is left out, and how much that was is told.
+"""
+
+import base64
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from typing_extensions import override
+
+from bridge.admin.definitions.comparison import (
+    Compared,
+    Comparing,
+    NotComparable,
+    OrderReader,
+    OrderReaders,
+    compared,
+    comparing,
+)
+from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
+from bridge.admin.definitions.hook_permission import require_code
+from bridge.admin.definitions.problems import checked, issue, refusals
+from bridge.admin.definitions.samples import Sample, stored, stored_one
+from bridge.console.errors import Mistaken
+from bridge.console.message_index import Kind
+from bridge.console.message_search import Search, search
+from bridge.console.services import Bench, Question, Specimen
+from bridge.store.database import Database
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import in_force, recaller, whole
+from config import Settings
+from mappings.authoring.comparison import Difference, compare
+from mappings.authoring.dependence import dependence
+from mappings.authoring.inference import learn
+from mappings.authoring.specimen import specimens
+from mappings.authoring.trial import try_message
+from mappings.authoring.variants import Late, deadline, never
+from mappings.compiler import Compiled
+from mappings.hl7.batch import messages_in, messages_in_text
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Malformed, Refusal
+from mappings.inbound.definition import InboundMapping
+from mappings.language.errors import MappingError
+from mappings.language.scope import Defaults
+from mappings.outbound.definition import OutboundMapping
+
+
+def sample(found: Sample) -> Mapping[str, Any]:
+    """Tell a stored message, its bytes as base64."""
+    return {
+        "label": found.label,
+        "listener": found.listener,
+        "mapping": found.mapping,
+        "version": found.version,
+        "payload": base64.b64encode(found.payload).decode(),
+    }
+
+
+def trial(
+    mapping: Compiled, found: Sample, reader: OrderReader, late: Late = never
+) -> Mapping[str, Any]:
+    """Try a message until it is too `late`; raises nothing for what is wrong with it."""
+    shown = {"segments": _segments(found)}
+    if isinstance(mapping, OutboundMapping):
+        return {**shown, **_written(mapping, found, reader, late)}
+    done = try_message(mapping, found.payload, found.defaults, found.charset, components=True)
+    return {
+        **shown,
+        "accepted": done.accepted,
+        "issues": [issue(each) for each in done.issues],
+        "lanes": list(done.lanes),
+        "events": list(done.events),
+        "used": list(done.used),
+        "unused": list(done.unused),
+        "facts": [],
+        "hl7": [],
+    }
+
+
+def _written(
+    mapping: OutboundMapping, found: Sample, find: OrderReader, late: Late
+) -> Mapping[str, Any]:
+    told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
+    written: list[str] = []
+    issues: list[dict[str, Any]] = []
+    try:
+        reader = find(found)
+        if reader is not None:
+            known = (found.payload, found.defaults, found.charset)
+            made = specimens(mapping, reader, *known)
+            written = [each.decode().replace("\r", "\n") for each in made]
+            told |= asdict(dependence(mapping, reader, *known, late))
+    except MappingError as error:
+        text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
+        issues.append({**text, "file": "", "line": 0, "column": 0})
+    return {**told, "accepted": bool(written), "issues": issues, "hl7": written}
+
+
+def _segments(found: Sample) -> list[dict[str, Any]]:
+    """Give segments with all their fields as texts, delimiters and escapes as they were sent."""
+    try:
+        message = Message.parse(found.payload, fallback=found.charset)
+    except Refusal:
+        return []
+    told = []
+    for segment, number in zip(message.segments, message.numbers, strict=True):
+        place = segment.id if number == 1 else f"{segment.id}[{number}]"
+        fields = [segment.field_text(index) for index in range(1, len(segment) + 1)]
+        told.append({"name": segment.id, "place": place, "fields": fields})
+    return told
+
+
+_MOST_SHOWN = 50
+
+
+def answer(found: Compared, after: str, *, values: bool) -> Mapping[str, Any]:
+    """Tell what was compared; at most so many messages with their fields."""
+    fields = Counter(each.field for _, differences in found.differing for each in differences)
+    shown = found.differing[:_MOST_SHOWN]
+    return {
+        "after": after,
+        "compared": found.count,
+        "left": found.left,
+        "differing": len(found.differing),
+        "fields": [{"field": field, "count": count} for field, count in fields.most_common()],
+        "messages": [
+            {"label": sample.label, "differences": [_told(each, values) for each in differences]}
+            for sample, differences in shown
+        ],
+    }
+
+
+def _told(found: Difference, values: bool) -> dict[str, str]:
+    if values:
+        return {"field": found.field, "before": found.before, "after": found.after}
+    return {"field": found.field}
+
+
+def as_read_now(settings: Settings, database: Database, after: Compiled) -> Comparing:
+    """
+    Compare with whatever reads each message now, where the other version would take it.
+
+    Raises NotComparable.
+    """
+    if not isinstance(after, InboundMapping):
+        raise NotComparable("only what reads messages can take one from another definition")
+    find, lists = in_force(settings, database), {}
+    for listener in active_settings.current(settings, database).listener:
+        made = [checked(find(name), name).made for name in listener.mappings]
+        lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
+
+    def look(sample: Sample) -> list[Difference]:
+        try:
+            header = peek(sample.payload)
+        except Malformed:
+            return []
+        if not after.accepts(header):
+            return []
+        reads = (each for each in lists.get(sample.listener, ()) if each.accepts(header))
+        before = next(reads, None)
+        if before is None:
+            return [Difference("accepted", "no", "yes")]
+        return compare(before, after, sample.payload, sample.defaults, sample.charset)
+
+    return look
+
+
+_SECONDS = 8.0
+_MOST_OF_A_NUMBER = 20
+NOW = "now"
+"""Which version reads each message now: whichever its listener takes it by."""
+
+
+class AuthorsBench(Bench):
+    """See `bridge.console.services.Bench`."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._recall = recaller(database)
+
+    @override
+    def pasted(self, text: str) -> Sequence[bytes]:
+        return messages_in_text(text)
+
+    @override
+    def uploaded(self, data: bytes) -> Sequence[bytes]:
+        return messages_in(data)
+
+    @override
+    def stored(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
+        samples = self._numbered(control) if control else self._last(name, last)
+        return [sample(each) for each in samples]
+
+    @override
+    def try_out(
+        self, name: str, actor: str, word: str, specimens: Sequence[Specimen], *, code: bool = False
+    ) -> Mapping[str, Any]:
+        with refusals():
+            made = self._made(name, actor, word, code=code)
+        reader = self._reader()
+        late = deadline(_SECONDS)
+        samples = (self._sample(name, each) for each in specimens)
+        trials = [trial(made, each, reader, late) for each in samples if not late()]
+        return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
+
+    @override
+    def compare(self, question: Question) -> Mapping[str, Any]:
+        name, actor = question.name, question.actor
+        samples = self._last(name, question.last)
+        with refusals():
+            after = self._made(name, actor, question.after, code=question.code)
+            if question.before == NOW:
+                look = as_read_now(self._settings, self._database, after)
+            else:
+                before = self._made(name, actor, question.before, code=question.code)
+                look = comparing(before, after, self._reader())
+        return answer(
+            compared(samples, look, deadline(_SECONDS)), after.version, values=question.values
+        )
+
+    @override
+    def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
+        return {**asdict(learn(payloads)), "messages": len(payloads)}
+
+    def _last(self, name: str, count: int) -> list[Sample]:
+        return stored(self._settings, self._database, name, count)
+
+    def _numbered(self, control: str) -> list[Sample]:
+        wanted = Search(kind=Kind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
+        known = active_settings.current(self._settings, self._database).listener
+        listeners = {each.name: each for each in known}
+        return [
+            stored_one(self._database, listeners[row.listener], row)
+            for row in search(self._database, wanted).rows
+            if row.listener in listeners
+        ]
+
+    def _sample(self, name: str, specimen: Specimen) -> Sample:
+        """Lend a message what its listener knows; what was pasted comes by one that reads so."""
+        known = active_settings.current(self._settings, self._database).listener
+        fit = [each for each in known if each.name == specimen.listener]
+        fit += [each for each in known if name in each.mappings]
+        listener = next(iter([*fit, *known]), None)
+        now = datetime.now(UTC)
+        if listener is None:
+            return Sample("", specimen.payload, Defaults("", "UTC", now))
+        defaults = Defaults(listener.site, listener.time_zone, now)
+        return Sample(
+            "",
+            specimen.payload,
+            defaults,
+            listener.charset,
+            listener.name,
+            specimen.mapping,
+            specimen.version,
+        )
+
+    def _made(self, name: str, actor: str, word: str, *, code: bool) -> Compiled:
+        """Compile a version; a draft that does not exist is what is in force."""
+        try:
+            sources = sources_of(self._settings, self._database, name, word, actor)
+        except NoDraft:
+            if word != DRAFT:
+                raise
+            sources = whole(self._settings, self._database, name)
+        require_code(self._settings, self._database, name, sources, code=code)
+        found = checked(sources, name)
+        if found.made is None:
+            raise Mistaken(
+                "the definition has mistakes", issues=[issue(each) for each in found.issues]
+            )
+        return found.made
+
+    def _reader(self) -> OrderReader:
+        """Find what reads orders: the version that each message was stored with."""
+        current = active_settings.current(self._settings, self._database)
+        return OrderReaders(current, in_force(self._settings, self._database), self._recall)

@@ -1,0 +1,123 @@
+"""Rotate the keys that seal links, while the service runs or while it stands still.
+
+The new key goes into the file first; running services read it again by themselves. Only then are
+the links moved to it, and only then, if asked to, the old keys are dropped.
+"""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.engine.links import KeyRing
+from bridge.engine.service import idempotency
+from bridge.engine.service.accounts import second_factor
+from bridge.engine.service.launch import links
+from bridge.engine.service.launch.links import Vault
+from bridge.errors import BridgeError
+from bridge.store.database import Database
+from bridge.wiring.audit import note
+from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
+from bridge.wiring.stores import migrate_engine, open_engine_database
+from config import Settings
+
+_KEY_ID_BYTES: Final = 4
+_SETTLE_SECONDS: Final = 2.0
+"""By then what was sealed under the old key is committed, and will be found."""
+
+
+class NotRotated(BridgeError):  # noqa: N818  # named for what happened
+    """The keys are as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What a rotation did: ids of keys, and counts of links."""
+
+    key_id: str
+    links: int
+    unreadable: int
+    kept: int
+    dropped: int
+
+
+def rotate_keys(
+    settings: Settings, *, drop_old: bool, sleep: Callable[[float], None] = time.sleep
+) -> Rotated:
+    """Put a new key first, move all links to it, and drop the old keys if asked to."""
+    if not settings.engine.is_internal:
+        raise NotRotated("links are sealed by the service at engine.base_url")
+    path = settings.path(settings.engine.link_keys_file)
+    database = open_engine_database(settings)
+    try:
+        migrate_engine(database)
+        with _alone(path):
+            return _rotate(path, database, sleep, drop_old=drop_old)
+    finally:
+        database.dispose()
+
+
+def _rotate(
+    path: Path, database: Database, sleep: Callable[[float], None], *, drop_old: bool
+) -> Rotated:
+    old = read_link_keys(path)
+    new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
+    write_link_keys(path, (new, *old))
+    sleep(_SETTLE_SECONDS)
+    vault = Vault(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
+    moved, unreadable = _move(database, vault)
+    with database.write() as connection:
+        answers = idempotency.reseal(connection, vault.keys)
+        codes = second_factor.reseal(connection, vault.keys)
+    moved = moved + answers[0] + codes[0]
+    unreadable = unreadable + answers[1] + codes[1]
+    if drop_old:
+        write_link_keys(path, (new,))
+    dropped = len(old) if drop_old else 0
+    done = Rotated(new[0], moved, unreadable, 1 + len(old) - dropped, dropped)
+    now = _now()
+    with database.write() as connection:
+        counts = {"links": done.links, "unreadable": unreadable, "dropped": dropped}
+        known = [key_id for key_id, _ in old]
+        changes = {
+            "before": {"keys": known},
+            "after": {"keys": [new[0]] if drop_old else [new[0], *known]},
+        }
+        target = ("link-keys", new[0])
+        note(connection, database, now, "keys-rotate", None, counts, target=target, **changes)
+    return done
+
+
+def _move(database: Database, vault: Vault) -> tuple[int, int]:
+    """Move link by link in small transactions, so that no launch waits for it."""
+    moved, unreadable, after = 0, 0, 0
+    while True:
+        with database.write() as connection:
+            step = links.reseal(connection, vault, _now(), after)
+        moved += step.moved
+        unreadable += step.unreadable
+        if step.last is None:
+            return moved, unreadable
+        after = step.last
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let nobody else rotate the same file at the same time."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise NotRotated("another rotation is under way") from None
+    finally:
+        os.close(folder)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

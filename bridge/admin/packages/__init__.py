@@ -1,0 +1,1 @@
+"""Interface packages: export and import a listener or destination with its mappings."""

@@ -1,0 +1,51 @@
+"""Tasks for interface packages and definitions; worker processes import this.
+
+They prove that documents can be read within the limits, before this process reads them itself.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from config.errors import SettingsError
+from config.toml_text import read
+from mappings.language import loading
+from mappings.language.code_tables import names, read_table
+from mappings.language.diagnostics import Notebook
+from parsers.archive import unpack
+from parsers.errors import DocumentRefused
+
+_MAPPINGS = "mappings"
+
+
+def unpack_package(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Unpack a ZIP file and read every file of it; give the texts as `files`, or a `fault`."""
+    try:
+        files = unpack(document)
+        for name, text in files.items():
+            if name.endswith(".toml"):
+                read(text, Path(name))
+    except DocumentRefused as refused:
+        return {"fault": refused.reason}
+    except SettingsError as error:
+        return {"fault": str(error)}
+    _read_definitions({name.partition(f"{_MAPPINGS}/")[2]: text for name, text in files.items()})
+    return {"files": files}
+
+
+def read_definitions(document: bytes, given: Mapping[str, Any]) -> None:
+    """Read the YAML files and code tables of a JSON object of file names and texts."""
+    _read_definitions(json.loads(document))
+
+
+def _read_definitions(sources: Mapping[str, str]) -> None:
+    """Read all; the check that follows tells what is wrong with them."""
+    for name, text in sources.items():
+        if name.endswith(".yaml"):
+            loading.parse(text, name, Notebook())
+    for table in names(sources):
+        read_table(sources, table, Notebook())
+
+
+TASKS = {"package": unpack_package, "definitions": read_definitions}

@@ -1,0 +1,164 @@
+"""Queue a stored message again, or an edited copy of it: what is in force now is what maps it.
+
+An edited copy is a message of its own, under an identity that no sender's message has; the one
+that it was made of stays as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import text
+
+from bridge.errors import BridgeError
+from bridge.intake.receive.acknowledgments import Answers
+from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.verdict import Judge, Verdict
+from bridge.observability.metrics import Metrics
+from bridge.queue import browse, operations
+from bridge.queue.ledger.arrivals import signed64
+from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.writer import admit
+from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.states import Acknowledgment, State
+from bridge.queue.wakeup import CHANNEL
+from bridge.store.database import Database
+from bridge.wiring import active_settings
+from bridge.wiring.active_definitions import in_force
+from bridge.wiring.listeners import ControlIds, listenings, policy, validator
+from config import Settings
+from mappings.hl7.message import Message
+from mappings.inbound.definition import InboundMapping
+from mappings.language.scope import Defaults
+from mllp.framing import Frame
+
+FRESH_SECONDS = 2.0
+"""How long a command goes by the definitions it has looked up: services follow as fast."""
+
+_LINK = text("""
+    INSERT INTO message_edit (message_id, origin_id, at, email, reason)
+    VALUES (:message_id, :origin_id, :at, :email, :reason)
+""")
+
+
+class StillRefused(BridgeError):  # noqa: N818  # named for what happened
+    """The definitions in force refuse the message too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"still refused: {reason}")
+
+
+class Rejudging:
+    """Judges stored messages by what is in force when it is made: one for each turn."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = active_settings.current(settings, database)
+        self._database = database
+        self._listenings = listenings(self._settings, in_force(settings, database))
+
+    def replay(self, message_id: int, chosen: State | None = None) -> int:
+        """
+        Queue a message again; give how many later ones of its patient were applied meanwhile.
+
+        `chosen` is the state for which it was chosen, if it was.
+        """
+        detail = browse.message(self._database, message_id)
+        routing = self._routing(detail)
+        return operations.replay_message(self._database, message_id, routing, chosen=chosen)
+
+    def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
+        """Say why the definitions in force would refuse a message; nothing where they take it."""
+        return _told(self._judged(listener, payload)[1])
+
+    def sites(self, listener: str, payload: bytes) -> frozenset[str]:
+        """Give the sites of a message, by the definition that would read it."""
+        listening, verdict = self._judged(listener, payload)
+        if not isinstance(verdict.definition, InboundMapping):
+            return frozenset()
+        message = Message.parse(payload, fallback=listening.charset)
+        defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
+        return verdict.definition.subjects(message, defaults).sites
+
+    def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
+        """
+        Store an edited copy as a new message, and queue it; give its id.
+
+        The very same copy stored a second time is the first one. Raises StillRefused.
+        """
+        origin = browse.message(self._database, origin_id).row
+        listening, verdict = self._judged(origin.listener, payload)
+        if verdict.refusals:
+            raise _refused(verdict)
+        now = datetime.now(UTC)
+        arrival = replace(
+            Answers(listening, ControlIds()).arrival(verdict, payload, now),
+            identity=signed64(b"edited", str(origin_id).encode()),
+            acknowledgment=Acknowledgment.NOT_OWED,  # nobody waits for it
+            refuse_reuse=None,
+        )
+        with self._database.write() as connection:
+            cursor = self._database.driver(connection).cursor()
+            (receipt,) = admit(HOT_PATHS[self._database.dialect], cursor, [arrival])
+            if not receipt.duplicate:
+                link = {"message_id": receipt.message_id, "at": int(now.timestamp() * 1000)}
+                about = {"origin_id": origin_id, "email": email, "reason": reason}
+                connection.execute(_LINK, {**link, **about})
+                self._database.announce(connection, CHANNEL)
+        return receipt.message_id
+
+    def _routing(self, detail: MessageDetail) -> operations.Routing | None:
+        refused = detail.row.state is State.REFUSED
+        if detail.row.listener not in self._listenings and not refused:
+            return None
+        verdict = self._judged(detail.row.listener, detail.payload)[1]
+        if verdict.definition is not None and not verdict.refusals:
+            definition = verdict.definition
+            lanes = verdict.lanes_for(detail.row.flags)
+            return operations.Routing(definition.name, definition.version, lanes)
+        if refused:
+            raise _refused(verdict)
+        return None  # it was taken once: as then
+
+    def _judged(self, listener: str, payload: bytes) -> tuple[Listening, Verdict]:
+        listening = self._listenings.get(listener)
+        if listening is None:
+            raise StillRefused("its listener is no longer in the settings")
+        section = next(each for each in self._settings.listener if each.name == listener)
+        checked = policy(listening, validator(self._settings, section, Metrics()))
+        troubles: list[BaseException] = []
+        return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
+
+
+class Replaying:
+    """Queues many messages again, for a command: by what was in force a moment ago at most."""
+
+    def __init__(self, settings: Settings, database: Database, chosen: State | None) -> None:
+        """`chosen` is the state for which they were chosen, if they were."""
+        self._settings = settings
+        self._database = database
+        self._chosen = chosen
+        self._stale_at = 0.0
+
+    def __call__(self, message_id: int) -> int:
+        """Queue one again; as `Rejudging.replay`."""
+        if monotonic() >= self._stale_at:  # a replay may be so slow that it lasts for hours
+            self._rejudging = Rejudging(self._settings, self._database)
+            self._stale_at = monotonic() + FRESH_SECONDS
+        return self._rejudging.replay(message_id, self._chosen)
+
+
+def _refused(verdict: Verdict) -> StillRefused:
+    told = (
+        each.text if each.place in each.text else f"{each.text} {each.place}"
+        for each in verdict.refusals
+    )
+    return StillRefused("; ".join(told))
+
+
+def _told(verdict: Verdict) -> list[Mapping[str, Any]]:
+    refusals: Sequence[Any] = verdict.refusals
+    return [
+        {"code": each.error_code.value, "place": each.place, "text": each.text} for each in refusals
+    ]

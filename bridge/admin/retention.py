@@ -1,0 +1,124 @@
+"""Forget what is finished and old: messages and deliveries, changes, links, sessions, answers.
+
+What is queued, parked or not yet read by the bridge stays, and so do reports, releases, the audit
+trail and what tells that a report was deleted.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from bridge.audit import outbox
+from bridge.audit.events import command_event
+from bridge.engine.service import change_feed, idempotency
+from bridge.engine.service.accounts import audit_trail, sessions
+from bridge.engine.service.launch import links
+from bridge.monitoring.archive import Archive
+from bridge.queue.payload_blobs import forget_orphans
+from bridge.queue.retention.policy import newer_than_fits, prune
+from bridge.store.database import Database
+from bridge.store.records import patient_demographics, visit_transfers
+from bridge.wiring import active_settings
+from bridge.wiring.audit import note
+from bridge.wiring.stores import (
+    migrate_bridge,
+    migrate_engine,
+    open_bridge_database,
+    open_engine_database,
+)
+from config import Settings
+
+BATCH = 1000
+
+
+def prune_home(
+    settings: Settings,
+    older_than: float | None,
+    *,
+    max_size: int = 0,
+    patience: int = 0,
+    archive: Path | None = None,
+) -> dict[str, int]:
+    """
+    Remove what is older than so many seconds; return how many of each.
+
+    `max_size`: and of messages and deliveries the oldest, until the others have so many bytes.
+    `patience`: milliseconds for which the former may wait for others, see `retention.prune`.
+    `archive`: a folder that gets them first. Raises OSError where it cannot be written.
+    """
+    now = time.time_ns() // 1_000_000
+    before = 0 if older_than is None else now - round(older_than * 1000)
+    keep = None if archive is None else Archive(archive, datetime.now(UTC)).add
+    bridge = open_bridge_database(settings)
+    try:
+        migrate_bridge(bridge)
+        fits = newer_than_fits(bridge, max_size) if max_size else 0
+        waits = patience if before >= fits else 0
+        counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
+        forget_orphans(bridge, now)
+        patient_demographics.forget(bridge, before)
+        visit_transfers.forget(bridge, before)
+        read = _read_so_far(bridge)
+        if not settings.engine.is_internal or older_than is None:
+            target = ("retention", str(max(before, fits)))
+            with bridge.write() as connection:
+                outbox.add(connection, command_event("prune", target=target, after=counts), now)
+        if read is None and active_settings.current(settings, bridge).destination:
+            read = 0  # whoever delivers has not begun to read: all of it is news
+    finally:
+        bridge.dispose()
+    if settings.engine.is_internal and older_than is not None:
+        counts |= _prune_engine(settings, before, read, counts)
+    return counts
+
+
+def _read_so_far(bridge: Database) -> int | None:
+    """Return the cursor up to which every reader of ours has read the feed, None without any."""
+    with bridge.read() as connection:
+        found: int | None = connection.execute(
+            text("SELECT MIN(cursor) FROM feed_cursor")
+        ).scalar_one()
+    return found
+
+
+def _prune_engine(
+    settings: Settings, before: int, read: int | None, done: Mapping[str, int]
+) -> dict[str, int]:
+    engine = open_engine_database(settings)
+    try:
+        migrate_engine(engine)
+        counts = {
+            "changes": _all(
+                engine, partial(change_feed.prune_changes, before=before, limit=BATCH, up_to=read)
+            ),
+            # sessions refer to links: they go first
+            "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
+            "links": _all(engine, partial(links.purge_before, moment=before)),
+            "answers": _all(engine, partial(idempotency.purge_before, moment=before)),
+            "refusals": _all(engine, partial(audit_trail.purge_before, moment=before)),
+        }
+        with engine.write() as connection:
+            now = time.time_ns() // 1_000_000
+            removed = {**done, **counts}
+            details = {"before": before, **removed}
+            target = ("retention", str(before))
+            note(connection, engine, now, "prune", None, details, target=target, after=removed)
+    finally:
+        engine.dispose()
+    return counts
+
+
+def _all(database: Database, some: Callable[[Connection], int]) -> int:
+    """Remove in small transactions, so that nobody waits for housekeeping."""
+    gone = 0
+    while True:
+        with database.write() as connection:
+            step = some(connection)
+        gone += step
+        if step == 0:
+            return gone

@@ -1,0 +1,134 @@
+"""What the commands give to a site of the internal engine: groups, templates, codes, signatures."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bridge.admin.engine_administration import Administration, Refused, refusing
+from bridge.engine.documents.mrrt import BadTemplate, write_template
+from bridge.engine.documents.mrrt import import_template as read
+from bridge.engine.rules.text.document import BadDocument, restore, to_json
+from bridge.engine.service.accounts import users
+from bridge.engine.service.sites import billing, site_changes, sites, supply_states
+
+
+def groups(engine: Administration, site_id: str) -> list[dict[str, Any]]:
+    """Return a site's prelim groups as the API shows them."""
+    with engine.reading(site_id) as connection:
+        return sites.list_prelim_groups(connection, site_id)
+
+
+def set_group(
+    engine: Administration,
+    site_id: str,
+    name: str,
+    tags: Sequence[str],
+    members: Sequence[str],
+    reviewers: Sequence[str] | None,
+) -> None:
+    """Create or replace a prelim group; without `reviewers` they are all who are in no group."""
+    with engine.deed(
+        "prelim-group-update",
+        site_id,
+        target=("prelim-group", name),
+        state=supply_states.prelim_group(site_id, name),
+    ) as (
+        connection,
+        _,
+    ):
+        sites.get_site(connection, site_id)
+        sites.set_prelim_group(connection, site_id, name, tags, members, reviewers)
+
+
+def templates(engine: Administration, site_id: str) -> list[dict[str, Any]]:
+    """Return a site's templates by number, with their documents."""
+    with engine.reading(site_id) as connection:
+        return sites.list_templates(connection, site_id)
+
+
+def import_template(
+    engine: Administration, site_id: str, number: int, html: str, name: str = ""
+) -> str:
+    """Create or replace a template from an IHE MRRT file; return the name it bears."""
+    try:
+        title, document = read(html)
+    except (BadTemplate, BadDocument) as error:
+        raise Refused(str(error)) from None
+    name = name or title or f"Template {number}"
+    with engine.deed(
+        "template-update",
+        site_id,
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    ) as (
+        connection,
+        now,
+    ):
+        sites.get_site(connection, site_id)
+        sites.set_template(connection, site_id, number, name, to_json(document), now)
+    return name
+
+
+def export_template(engine: Administration, site_id: str, number: int) -> str:
+    """Return a template as an IHE MRRT file."""
+    found = next((each for each in templates(engine, site_id) if each["number"] == number), None)
+    if found is None:
+        raise Refused("the site has no such template")
+    return write_template(found["name"], restore(found["document"]))
+
+
+def remove_template(engine: Administration, site_id: str, number: int) -> None:
+    """Remove a numbered template."""
+    with engine.deed(
+        "template-delete",
+        site_id,
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    ) as (
+        connection,
+        _,
+    ):
+        sites.get_site(connection, site_id)
+        sites.delete_template(connection, site_id, number)
+
+
+def code_map(engine: Administration, site_id: str) -> str:
+    """Return a site's billing code map as a CSV."""
+    with engine.reading(site_id) as connection:
+        rows = billing.code_map(connection, site_id)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, billing.COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue()
+
+
+def import_codes(engine: Administration, site_id: str, text: str) -> int:
+    """Replace a site's billing code map by a CSV; return how many rows it has."""
+    with refusing():
+        rows = billing.read_code_map(text)
+    with engine.deed(
+        "code-map-update",
+        site_id,
+        target=("code-map", site_id),
+        state=supply_states.code_map(site_id),
+        rows=len(rows),
+    ) as (connection, _):
+        sites.get_site(connection, site_id)
+        billing.set_code_map(connection, site_id, rows)
+    return len(rows)
+
+
+def set_signature(engine: Administration, email: str, uri: str | None) -> None:
+    """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
+    with refusing():
+        image = site_changes.image_uri(uri, "signature")
+    with engine.deed(
+        "signature-update", target=("user", email), state=supply_states.signature(email)
+    ) as (connection, _):
+        account = users.find_account(connection, email)
+        if account is None:
+            raise Refused("there is no such user")
+        users.tell(connection, account.id, signature=image)

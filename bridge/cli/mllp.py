@@ -1,0 +1,99 @@
+"""`bridge send` and `bridge receive`: the two ends of an MLLP line, by hand."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_Address = Annotated[str, typer.Argument(metavar="HOST:PORT")]
+
+
+def send(
+    address: _Address,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
+    reply_timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each ACK.")] = 30.0,
+) -> None:
+    """Send the messages of files; print each ACK; exit 1 when one is not AA or CA."""
+    from bridge.runtime.loop import run
+    from mappings.hl7.batch import messages_in
+
+    messages = [message for file in files for message in messages_in(file.read_bytes())]
+    if not messages:
+        raise typer.BadParameter("no HL7 message in these files")
+
+    async def main(stop: asyncio.Event) -> int:
+        return await _send(address, messages, reply_timeout)
+
+    sys.exit(run(main))
+
+
+async def _send(address: str, messages: list[bytes], reply_timeout: float) -> int:
+    from bridge.peers.sender import send as deliver
+    from config.quantities import parse_address
+
+    where = parse_address(address)
+    refused = 0
+    async for answer in deliver(where.host, where.port, messages, reply_timeout=reply_timeout):
+        refused += not answer.accepted
+        for reply in answer.replies:
+            print(reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))
+        if answer.trouble:
+            print(f"no acknowledgment: {answer.trouble}", file=sys.stderr)
+        elif not answer.replies:
+            print("no acknowledgment: none was asked for", file=sys.stderr)
+    return 1 if refused else 0
+
+
+def receive(
+    address: _Address,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Write each message into a file here.")
+    ] = None,
+    answer: Annotated[str, typer.Option(help="AA, AE, AR, CA, CE or CR.")] = "AA",
+) -> None:
+    """Receive messages until interrupted; answer each with one code."""
+    from bridge.runtime.loop import run
+    from config.private_files import make_folder
+    from mappings.hl7.acknowledgment import AckCode
+
+    if answer.upper() not in set(AckCode):
+        raise typer.BadParameter(f"--answer must be one of {', '.join(AckCode)}")
+    code = AckCode(answer.upper())
+    if folder is not None:
+        make_folder(folder)
+
+    async def main(stop: asyncio.Event) -> int:
+        return await _receive(address, folder, code, stop)
+
+    sys.exit(run(main))
+
+
+async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.Event) -> int:
+    from twisted.internet import reactor
+
+    from bridge.peers.receiver import Received, Receiver
+    from config import private_files
+    from config.quantities import parse_address
+    from mappings.hl7.acknowledgment import AckCode
+
+    count = 0
+
+    def take(received: Received) -> None:
+        nonlocal count
+        count += 1
+        header = received.header
+        kind = f"{header.message_code}^{header.trigger}" if header else "not HL7"
+        place = ""
+        if folder is not None:
+            file = folder / f"{count:06d}.hl7"
+            private_files.write(file, received.payload)
+            place = f"  {file}"
+        print(f"{count:>6}  {kind:<8}  {len(received.payload)} bytes{place}", flush=True)
+
+    where = parse_address(address)
+    port = Receiver(AckCode(code), take).listen(reactor, where.host, where.port)
+    print(f"listening on {where.host}:{port}, answering {code}", flush=True)
+    await stop.wait()
+    return 0

@@ -1,0 +1,55 @@
+"""Codes that messages had and no code table has: listed, left as they are, or given an entry."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.http.mapping_bodies import NAME, TABLE, CodeBody, LeaveBody
+from bridge.console.http.route import ConsoleRoute
+from bridge.console.permissions import Permission
+from bridge.console.services import Entry
+from bridge.executors import Threads
+
+router = APIRouter(prefix="/api", route_class=ConsoleRoute)
+Name = Annotated[str, Path(pattern=NAME)]
+Table = Annotated[str, Path(pattern=TABLE)]
+
+
+@router.get("/unknown-codes")
+async def unknown_codes(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """List the codes that the definitions in force have met; none that may be about a person."""
+    person.grant.require(Permission.AUTHOR)
+    email = person.grant.email
+    return {"rows": await Threads.CONSOLE.run(backstage.desk.unknown_codes, email)}
+
+
+@router.post("/unknown-codes/leave")
+async def leave(
+    body: LeaveBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Say that a code stays without an entry; whoever is told of it hears no more."""
+    subject = f"code table {body.code_table} of mapping {body.mapping}"
+    wanted, email = Act((Permission.AUTHOR,), "leave code", subject), person.grant.email
+    work = backstage.desk.leave_code
+    await act(
+        request, person, wanted, lambda: work(body.mapping, body.code_table, body.code, email)
+    )
+    return {}
+
+
+@router.put("/mappings/{name}/codes/{table}")
+async def add(
+    name: Name,
+    table: Table,
+    body: CodeBody,
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> Mapping[str, Any]:
+    """Write an entry into one's draft of the definition; nothing comes into force."""
+    wanted = Act((Permission.AUTHOR,), "save draft", f"mapping {name}")
+    entry = Entry(name, person.grant.email, table, body.code, body.value.strip(), back=body.back)
+    async with backstage.gate.entered():
+        return await act(request, person, wanted, lambda: backstage.desk.add_code(entry))

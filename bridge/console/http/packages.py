@@ -1,0 +1,104 @@
+"""Interface packages as ZIP files: export, preview of changes, import."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ConfigDict, Field, field_validator
+
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, always
+from bridge.console.http.route import AuthoringRoute
+from bridge.console.permissions import Permission
+from bridge.console.services import Parcel
+from bridge.executors import Threads
+from bridge.request_body import Model
+
+_LONGEST = 8 * 2**20
+
+
+class ParcelBody(Model):
+    """A ZIP file, as base64."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    zip: Annotated[str, Field(min_length=1, max_length=_LONGEST)]
+
+    @field_validator("zip")
+    @classmethod
+    def _is_base64(cls, value: str) -> str:
+        try:
+            base64.b64decode(value, validate=True)
+        except binascii.Error:
+            raise ValueError("not base64") from None
+        return value
+
+    @property
+    def data(self) -> bytes:
+        """The file's bytes."""
+        return base64.b64decode(self.zip)
+
+
+class TakenBody(ParcelBody):
+    """And what was looked at, whether other files are replaced, and why."""
+
+    mark: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    replace: bool = False
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+
+
+router = APIRouter(prefix="/api/interfaces", route_class=AuthoringRoute)
+_NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
+"""To take one in: a parcel may hold Python, and says where ports are opened."""
+
+
+@router.get("/export")
+async def export(
+    names: Annotated[list[Annotated[str, Query(max_length=64)]], Query(min_length=1)],
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> Response:
+    """Give listeners and destinations with what they read and write with; no secrets."""
+    wanted = Act((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
+    data = await act(request, person, wanted, lambda: backstage.parcels.pack(names))
+    told = {"Content-Disposition": f'attachment; filename="{_plain(names[0])}.zip"'}
+    return Response(
+        data, media_type="application/zip", headers={**told, "Cache-Control": "no-store"}
+    )
+
+
+@router.post("/look")
+async def look(body: ParcelBody, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """Say what a parcel would change, or what is wrong with it; nothing is written."""
+    for each in _NEEDS:
+        person.grant.require(each)
+    async with backstage.gate.entered():
+        return await Threads.CONSOLE.run(backstage.parcels.look, body.data)
+
+
+@router.post("/import")
+async def take_in(
+    body: TakenBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Take in what was looked at: all nodes go on with it."""
+    parcels = backstage.parcels
+    for each in _NEEDS:
+        person.grant.require(each)
+    async with backstage.gate.entered():
+        found = await Threads.CONSOLE.run(parcels.look, body.data)
+        subject = f"interface {', '.join(found['channels'])}"[:200]
+        parcel = Parcel(body.data, body.mark, person.grant.email, body.reason.strip(), body.replace)
+        wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip(), fresh=always)
+        return await act(
+            request,
+            person,
+            wanted,
+            lambda: parcels.take_in(parcel),
+        )
+
+
+def _plain(name: str) -> str:
+    """Keep of a name what may stand in a header."""
+    return "".join(each for each in name if each.isascii() and (each.isalnum() or each in "._-"))

@@ -1,0 +1,267 @@
+"""The message index: control ids, patient ids and order numbers, kept up in the background.
+
+Pure. The index stores them keyed (`bridge.index_key`); here they are not, for a worker process
+that reads a large message has no key. `numbers` reads the places of the standard; what the
+message's own definition reads elsewhere is added to them (`Numbers.joined`).
+
+Pure. While messages rush in it takes a small share of the time, and little at a time, for senders
+have time-outs and who searches can wait; when it is quiet it catches up.
+
+Reads each message once, soon after it came; what one node did, another does again without harm.
+Ids are given before they are committed: one that is missing is looked for again for a while.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select, text
+
+from bridge.console.ownership import Belonging, Origin
+from bridge.index_key import keyed64
+from bridge.queue import payload_blobs
+from bridge.queue.ledger.arrivals import signed64
+from bridge.queue.statements import MESSAGE, MESSAGE_BODY
+from bridge.store.database import Database
+from bridge.store.statements import Step, carry_out, unnested
+from mappings.hl7.message import Message
+from mappings.hl7.path import Path
+from mappings.hl7.refusals import Refusal
+from mappings.inbound.definition import Subjects
+
+
+class Kind(StrEnum):
+    """What a number is the number of."""
+
+    CONTROL = "control"
+    PATIENT = "patient"
+    ORDER = "order"
+
+
+_PLACES = {
+    kind: tuple(map(Path.parse, places))
+    for kind, places in {
+        Kind.CONTROL: ("MSH-10",),
+        Kind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
+        Kind.ORDER: (
+            *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
+            *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
+        ),
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A message's numbers as texts, by what they number."""
+
+    control: frozenset[str]
+    patient: frozenset[str]
+    order: frozenset[str]
+
+    def joined(self, about: Subjects) -> "Numbers":
+        """Add the numbers that a definition has read, from whatever field."""
+        return Numbers(self.control, self.patient | about.patients, self.order | about.orders)
+
+    def hashes(self) -> Iterator[int]:
+        """Give what the index keeps."""
+        for kind, values in zip(Kind, (self.control, self.patient, self.order), strict=True):
+            for value in values:
+                yield hashed(kind, value)
+
+
+def hashed(kind: Kind, value: str) -> int:
+    """Give the 64 bits under which a number stands in the index; blanks around it do not count."""
+    return signed64(kind.value.encode(), value.strip().encode())
+
+
+def site_number(sites: Collection[str]) -> int:
+    """Give the 64 bits of the sites that one message speaks of."""
+    return signed64(b"site", *(each.encode() for each in sorted(sites)))
+
+
+def site_numbers(reach: Collection[str]) -> list[int]:
+    """
+    Give what the messages are indexed under that somebody limited to these sites may list.
+
+    Those that speak of three sites and more are none of a site's own.
+    """
+    pairs = combinations(sorted(reach), 2)
+    return [site_number(each) for each in (*((one,) for one in sorted(reach)), *pairs)]
+
+
+def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
+    """Read a message's numbers; none where it cannot be read."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except Refusal:
+        return Numbers(frozenset(), frozenset(), frozenset())
+    return Numbers(*(_at(message, places) for places in _PLACES.values()))
+
+
+def subject_hashes(about: Subjects) -> Iterator[int]:
+    """Give what the index keeps of the numbers that a definition has read."""
+    return Numbers(frozenset(), about.patients, about.orders).hashes()
+
+
+def hashes(payload: bytes) -> list[int]:
+    """Read what the index keeps of a message."""
+    return list(numbers(payload).hashes())
+
+
+def _at(message: Message, places: tuple[Path, ...]) -> frozenset[str]:
+    found = (value.strip() for place in places for value in message.values(place))
+    return frozenset(value for value in found if value and value != '""')
+
+
+RUSH = 50.0  # messages a second that came
+SHARE_IN_A_RUSH = 40.0  # times of what a batch took
+SHARE = 1.0
+FEW, MANY = 20, 50  # messages of a batch: in a rush, and when it is quiet
+SOON = 0.1  # seconds until the next few
+LONGEST = 30.0  # seconds of a pause, so that a rush without end is indexed too
+EVERY = 1.0  # seconds between looks when everything was read
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there was at one moment: seconds of a clock that only goes on, the newest id."""
+
+    at: float
+    newest: int
+
+
+def rate(before: Look, now: Look) -> float:
+    """Give the messages a second that came between two looks."""
+    return max(0, now.newest - before.newest) / max(now.at - before.at, 0.001)
+
+
+def batch(rate: float) -> int:
+    """Give how many messages to read at a time: who is to be acknowledged waits for as many."""
+    return FEW if rate >= RUSH else MANY
+
+
+def pause(rate: float, took: float, *, full: bool) -> float:
+    """Give the seconds to wait after a batch that took so long; `full`: there is more."""
+    if rate >= RUSH:
+        return min(LONGEST, max(SOON, took * SHARE_IN_A_RUSH))
+    return min(EVERY, took * SHARE) if full else EVERY
+
+
+SETTLED = 10_000  # ms that a missing id is looked for
+_GAP = 1000  # ids: a longer gap was not left by those who write just now
+_MOST_MISSING = 5000
+_AT_ONCE = 20  # messages in memory
+_NAME = "console"
+_KINDS = ("bigint", "bigint")
+_INSERT = Step(
+    _KINDS,
+    "INSERT INTO message_number (number, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    f"""
+    INSERT INTO message_number (number, message_id) SELECT * FROM {unnested(_KINDS)}
+    ON CONFLICT DO NOTHING
+    """,  # noqa: S608  # our own names
+)
+_CURSOR = text("SELECT message_id FROM message_number_cursor WHERE name = :name")
+_MOVE = text("""
+    INSERT INTO message_number_cursor (name, message_id) VALUES (:name, :to)
+    ON CONFLICT (name) DO UPDATE SET message_id = :to WHERE message_number_cursor.message_id < :to
+""")
+_ROWS = select(
+    *(MESSAGE.c[name] for name in ("id", "listener", "mapping", "mapping_version", "received_at")),
+    MESSAGE_BODY.c.payload,
+).join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
+
+
+class Indexer:
+    """Reads on from where it, or another node, was; blocking, one thread at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        belonging: Belonging,
+        clock: Callable[[], int],
+        numbered: Callable[[bytes], Iterable[int]] = hashes,
+    ) -> None:
+        """`numbered` gives the numbers in the places of the standard; the index has them keyed."""
+        self._numbered = numbered
+        self._database = database
+        self._belonging = belonging
+        self._clock = clock
+        self._read_to: int | None = None
+        self._missing: dict[int, int] = {}
+        """Ids that were passed over, and since when (ms)."""
+
+    def newest(self) -> int:
+        """Give the id of the newest message, 0 for none: how far there is to go."""
+        with self._database.read() as connection:
+            return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
+
+    def step(self, most: int = MANY) -> int:
+        """Read the next messages, so many at most; give how many were read."""
+        now, begin = self._clock(), self._begin()
+        fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(most)
+        late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
+        found = self._read(fresh) | (self._read(late) if self._missing else {})
+        last, missing = self._outlook(sorted(found), now)
+        if found:
+            self._write(found, min(last, *(each - 1 for each in missing)) if missing else last)
+        self._read_to, self._missing = last, missing
+        return len(found)
+
+    def catch_up(self) -> int:
+        """Read everything that came; give how many messages were read."""
+        total = 0
+        while read := self.step():
+            total += read
+        return total
+
+    def _begin(self) -> int:
+        if self._read_to is None:
+            with self._database.read() as connection:
+                self._read_to = connection.execute(_CURSOR, {"name": _NAME}).scalar() or 0
+        return self._read_to
+
+    def _read(self, statement: Select[Any]) -> dict[int, set[int]]:
+        """Give the numbers of messages by id; holds few of them at a time, for some are long."""
+        with self._database.read() as connection:
+            rows = connection.execution_options(yield_per=_AT_ONCE).execute(statement)
+            found, large = {}, []
+            for row in rows:
+                if row.payload:
+                    found[row.id] = self._numbers(row, bytes(row.payload))
+                else:
+                    large.append(row)
+            for row in large:
+                found[row.id] = self._numbers(row, payload_blobs.content(connection, row.id, b""))
+            return found
+
+    def _outlook(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
+        """Say how far was read, and which ids are missing: for a while, for most never come."""
+        last, missing = self._begin(), dict(self._missing)
+        for each in ids:
+            missing.pop(each, None)
+            if each > last:
+                gap = range(max(last + 1, each - _GAP), each)
+                missing.update((passed, now) for passed in gap)
+                last = each
+        young = [(each, since) for each, since in missing.items() if now - since < SETTLED]
+        return last, dict(young[-_MOST_MISSING:])
+
+    def _write(self, found: Mapping[int, set[int]], to: int) -> None:
+        """Write numbers, and how far another may take for read."""
+        rows = sorted(  # as every node has them: nobody waits for another in a circle
+            (number, message_id) for message_id, numbered in found.items() for number in numbered
+        )
+        with self._database.fleeting() as connection:  # what is forgotten is read again
+            carry_out(connection, _INSERT, rows)
+            connection.execute(_MOVE, {"name": _NAME, "to": to})
+
+    def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
+        origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
+        about = self._belonging(origin)
+        own = {site_number(about.sites)} if about.sites else set()
+        own.update(subject_hashes(about), self._numbered(payload))
+        return set(map(keyed64, own))

@@ -1,0 +1,178 @@
+"""A message as people read and edit it, and the record of edits.
+
+Pure. Holds patient data: for a screen, and no log.
+
+Pure. What cannot be written back as it was meant is refused with its place: nothing is dropped
+or replaced on the way. Holds patient data: for a screen, and no log.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from bridge.console.errors import BadEdit
+from bridge.store.database import Database
+from mappings.hl7.charset import LAST_RESORT
+from mappings.hl7.elements import Component, Field
+from mappings.hl7.message import Message, Segment
+from mappings.hl7.refusals import Refusal
+
+_HEADERS = frozenset({"MSH", "FHS", "BHS"})
+_VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
+
+
+def tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
+    """Give the segments in order with the fields that have a value; [] for what is not HL7."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except Refusal:
+        return []
+    pairs = zip(message.segments, message.numbers, strict=True)
+    return [_segment(segment, number) for segment, number in pairs]
+
+
+def readable(data: bytes | None, charset: str = "utf-8") -> str:
+    """
+    Return a message as text, one segment per line, in its own character set.
+
+    `charset` is its listener's, where MSH-18 is empty. Bytes that are no HL7 message are shown as
+    UTF-8, others among them as escapes.
+    """
+    if data is None:
+        return ""
+    try:
+        message = Message.parse(data, fallback=charset)
+    except Refusal:
+        pass
+    else:
+        return "\n".join(segment.text() for segment in message.segments)
+    return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
+
+
+def _segment(segment: Segment, number: int) -> dict[str, Any]:
+    name = segment.id if number == 1 else f"{segment.id}[{number}]"
+    fields = [
+        _field(segment, f"{name}-{index}", index)
+        for index in range(1, len(segment) + 1)
+        if segment.field_text(index)
+    ]
+    return {"name": segment.id, "place": name, "fields": fields}
+
+
+def _field(segment: Segment, place: str, number: int) -> dict[str, Any]:
+    raw = segment.field_text(number)
+    if segment.id in _HEADERS and number <= _VERBATIM:
+        return {"place": place, "text": raw, "parts": []}
+    field = segment.field(number)
+    parts = [
+        {"place": f"{start}.{index}", "text": component.text()}
+        for start, components in _repetitions(field, place)
+        for index, component in enumerate(components, start=1)
+        if component.text()
+    ]
+    return {"place": place, "text": raw if parts else field.text(), "parts": parts}
+
+
+def _repetitions(field: Field, place: str) -> Iterator[tuple[str, tuple[Component, ...]]]:
+    """Give each repetition's place and components; none where there is just one value."""
+    repetitions = field.repetitions
+    for count, repetition in enumerate(repetitions, start=1):
+        components = repetition.components
+        if len(repetitions) > 1 or len(components) > 1:
+            yield (place if len(repetitions) == 1 else f"{place}({count})"), components
+
+
+_DELIMITERS = 8  # MSH, the field separator, and at most four more characters
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NAME = re.compile(r"[A-Z][A-Z0-9]{2}")
+_MOST_LINES = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The segments of a message as text, and the codec that they are in."""
+
+    segments: tuple[str, ...]
+    codec: str
+
+
+def sheet(payload: bytes, charset: str) -> Sheet:
+    """Lay a message out; what cannot be read as HL7 is a line a segment, byte for byte."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except Refusal:
+        text = payload.decode(LAST_RESORT)
+        return Sheet(tuple(re.split(r"[\r\n]+", text.strip("\r\n"))), LAST_RESORT)
+    return Sheet(tuple(each.text() for each in message.segments), message.encoding)
+
+
+def written(original: bytes, segments: Sequence[str], charset: str) -> bytes:
+    """
+    Give the bytes of an edited message. Raises BadEdit with the place.
+
+    `charset` is its listener's, for messages that declare none.
+    """
+    lines = [each.rstrip("\r\n") for each in segments if each.strip()]
+    if not lines or len(lines) > _MOST_LINES:
+        raise BadEdit("MSH", "a message has between one segment and 5000")
+    before = sheet(original, charset)
+    _same_delimiters(before, lines)
+    for number, line in enumerate(lines, start=1):
+        _sound(line, number, lines[0][3:4])
+    payload = _encoded(lines, before.codec)
+    if payload == _encoded(before.segments, before.codec):
+        raise BadEdit("MSH", "nothing was changed")
+    if sheet(payload, charset).segments != tuple(lines):
+        raise BadEdit("MSH-18", "the character set of the message cannot hold what was written")
+    return payload
+
+
+def _same_delimiters(before: Sheet, lines: Sequence[str]) -> None:
+    """Refuse other delimiters: with them every value of the message would be another."""
+    first = before.segments[0] if before.segments else ""
+    marks = _marks(first) if first.startswith("MSH") else None
+    if not lines[0].startswith("MSH"):
+        raise BadEdit("MSH", "a message begins with MSH")
+    if marks is not None and _marks(lines[0]) != marks:
+        raise BadEdit("MSH-2", "the delimiters stay as they were")
+
+
+def _marks(line: str) -> str:
+    return line[3:4] + line[4:].split(line[3:4], 1)[0] if len(line) > _DELIMITERS else line
+
+
+def _sound(line: str, number: int, separator: str) -> None:
+    name = line[:3]
+    if not _NAME.fullmatch(name) or line[3:4] not in {"", separator}:
+        raise BadEdit(f"line {number}", "a segment begins with three letters and a separator")
+    if number > 1 and name == "MSH":
+        raise BadEdit(f"line {number}", "there is one MSH")
+    if _CONTROL.search(line):
+        raise BadEdit(f"line {number}", "a control character: write it as an escape")
+
+
+def _encoded(lines: Sequence[str], codec: str) -> bytes:
+    whole = b""
+    for number, line in enumerate(lines, start=1):
+        try:
+            whole += line.encode(codec) + b"\r"
+        except UnicodeEncodeError:
+            raise BadEdit(
+                f"line {number}", f"a character that {codec} has not; MSH-18 says so"
+            ) from None
+    return whole
+
+
+_OF = text("""
+    SELECT message_id, origin_id, at, email, reason FROM message_edit
+    WHERE message_id = :id OR origin_id = :id ORDER BY message_id
+""")
+
+
+def edits_of(database: Database, message_id: int) -> list[dict[str, Any]]:
+    """Give the links of one message to those it was made of and into; times in ms."""
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(_OF, {"id": message_id}).mappings()]

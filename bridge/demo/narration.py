@@ -1,0 +1,129 @@
+"""Print the story as it happens: numbered scenes, a line for each step that held, messages, a
+table.
+
+At most 100 columns wide; in a pipe as readable as on a terminal. Knows nothing of the story.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from typing import Final, TextIO
+
+from rich.cells import chop_cells
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typing_extensions import override
+
+from mappings.hl7.message import Message
+
+WIDEST: Final = 100
+_TIME_WIDTH: Final = 6
+_INDENT: Final = 7
+_NAME: Final = 3
+
+
+class _Paper(Console):
+    """A console that falls silent when nobody reads any more (`make demo | head`)."""
+
+    @override
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class Teller:
+    """Prints; `clock` gives seconds."""
+
+    def __init__(
+        self, out: TextIO = sys.stdout, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if isinstance(out, TextIOWrapper):
+            out.reconfigure(errors="replace")  # names on an ASCII terminal must not end the story
+        self._console = _Paper(file=out, highlight=False, markup=False, emoji=False)
+        on_terminal = self._console.is_terminal
+        self._console.width = min(self._console.width, WIDEST) if on_terminal else WIDEST
+        self._clock = clock
+        self._began = clock()
+        self._scene = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long the story takes by now."""
+        return self._clock() - self._began
+
+    def title(self, title: str, *lines: str) -> None:
+        """Say what this is."""
+        self._console.print()
+        self._console.print(Text(title, "bold"))
+        for line in lines:
+            self._console.print(Text(line))
+
+    def scene(self, name: str) -> None:
+        """Begin a scene."""
+        self._scene += 1
+        self._console.print()
+        self._console.print(Text(f"{self._scene}. {name}", "bold cyan"))
+
+    def begun(self, text: str) -> None:
+        """Say what is being waited for."""
+        self._line(" ", text, "", "dim")
+
+    def done(self, text: str, note: str = "") -> None:
+        """Tell of a step that went as it should."""
+        self._line("✓", text, note, "")
+
+    def message(self, raw: bytes) -> None:
+        """Show a message, a segment a line; long ones go on indented."""
+        room = self._console.width - _INDENT - _NAME
+        for segment in Message.parse(raw).segments:
+            text = segment.text()
+            name = Text(" " * _INDENT + text[:_NAME], "bold cyan")
+            for part in chop_cells(text[_NAME:], room) or [""]:
+                self._console.print(name + Text(part, "default"), soft_wrap=True)
+                name = Text(" " * (_INDENT + _NAME))
+
+    def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show the summary: what, how much, and of what it is made."""
+        table = Table(show_header=False, title="Summary", title_justify="left", title_style="bold")
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self._console.print()
+        self._console.print(table)
+
+    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Show names with values, the values unbroken so that they can be copied."""
+        widest = max(len(name) for name, _ in rows)
+        for name, value in rows:
+            line = Text(f"  {name:<{widest}}  ", "bold") + Text(value)
+            self._console.print(line, soft_wrap=True)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Say something."""
+        self._console.print(Text(text, style))
+
+    def failed(self, text: str, log: Sequence[str]) -> None:
+        """Say what went wrong, and how the service's log ends."""
+        self._console.print()
+        if log:
+            self.say("The service's last lines:", "bold")
+            for line in log:
+                self._console.print(Text(f"  {line}", "dim"), soft_wrap=True)
+            self._console.print()
+        self._console.print(Text("The demo failed: ", "bold red") + Text(text))
+
+    def _line(self, mark: str, text: str, note: str, style: str) -> None:
+        grid = Table.grid(padding=(0, 1), expand=True)
+        grid.add_column(width=_TIME_WIDTH, justify="right", style="dim")
+        grid.add_column(width=1, style="green")
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right", no_wrap=True, style="dim")
+        grid.add_row(f"{self.seconds:.1f} s", mark, Text(text, style), note)
+        self._console.print(grid)

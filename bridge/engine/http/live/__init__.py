@@ -1,0 +1,1 @@
+"""Live responses: server-sent events, the change feed, SyncLaunch."""

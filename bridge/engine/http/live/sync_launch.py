@@ -1,0 +1,121 @@
+"""SyncLaunch between launches and windows: follow a launch, hand over the writing of a report.
+
+That window hears of it by its event stream (`handover`), saves, and answers with
+`POST session/handed-over`. The takeover waits for the answer for at most `WAIT_SECONDS`: a window
+that does not answer keeps its text and may save it by hand.
+
+A launch waits a moment for the window that stands open, so that its answer can say when that
+window stays where it is.
+"""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+from fastapi import Request
+from sqlalchemy import Connection
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.pages import pages
+from bridge.engine.http.pages.sessions import Desk
+from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.state import Engine
+from bridge.engine.launching.outcome import Awaited, Caution, Launched
+from bridge.engine.live.wakeups import heard
+from bridge.engine.rules.following import Answer
+from bridge.engine.service.launch.links import Vault
+from bridge.engine.service.launch.opening import Door, HandoverNeeded, Opened
+from bridge.engine.service.live import sync_launch, window_switch
+from bridge.engine.service.live.windows import handover_asked, request_handover, writing_window
+from bridge.engine.service.work import Actor, Work
+
+HANDOVER_SECONDS = 3.0
+POLL_SECONDS = 0.25
+
+
+async def handed_over(engine: Engine, report_id: str, session_pk: int | None = None) -> None:
+    """Wait until the open window that writes a report has saved, if there is another one."""
+    now = engine.clock()
+
+    def writes(connection: Connection) -> bool:
+        return writing_window(connection, report_id, session_pk, now) is not None
+
+    if not await engine.work.read(writes):
+        return
+    writer = await engine.work.write(lambda c: request_handover(c, report_id, session_pk, now))
+    if writer is not None:
+        await _answered(engine, writer)
+
+
+async def _answered(engine: Engine, writer: int) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + HANDOVER_SECONDS
+    while True:
+        bell = engine.work.changed.bell()
+        asked = await engine.work.read(lambda c: handover_asked(c, writer, engine.clock()))
+        left = deadline - loop.time()
+        if not asked or left <= 0 or engine.stopping:
+            bell.cancel()
+            return
+        await heard(bell, min(left, POLL_SECONDS))
+
+
+WAIT_SECONDS = 5.0
+"""So long a window may take to save and to follow before the launch answers without it."""
+
+
+async def settled(engine: Engine, outcome: Launched) -> Launched:
+    """Return the outcome of a launch with what became of the window that was to follow it."""
+    if outcome.awaited is None:
+        return outcome
+    answer = await _answer(engine, outcome.awaited)
+    caution = {Answer.REFUSED: Caution.SYNC_REFUSED, Answer.PENDING: Caution.SYNC_PENDING}
+    if answer not in caution:
+        return outcome
+    return replace(outcome, warnings=(*outcome.warnings, caution[answer]))
+
+
+async def _answer(engine: Engine, awaited: Awaited) -> Answer:
+    def read(connection: Connection) -> Answer:
+        target = sync_launch.present(connection, awaited.site_id, awaited.account_id)
+        # A newer launch stands in this one's place: nobody will answer it any more.
+        superseded = target is None or target.sequence != awaited.sequence
+        return Answer.FOLLOWED if superseded or target is None else target.answer
+
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT_SECONDS
+    while True:
+        bell = engine.work.changed.bell()
+        answer = await engine.work.read(read)
+        left = deadline - loop.time()
+        if answer is not Answer.PENDING or left <= 0 or engine.stopping:
+            bell.cancel()
+            return answer
+        await heard(bell, min(left, POLL_SECONDS))
+
+
+async def follow(desk: Desk, request: Request, sequence: int) -> Response:
+    """Open in a window the launch that it follows; the answer is the page's new boot."""
+    engine, session = desk.engine, desk.session
+    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+
+    def deed(work: Work, *, handed_over: bool = False) -> Opened:
+        opened = window_switch.switch(work, door, session, sequence, handed_over=handed_over)
+        account_id = opened.account.id
+        work.note(
+            deed_of(request, "follow", opened.site_id, opened.report_id, account_id=account_id)
+        )
+        return opened
+
+    actor = Actor(session.account_id, session_pk=session.pk)
+    try:
+        opened = await engine.work.change(actor, engine.clock(), deed)
+    except HandoverNeeded as needed:
+        await handed_over(engine, needed.report_id, session.pk)
+        again = partial(deed, handed_over=True)
+        opened = await engine.work.change(actor, engine.clock(), again)
+    answer = JSONResponse(pages.report_boot(opened))
+    framed = bool(session.details.get("in_frame"))
+    cookie = pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)
+    answer.headers.append("Set-Cookie", cookie)
+    return answer

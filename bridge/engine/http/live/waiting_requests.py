@@ -1,0 +1,48 @@
+"""Requests that wait for news: event streams and long polls, bounded for each caller and in total.
+
+Each keeps a connection. Without a bound, one account could keep all there are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bridge.engine.http.requests.problems import Problem, Refused
+
+STREAMS, STREAMS_EACH = 400, 32
+"""Event streams of a process, and of one account."""
+
+POLLS, POLLS_EACH = 200, 16
+"""Long polls of a process, and of one token or account."""
+
+
+class WaitingRequests:
+    """Counts the requests that wait, by caller."""
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total = total
+        self._each = each
+        self._callers: Counter[str] = Counter()
+
+    def require_room(self, caller: str) -> None:
+        """Raise 429 where a caller has as many as it may, and 503 where all have."""
+        if self._callers[caller] >= self._each:
+            raise _refusal(429, "too_many_waiting", "too many requests of this caller wait")
+        if self._callers.total() >= self._total:
+            raise _refusal(503, "overloaded", "too many requests wait")
+
+    @contextmanager
+    def counted(self, caller: str) -> Iterator[None]:
+        """Count a request as long as it waits."""
+        self._callers[caller] += 1
+        try:
+            yield
+        finally:
+            self._callers[caller] -= 1
+            if not self._callers[caller]:
+                del self._callers[caller]
+
+
+def _refusal(status: int, code: str, detail: str) -> Refused:
+    headers = {"Retry-After": "5"}
+    return Refused(Problem(status, code, detail, headers=headers, retryable=True))

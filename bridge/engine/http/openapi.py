@@ -1,0 +1,196 @@
+"""Complete the OpenAPI description: who may ask, what is refused how, which headers there are.
+
+What it says of refusals is made of the refusals themselves, so that the two cannot differ. Fields
+that their model does not describe have their text in `field_texts.json`, by their name.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from bridge.engine import errors
+from bridge.engine.http.models.responses import ProblemBody
+from bridge.engine.http.requests.guard import TOKEN_HEADER
+from bridge.engine.http.requests.problems import (
+    MEDIA_TYPE,
+    FieldError,
+    Problem,
+    too_large,
+    unauthorized,
+)
+from bridge.engine.http.requests.refusals import UNAVAILABLE, problem_of
+from bridge.engine.launching.errors import BadAuthority
+from bridge.engine.rules.authority import Deed
+from bridge.engine.rules.reasons import Reason
+
+_SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
+_REQUEST_ID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+_REPEATABLE = frozenset({"Signing", "Orders", "Patients"})
+
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Of the caller's making: the same request with the same key is done once and "
+    "answered again; another request with it is 409 `key_reused`",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+    "example": "5f1c0a52-sign-ACC-2001",
+}
+
+_HEADERS: Mapping[str, Mapping[str, str]] = {
+    "401": {"WWW-Authenticate": "How to identify oneself"},
+    "429": {
+        "Retry-After": "Seconds until the next request is granted",
+        "RateLimit": 'What is left: `"launches";r=0;t=12`',
+        "RateLimit-Policy": 'The quota: `"launches";q=1200;w=60`',
+    },
+    "500": {"X-Error-Class": "`business`: a rule of the interface, no fault of the server"},
+    "503": {"Retry-After": "Seconds"},
+}
+
+_SHAPE = Problem(
+    400,
+    "invalid_request",
+    "/clinicalInfo: Field required",
+    (FieldError("/clinicalInfo", "Field required"),),
+)
+_TOO_MANY = Problem(
+    429, "too_many_requests", "more than 1200 requests in 60 seconds", retryable=True
+)
+_GENERAL: Mapping[str, tuple[Problem, ...]] = {
+    "400": (_SHAPE,),
+    "401": (unauthorized().problem,),
+    "403": (problem_of(errors.Forbidden()),),
+    "404": (problem_of(errors.SiteNotFound()), problem_of(errors.ReportNotFound())),
+    "409": (problem_of(errors.Changed()),),
+    "413": (too_large(67_108_864).problem,),
+    "429": (_TOO_MANY,),
+    "503": (UNAVAILABLE,),
+}
+
+_RULES: Mapping[str, tuple[Reason, ...]] = {
+    "launch/clinical": (Reason.PLACEHOLDER, Reason.UNKNOWN_LOCATION),
+    "sign": (Reason.NOT_OWNED,),
+    "prelim": (
+        Reason.SIGNED,
+        Reason.UNKNOWN_PRELIM_GROUP,
+        Reason.UNKNOWN_PRELIM_TAG,
+        Reason.NOT_PRELIM_MEMBER,
+    ),
+    "prelim/withdraw": (Reason.SIGNED, Reason.NOT_PRELIMINARY),
+    "assign": (Reason.SIGNED, Reason.NOT_PRELIM_REVIEWER),
+    "delete": (Reason.SIGNED,),
+    "update-dicomsr": (Reason.SIGNED, Reason.NO_FILES),
+    "reset-order": (Reason.SIGNED, Reason.NOT_FROM_ORDER, Reason.NOTHING_TO_RESET),
+    "unassign": (Reason.SIGNED, Reason.NOT_DRAFT),
+    "link-orders": (
+        Reason.TOO_FEW_ORDERS,
+        Reason.SIGNED,
+        Reason.ANCHOR_IS_MEMBER,
+        Reason.ANCHOR_HAS_CONTENT,
+        Reason.ORDER_NOT_ORDERED,
+        Reason.ORDER_HAS_CONTENT,
+        Reason.PATIENTS_DIFFER,
+    ),
+    "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
+}
+_OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
+    "launch/clinical": (
+        errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
+        BadAuthority(pointer="/userInfo/Auth"),
+    ),
+    "site/prelims": (errors.PrelimNotFound(),),
+    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(Deed.SIGN)),
+    "prelim": (errors.AuthorNotPermitted(Deed.PRELIM),),
+    "unsign": (errors.NotSigned(), errors.CoolingElapsed()),
+    "addendum/sign": (
+        errors.NoSignedAddendum(),
+        errors.CoolingElapsed(),
+        errors.SignDelayDisabled(),
+    ),
+    "addendum/unsign": (errors.NoSignedAddendum(), errors.CoolingElapsed()),
+    "changes": (
+        errors.CursorBeyondEnd(pointer="/after"),
+        errors.CursorOfAnotherFeed(pointer="/after"),
+    ),
+}
+
+
+def complete(description: dict[str, Any]) -> dict[str, Any]:
+    """Return FastAPI's description with problem bodies instead of its own, and the tokens."""
+    _, problem = models_json_schema(
+        [(ProblemBody, "serialization")], ref_template="#/components/schemas/{model}"
+    )
+    components = description.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas.update(problem["$defs"])
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = {
+        "token": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
+        "session": {"type": "http", "scheme": "bearer"},
+    }
+    components["parameters"] = {"IdempotencyKey": IDEMPOTENCY_KEY}
+    texts = json.loads((files(__package__) / "field_texts.json").read_text("utf-8"))
+    for schema in schemas.values():
+        for name, member in schema.get("properties", {}).items():
+            _describe(member, texts.get(name))
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            _complete(path, operation)
+            for parameter in operation.get("parameters", ()):
+                _describe(parameter, texts.get(parameter.get("name")))
+    return description
+
+
+def _describe(field: dict[str, Any], text: str | None) -> None:
+    if text and not field.get("description"):
+        field["description"] = text
+
+
+def _complete(path: str, operation: dict[str, Any]) -> None:
+    operation["responses"].pop("422", None)
+    scheme = next((name for start, name in _SCHEMES.items() if path.startswith(start)), "")
+    if scheme:
+        operation["security"] = [{scheme: []}]
+    if scheme == "token" and _REPEATABLE & set(operation.get("tags", ())):
+        key = {"$ref": "#/components/parameters/IdempotencyKey"}
+        operation["parameters"] = [*operation.get("parameters", ()), key]
+    for status, response in operation["responses"].items():
+        body = response.get("content", {}).get(MEDIA_TYPE)
+        if body is not None:
+            _exemplify(path, status, body)
+            _name_headers(response, _HEADERS.get(status, {}))
+
+
+def _exemplify(path: str, status: str, body: dict[str, Any]) -> None:
+    found = {each.code: each for each in _refusals(path) if str(each.status) == status}
+    if found:
+        body["examples"] = {
+            code: {
+                "summary": each.detail,
+                "value": each.body(instance=path, request_id=_REQUEST_ID),
+            }
+            for code, each in found.items()
+        }
+
+
+def _refusals(path: str) -> Iterator[Problem]:
+    """Return what a path is known to refuse: its own first."""
+    name = path.removeprefix("/api/report/")
+    for reason in _RULES.get(name, ()):
+        yield problem_of(errors.RuleBroken(reason))
+    for error in _OTHERS.get(name, ()):
+        yield problem_of(error)
+    for problems in _GENERAL.values():
+        yield from problems
+
+
+def _name_headers(response: dict[str, Any], headers: Mapping[str, str]) -> None:
+    named = {"X-Request-Id": "The request's id, as in the body", **headers}
+    response["headers"] = {
+        name: {"description": text, "schema": {"type": "string"}} for name, text in named.items()
+    }

@@ -1,0 +1,274 @@
+"""Pages that browsers see, the headers that keep them safe, and pages that show no report.
+
+Only templates are filled here, with everything escaped; no page holds a patient's
+data: the report page asks the session endpoints for it.
+
+The words are `notices.json`, by language. What only an integrator can mend stays in English.
+"""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import Any, cast
+
+from fastapi import Request
+from starlette.responses import HTMLResponse, Response
+
+from bridge.engine.app.built import Entry, entry
+from bridge.engine.launching.languages import DEFAULT_LANGUAGE, language
+from bridge.engine.service.launch.opening import Opened
+from bridge.engine.settings import EngineSettings
+
+ASSETS = {
+    "notice.css": "text/css; charset=utf-8",
+    "docs.js": "text/javascript; charset=utf-8",
+    "again.js": "text/javascript; charset=utf-8",
+}
+ASSET_PATH = "/reporting/assets/"
+REPORT_APP = "src/report/main.ts"
+REPORT_WINDOW = "src/report/embedding/ReportWindow.svelte"
+_LATER = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
+"""What a page of each mode will load in any case, fetched at once beside its entry."""
+COOKIE = "report_session"
+_SECURE_COOKIE = "__Host-report_session"
+PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Return a file of the page."""
+    return files("bridge.engine.app").joinpath("assets", name).read_bytes()
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template(asset(name).decode("utf-8"))
+
+
+def policy(ancestors: Sequence[str]) -> dict[str, str]:
+    """Return the security headers of a page that these origins may frame; none may when empty."""
+    framing = " ".join(ancestors) or "'none'"
+    return {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+            "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+            "object-src 'none'; "
+            f"frame-ancestors {framing}"
+        ),
+        "Permissions-Policy": ", ".join(f"{name}=(self)" for name in PERMISSIONS),
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "Cross-Origin-Embedder-Policy": "require-corp",
+        "Cross-Origin-Resource-Policy": "cross-origin",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def document_policy() -> dict[str, str]:
+    """Return the security headers of an exported report shown by itself: no script, no frame."""
+    own = {
+        "Content-Security-Policy": (
+            "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        ),
+        "X-Robots-Tag": "noindex, nofollow",
+    }
+    return {**policy(()), **own}
+
+
+def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
+    """Return the page of an opened document."""
+    return app_page(report_boot(opened), headers=headers)
+
+
+def report_boot(opened: Opened) -> dict[str, Any]:
+    """Return what the page of an opened document begins with."""
+    return {
+        "mode": "report",
+        "session": opened.secret,
+        "locale": opened.language,
+        "theme": opened.theme,
+        "hostOrigins": list(opened.host_origins),
+        "reportId": opened.report_id,
+        "transfer": opened.transfer,
+        "owner": opened.owner_name,
+        "prelimGroups": list(opened.prelim_groups),
+        "window": opened.window.as_json(),
+    }
+
+
+def waiting_page(
+    language: str, theme: str, ancestors: Sequence[str], wording: tuple[str, str]
+) -> Response:
+    """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
+    title, text = wording
+    words = (
+        f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
+        f"<p>{html.escape(text)}</p></main>"
+    )
+    boot = {"mode": "waiting", "locale": language, "theme": theme}
+    return app_page(boot, headers=policy(ancestors), fallback=words)
+
+
+def app_page(
+    boot: Mapping[str, Any],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    fallback: str = "",
+) -> Response:
+    """
+    Return a page of the reporting app; `boot` is what it begins with (web/src/report/boot.ts).
+
+    `fallback` is markup of ours that stands there until the app does.
+
+    Raises NotBuilt where the app is not built in.
+    """
+    begin = entry(REPORT_APP)
+    later = _LATER.get(str(boot.get("mode")))
+    also = entry(later) if later else Entry("", (), ())
+    scripts = dict.fromkeys((*begin.preloads, *also.preloads, also.script))
+    styles = dict.fromkeys((*begin.styles, *also.styles))
+    links = [
+        f'<link rel="modulepreload" href="{ASSET_PATH}{each}">'
+        for each in scripts
+        if each not in ("", begin.script)
+    ]
+    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in styles]
+    filled = _template("app.html").substitute(
+        language=html.escape(str(boot.get("locale", "en-US"))),
+        theme=html.escape(str(boot.get("theme", "dark"))),
+        boot=_script_json(boot),
+        links="\n".join(links),
+        script=f"{ASSET_PATH}{begin.script}",
+        fallback=fallback,
+    )
+    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+
+
+def notice_page(
+    title: str,
+    text: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    form: str = "",
+    language: str = "en-US",
+) -> Response:
+    """Return a page that says one thing; `form` is markup of ours."""
+    filled = _template("notice.html").substitute(
+        language=html.escape(language),
+        title=html.escape(title),
+        text=html.escape(text),
+        form=form,
+    )
+    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+
+
+def proving_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
+    """Return the page that asks again once a browser shows it, which only these hosts' do."""
+    title, text = wording
+    filled = _template("again.html").substitute(
+        language=html.escape(language), title=html.escape(title), text=html.escape(text)
+    )
+    return HTMLResponse(filled, headers=policy(["'self'", *hosts]))
+
+
+def docs_page(settings: EngineSettings) -> Response:
+    """Return the description of the interface, with the limits that are in force."""
+    sizes, rates = settings.sizes, settings.rates
+    limits = (
+        f"{sizes.body} bytes a request; {sizes.structured_reports} DICOM SR files and "
+        f"{sizes.key_images} key images of {sizes.key_image} bytes; {sizes.tag} characters a tag, "
+        f"{sizes.key_findings} in KeyFindings, Notes and ReasonForExam; Metadata {sizes.metadata} "
+        f"bytes, {sizes.metadata_depth} levels; {sizes.status_list} orders a status query, "
+        f"{sizes.link_list} to link, {sizes.batch} launches a batch; a token {rates.reads.count} "
+        f"reads, {rates.launches.count} launches, {rates.exports.count} exports a minute."
+    )
+    filled = _template("docs.html").substitute(limits=html.escape(limits))
+    return HTMLResponse(filled, headers=policy(()))
+
+
+def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
+    """
+    Return the Set-Cookie header of a session.
+
+    In another site's frame only a partitioned cookie is kept; elsewhere a plain one
+    is. Written by hand: the framework knows Partitioned only on newer Pythons.
+    """
+    name = cookie_name(secure=secure)
+    cookie = f"{name}={secret}; Path=/; HttpOnly"
+    if not secure:
+        return f"{cookie}; SameSite=Lax"
+    return f"{cookie}; Secure; " + ("SameSite=None; Partitioned" if framed else "SameSite=Lax")
+
+
+def cookie_name(*, secure: bool) -> str:
+    """Return the cookie's name; the prefix binds it to the host where it can."""
+    return _SECURE_COOKIE if secure else COOKIE
+
+
+def _script_json(value: Any) -> str:
+    """Write JSON that no HTML parser can take for the end of its script."""
+    text = json.dumps(value, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+_FALLBACK = "en"
+
+
+class Notice(StrEnum):
+    """What a page has to say; named in the catalogue."""
+
+    FRAME_NOT_PERMITTED = "frame_not_permitted"
+    LINK_EXPIRED = "link_expired"
+    REPORT_DELETED = "report_deleted"
+    NOT_FOUND = "not_found"
+    PATIENT_NAME_MISMATCH = "patient_name_mismatch"
+    FORBIDDEN = "forbidden"
+    ANOTHER_REPORT = "another_report"
+    CANNOT_OPEN = "cannot_open"
+    CANNOT_PREPARE = "cannot_prepare"
+    WAITING = "waiting"
+    READY = "ready"
+
+
+def language_of(request: Request) -> str:
+    """Return one of the 17 codes: the address's AppLanguage, or the browser's first known one."""
+    asked = request.headers.get("accept-language", "").split(",")
+    wishes = (request.query_params.get("AppLanguage", ""), *asked)
+    known = (language(each.partition(";")[0]) for each in wishes)
+    return next((each for each in known if each), DEFAULT_LANGUAGE)
+
+
+def words(which: Notice, code: str) -> tuple[str, str]:
+    """Return title and text in a language, an unknown one's in its base's or in English."""
+    catalogue = _catalogue()
+    base = code.partition("-")[0]
+    found = catalogue.get(code) or catalogue.get(base) or catalogue[_FALLBACK]
+    return found[which]["title"], found[which]["text"]
+
+
+def notice(
+    request: Request,
+    which: Notice,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    detail: str = "",
+) -> Response:
+    """Return the page of a notice; `detail` is the English of a problem that has no words here."""
+    code = language_of(request)
+    title, text = words(which, code)
+    more = f'<p lang="en">{html.escape(detail)}</p>' if detail else ""
+    return notice_page(title, text, status=status, headers=headers, form=more, language=code)
+
+
+@cache
+def _catalogue() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    text = files("bridge.engine.http").joinpath("notices.json").read_text("utf-8")
+    return cast("Mapping[str, Mapping[str, Mapping[str, str]]]", json.loads(text))

@@ -1,0 +1,298 @@
+"""How browsers enter: report links, session links, the init address, sign-in.
+
+Where another site asks for a frame and names no allowed host, a page is sent that asks again: a
+browser runs it only where `frame-ancestors` allows.
+
+Turns every refusal into a page that says why, without telling strangers more than
+that a link does not exist.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fastapi import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from bridge.audit.events import AuditEvent
+from bridge.engine.documents import html
+from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
+from bridge.engine.http.launching import issue, refuse_study, session_link
+from bridge.engine.http.live.sync_launch import handed_over
+from bridge.engine.http.pages import pages
+from bridge.engine.http.pages.pages import Notice, language_of, notice, words
+from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.requests.guard import count_failure
+from bridge.engine.http.requests.problems import Refused, bad_request, unauthorized
+from bridge.engine.http.requests.same_origin import framed_by_others, host_of, in_frame
+from bridge.engine.http.sign_in.accounts import whoever_signed_in
+from bridge.engine.http.sign_in.password_form import login_page
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.launching.errors import (
+    BadLaunch,
+    FrameForbidden,
+    LinkExpired,
+    LoginNeeded,
+    ReportDeleted,
+)
+from bridge.engine.launching.reading import read_language
+from bridge.engine.launching.request import NamedUser
+from bridge.engine.links import Purpose
+from bridge.engine.service.accounts.sessions import Session, find_session
+from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
+from bridge.engine.service.launch.host_origins import Framing, observe, unproven
+from bridge.engine.service.launch.initiation import InitRequest, Warmed, warm
+from bridge.engine.service.launch.links import Vault
+from bridge.engine.service.launch.opening import (
+    Door,
+    HandoverNeeded,
+    Opened,
+    Visit,
+    open_link,
+    reopen,
+)
+from bridge.engine.service.reports import sharing as shares
+from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.work import Actor, Work
+from bridge.executors import Threads
+
+
+async def to_be_proven(
+    engine: Engine, request: Request, door: Door, handle: str, purpose: Purpose
+) -> Response | None:
+    """Return the page that a browser has to show first; None where nothing is to be proven."""
+    if not handle or not framed_by_others(request):
+        return None
+    framing, now = Framing(handle, purpose, host_of(request)), engine.clock()
+    found = await engine.work.read(lambda c: unproven(c, door, framing, now))
+    if found is None:
+        return None
+    if framing.host:
+        await engine.work.change(
+            Actor(), now, lambda work: observe(work, door, found.link, framing.host)
+        )
+    code = language_of(request)
+    return pages.proving_page(found.hosts, words(Notice.FRAME_NOT_PERMITTED, code), code)
+
+
+_NOTICES: dict[type[EngineError], Notice] = {
+    FrameForbidden: Notice.FRAME_NOT_PERMITTED,
+    ReportDeleted: Notice.REPORT_DELETED,
+    LinkExpired: Notice.LINK_EXPIRED,
+    NotFound: Notice.NOT_FOUND,
+    PatientNameMismatch: Notice.PATIENT_NAME_MISMATCH,
+    Forbidden: Notice.FORBIDDEN,
+}
+
+
+def is_prefetch(request: Request) -> bool:
+    """Tell whether nobody has asked to see this page yet: nothing may come of it."""
+    purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
+    return "prefetch" in purpose or request.method == "HEAD"
+
+
+async def visitor(engine: Engine, request: Request) -> Session | None:
+    """Return the session of the browser's cookie, if there is one."""
+    name = pages.cookie_name(secure=engine.addresses.secure)
+    secret = request.cookies.get(name, "")
+    if not secret:
+        return None
+    now, life = engine.clock(), engine.settings.lifetimes
+    return await engine.work.read(lambda c: find_session(c, secret, now, life))
+
+
+async def _known(engine: Engine, request: Request) -> Visitor | None:
+    """Return who sits at the browser: whoever signed in, or whose report is open there."""
+    if signed := await whoever_signed_in(engine, request):
+        return signed.visitor
+    session = await visitor(engine, request)
+    return Visitor(session.account_id, session.site_id) if session else None
+
+
+async def open_report(request: Request, handle: str, shown: str = "") -> Response:
+    """
+    Open a report link, or the cookie's document where the address has no handle any more.
+
+    `shown` is the report that a tab showed before it was loaded anew: with another one in the
+    cookie, of a tab opened since, nothing is shown rather than another patient.
+    """
+    engine = engine_of(request)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    session = await visitor(engine, request)
+    if not handle and (session is None or not session.report_id):
+        return _refusal(request, NotFound(), handle)
+    if not handle and session is not None and shown not in ("", session.report_id):
+        return notice(request, Notice.ANOTHER_REPORT, status=409, headers=pages.policy(["*"]))
+    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+    known = await _known(engine, request)
+    visit = Visit(handle, in_frame(request), known, session, host_of(request))
+
+    def deed(work: Work, visit: Visit = visit) -> Opened:
+        if session is not None and not handle:
+            opened = reopen(work, door, session)
+        else:
+            opened = open_link(work, door, visit)
+        work.note(_opening(request, "open", opened))
+        return opened
+
+    try:
+        if first := await to_be_proven(engine, request, door, handle, Purpose.LAUNCH):
+            return first
+        actor = Actor(known.account_id if known else None)
+        try:
+            opened = await engine.work.change(actor, engine.clock(), deed)
+        except HandoverNeeded as needed:
+            await handed_over(engine, needed.report_id)
+            again = partial(deed, visit=replace(visit, handed_over=True))
+            opened = await engine.work.change(actor, engine.clock(), again)
+    except EngineError as refusal:
+        refused(request, "open", code=refusal.code)
+        return _refusal(request, refusal, handle)
+    page = pages.report_page(opened, pages.policy(_ancestors(engine, opened)))
+    _set_cookie(engine, page, opened.secret, request)
+    return page
+
+
+def _ancestors(engine: Engine, opened: Opened) -> list[str]:
+    """Return who may frame a document: the site's hosts, or anybody's while none are set up."""
+    if not opened.framed:
+        return []
+    return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
+
+
+def _opening(request: Request, action: str, opened: Opened) -> AuditEvent:
+    account_id = opened.account.id
+    return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
+
+
+def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
+    if isinstance(refusal, LoginNeeded):
+        return login_page(request, handle=handle)
+    which = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
+    # The reason is for the frame's user to read, whoever frames it.
+    return notice(
+        request,
+        which or Notice.CANNOT_OPEN,
+        status=refusal.status,
+        headers=pages.policy(["*"]),
+        detail="" if which else refusal.detail,
+    )
+
+
+def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
+    # Whoever asks, a frame may stand on another site, where only a partitioned cookie is kept.
+    cookie = pages.session_cookie(secret, secure=engine.addresses.secure, framed=in_frame(request))
+    response.headers.append("Set-Cookie", cookie)
+
+
+async def open_share(request: Request, handle: str) -> Response:
+    """Show what a share gives to read: the report as it is exported, with no control on it."""
+    engine = engine_of(request)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    now = engine.clock()
+    try:
+        found = await engine.work.read_session(
+            lambda session: shares.open_share(session, handle, now)
+        )
+    except EngineError as refusal:
+        refused(request, "share-open", code=refusal.code)
+        return _refusal(request, refusal, handle)
+    engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
+    zone = ZoneInfo(found.exported.site.time_zone or "UTC")
+    text = await Threads.EXPORTS.run(html.render, found.exported, zone)
+    return HTMLResponse(text, headers=pages.document_policy())
+
+
+async def init(request: Request) -> Response:
+    """`GET /reporting/init`: by a session link, or with the user and the token in the address."""
+    engine = engine_of(request)
+    query = dict(request.query_params)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    try:
+        refuse_study(request.query_params.multi_items(), "")
+        if not query.get("token"):
+            return await _init_from_address(engine, request, query)
+        return await _waiting(engine, request, query["token"])
+    except Refused as refusal:
+        refused(request, "init", code=refusal.problem.code)
+        return _reason(request, refusal.problem.detail, refusal.problem.status)
+    except EngineError as refusal:
+        refused(request, "init", code=refusal.code)
+        return _reason(request, refusal.detail, refusal.status)
+
+
+def _reason(request: Request, detail: str, status: int) -> Response:
+    headers = pages.policy(["*"])
+    return notice(request, Notice.CANNOT_PREPARE, status=status, headers=headers, detail=detail)
+
+
+async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
+    vault = Vault(engine.keys, engine.random)
+    door = Door(vault, engine.settings.lifetimes)
+    if first := await to_be_proven(engine, request, door, handle, Purpose.INIT):
+        return first
+    present = await visitor(engine, request)
+
+    def deed(work: Work) -> tuple[Warmed, list[str]]:
+        warmed = warm(work, vault, engine.settings.lifetimes, handle, present)
+        account_id = warmed.account_id
+        work.note(deed_of(request, "warm", warmed.site_id, account_id=account_id))
+        site = SITES.select().where(SITES.c.site_id == warmed.site_id)
+        return warmed, list(work.connection.execute(site).one().host_origins)
+
+    warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
+    ancestors = ["'self'", *origins] if origins else ["*"]
+    page = pages.waiting_page(
+        warmed.language, warmed.theme, ancestors, words(Notice.WAITING, warmed.language)
+    )
+    if warmed.secret:
+        _set_cookie(engine, page, warmed.secret, request)
+    return page
+
+
+async def _init_from_address(engine: Engine, request: Request, query: dict[str, Any]) -> Response:
+    """Exchange what stands in the address for a session link at once, so that it does not stay."""
+    site_id = query.get("SiteID", "").strip()
+    if not site_id:
+        raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
+    chosen = await engine.work.read(lambda connection: preferences_of(connection, site_id))
+    if not (engine.settings.browser_init and chosen.browserInit):
+        raise bad_request("the browser route is switched off", code="route_disabled", status=403)
+    if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
+        return await _again(engine, request, site_id)
+    for name in ("Auth", "UserName", "UserEmail"):
+        if not query.get(name, "").strip():
+            raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
+    wanted = InitRequest(
+        site_id=site_id,
+        user=NamedUser(query["UserEmail"].strip(), query["UserName"].strip()),
+        location=query.get("SiteLocation", "").strip(),
+        app_language=read_language(query.get("AppLanguage"), "AppLanguage"),
+        speech_language=read_language(query.get("SpeechLanguage"), "SpeechLanguage"),
+    )
+    caller = await engine.bearer(query["Auth"])
+    if caller is None:
+        count_failure(engine, request)
+        raise unauthorized("the token in Auth is not valid")
+    if not caller.permits(Scope.LAUNCH):
+        raise Forbidden
+    request.state.caller = caller
+    prepared = await issue(engine, request, wanted)
+    target = session_link("", prepared)
+    headers = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    return RedirectResponse(target, 303, headers)
+
+
+async def _again(engine: Engine, request: Request, site_id: str) -> Response:
+    """Keep the session of a user who is signed in already, on their site; never inside a frame."""
+    known = None if in_frame(request) else await _known(engine, request)
+    account_id = known.on(site_id) if known is not None else None
+    if account_id is None:
+        raise unauthorized("Auth, UserName and UserEmail are needed")
+    if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
+        raise Forbidden
+    return notice(request, Notice.READY)

@@ -1,0 +1,189 @@
+"""How a route calls a use case: role checked, action audited, repeated request answered.
+
+Everything happens in one transaction. A request with an Idempotency-Key that was
+carried out before gets the stored answer and changes nothing.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from fastapi import Request
+from sqlalchemy import Connection
+from sqlmodel import Session
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.models.reports import OrderIdentity
+from bridge.engine.http.requests.audit import deed_of, reading_of
+from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service.caller import Caller, require_administrator
+from bridge.engine.service.idempotency import Repeat, store_answer, stored_answer
+from bridge.engine.service.sites.sites import TIME_ZONES
+from bridge.engine.service.sites.supply_states import Look
+from bridge.engine.service.work import Actor, Work
+
+Result = TypeVar("Result")
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The site that a request is about, and the location within it."""
+
+    site_id: str
+    location: str = ""
+    pointer: str = field(default="/SiteLocation", compare=False)  # where the request says so
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """A report that was changed, and the JSON of the response's body."""
+
+    report: Report
+    body: Any
+
+
+def place_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> Place:
+    """Return where an order is, and where in the request that stands."""
+    return Place(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
+
+
+def triple_of(identity: OrderIdentity) -> Triple:
+    """Return what identifies an order."""
+    return Triple(identity.SiteID, identity.PatientMRN, identity.Accession)
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Return a time zone by its IANA name, None for none; raise 400."""
+    if name is None or not name.strip():
+        return None
+    if name not in TIME_ZONES:
+        message = "is not an IANA time zone"
+        raise bad_request(f"timeZone {message}", FieldError("/timeZone", message), code="bad_zone")
+    return ZoneInfo(name)
+
+
+def actor_of(caller: Caller) -> Actor:
+    """Return the caller as the use cases know them."""
+    return Actor(caller.account_id, caller.token_id or None)
+
+
+async def look(
+    request: Request,
+    action: str,
+    places: Sequence[Place],
+    reading: Callable[[Session], Result],
+    *,
+    shown: Callable[[Result], Sequence[tuple[str, str]]] = lambda _: (),
+    unnoted: bool = False,
+) -> Result:
+    """
+    Read, as an administrator of all these sites; the audit trail says who read what.
+
+    `shown` names what was read as (site, report) pairs. `unnoted` is for machines that read the
+    same again and again.
+    """
+    caller: Caller = request.state.caller
+
+    def permitted(session: Session) -> Result:
+        for place in dict.fromkeys(places):
+            _require(session.connection(), caller, place)
+        return reading(session)
+
+    engine = engine_of(request)
+    result = await engine.work.read_session(permitted)
+    if not unnoted:
+        sites = (place.site_id for place in places)
+        engine.journal.note(reading_of(request, action, sites, shown(result)))
+    return result
+
+
+async def expect(request: Request, place: Place) -> None:
+    """Raise what `act` raises for the site and the role: before files are worked on."""
+    caller: Caller = request.state.caller
+    await engine_of(request).work.read(lambda connection: _require(connection, caller, place))
+
+
+def _require(connection: Connection, caller: Caller, place: Place) -> None:
+    require_administrator(connection, caller, place.site_id, place.location, place.pointer)
+
+
+async def act(
+    request: Request,
+    action: str,
+    place: Place,
+    deed: Callable[[Work], Any],
+    *,
+    urgent: bool = False,
+    target: tuple[str, str] | None = None,
+    state: Look | None = None,
+) -> Response:
+    """
+    Change something, as an administrator of the site; answer 200.
+
+    `state` reads what the audit event says before and after the change. `deed` returns the report
+    it changed (no body), the JSON of the body, or both. `urgent`: a receiver waits for what follows
+    (`Workshop.change`).
+    """
+    engine, caller = engine_of(request), request.state.caller
+    request.state.audited = (action, place.site_id, target)
+    repeat = await _repeat_of(request, caller)
+
+    def permitted(work: Work) -> Any:
+        _require(work.connection, caller, place)
+        if repeat is not None:
+            engine.work.database.serialize(work.connection, repeat.name)
+            if stored := stored_answer(work.connection, engine.keys, repeat):
+                return stored.body
+        before = None if state is None else state(work.connection)
+        result = deed(work)
+        work.flush()
+        if state is not None:
+            work.described |= {"before": before, "after": state(work.connection)}
+        report, body = _parts(result)
+        report_id = report.report_id if report else None
+        event = deed_of(request, action, place.site_id, report_id, target=target)
+        work.note(replace(event, **work.described))
+        if repeat is not None:
+            store_answer(work.connection, engine.keys, repeat, body, work.now)
+        return body
+
+    body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)
+    return Response() if body is None else JSONResponse(body)
+
+
+async def act_on(
+    request: Request,
+    action: str,
+    identity: OrderIdentity,
+    deed: Callable[[Work, Triple], Any],
+    *,
+    within: str = "/clinicalInfo/",
+    urgent: bool = False,
+) -> Response:
+    """Change the report of one order, which the request names `within` its body (`act`)."""
+    triple, place = triple_of(identity), place_of(identity, within)
+    return await act(request, action, place, lambda work: deed(work, triple), urgent=urgent)
+
+
+def _parts(result: Any) -> tuple[Report | None, Any]:
+    if isinstance(result, ReportAnswer):
+        return result.report, result.body
+    return (result, None) if isinstance(result, Report) else (None, result)
+
+
+async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:
+    key = request.headers.get("idempotency-key")
+    if key is None or not caller.token_id:  # a page repeats nothing by itself
+        return None
+    if not _KEY.fullmatch(key):
+        raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")
+    digest = hashlib.sha256(await request.body()).hexdigest()
+    return Repeat(key, caller.token_id, request.url.path, digest)

@@ -1,0 +1,109 @@
+"""Who asked for what, for the audit trail: the caller, the address, the request's id.
+
+Makes deeds and decides nothing; neither patients' data nor secrets get into one.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fastapi import Request
+
+from bridge.audit.events import AuditEvent, Origin, Outcome
+from bridge.engine.http.state import engine_of
+from bridge.engine.service.caller import Caller
+
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+def deed_of(
+    request: Request,
+    action: str,
+    site_id: str | None = None,
+    report_id: str | None = None,
+    *,
+    account_id: int | None = None,
+    outcome: Outcome = Outcome.SUCCESS,
+    target: tuple[str, str] | None = None,
+    **details: Any,
+) -> AuditEvent:
+    """Return an event of a request's caller, or of `account_id` where a session acts."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return AuditEvent(
+        action,
+        site_id,
+        report_id,
+        account_id if caller is None else caller.account_id,
+        None if caller is None else caller.token_id or None,
+        outcome,
+        {**details, **origin(request)},
+        actor="" if caller is None else caller.email or ("service" if caller.service else ""),
+        origin=Origin.APP if caller is None or not caller.token_id else Origin.API,
+        source=engine_of(request).client(request),
+        target=target,
+    )
+
+
+def origin(request: Request) -> dict[str, str]:
+    """Return where a request came from, and the id that its answer bears."""
+    return {
+        "client": engine_of(request).client(request),
+        "request": getattr(request.state, "request_id", ""),
+    }
+
+
+def reading_of(
+    request: Request, action: str, sites: Iterable[str], reports: Sequence[tuple[str, str]]
+) -> list[AuditEvent]:
+    """Return one deed for each site that was read; `reports` are (site, report) pairs."""
+    deeds = []
+    for site_id in dict.fromkeys(sites):
+        here = list(dict.fromkeys(report for site, report in reports if site == site_id))
+        if len(here) == 1:
+            deeds.append(deed_of(request, action, site_id, here[0]))
+        else:
+            deeds.append(deed_of(request, action, site_id, reports=here))
+    return deeds
+
+
+def refused(request: Request, action: str, **details: Any) -> None:
+    """Note an attempt that was turned away; like attempts of one moment are counted as one."""
+    event = deed_of(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
+    request.state.refusal_noted = True
+    engine_of(request).journal.note([event])
+
+
+def note_refusal(request: Request, code: str) -> None:
+    """Note that a change was refused, unless it was noted where it was decided."""
+    state = request.state
+    if request.method in _READING or getattr(state, "refusal_noted", False):
+        return
+    desk = getattr(state, "desk", None)
+    if desk is None and getattr(state, "caller", None) is None:
+        return  # nobody is known: noted where the credentials were read, if at all
+    action, site_id, target = getattr(state, "audited", (_name(request), None, None))
+    account_id = None if desk is None else desk.session.account_id
+    report_id = None if desk is None else desk.session.report_id
+    event = deed_of(
+        request,
+        action,
+        site_id or (None if desk is None else desk.session.site_id),
+        report_id,
+        account_id=account_id,
+        outcome=Outcome.REFUSED,
+        target=target,
+        code=code,
+        path=_route(request),
+    )
+    engine_of(request).journal.note([event])
+
+
+def _name(request: Request) -> str:
+    """Name the action of a request that was refused before its use case began."""
+    route = request.scope.get("route")
+    return str(getattr(route, "name", "request")).replace("_", "-")
+
+
+def _route(request: Request) -> str:
+    """Name the route without what was asked: an address may hold identifiers."""
+    route = request.scope.get("route")
+    return str(getattr(route, "path", ""))

@@ -1,0 +1,275 @@
+"""What every API request passes before its route: token, quota, size, syntax.
+
+In this order (401, 429, 413, 400), so that strangers learn nothing from the rest.
+The role on a site is checked later, by the use cases.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from typing_extensions import override
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.pages.sessions import session_desk
+from bridge.engine.http.requests.addresses import is_loopback
+from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.requests.problems import (
+    FieldError,
+    Problem,
+    Refused,
+    bad_request,
+    too_large,
+    unauthorized,
+)
+from bridge.engine.http.requests.quotas import Allowance
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.service.caller import Caller, Scope
+from bridge.engine.settings import SizeLimits
+from bridge.network_source import source_of
+from bridge.request_body import (
+    BodyTooLarge,
+    BoundedRequest,
+    BudgetExhausted,
+    TooManyValues,
+    require_few_values,
+)
+from parsers import json
+from parsers.errors import DocumentRefused
+
+TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
+MAX_TOKEN = 512
+SMALL_BODY = 4 * 2**20
+"""Bytes of a request that names orders: 500 of them, each name of the greatest length."""
+TEXT_BODY = 20 * 2**20
+"""Bytes of a request with a report's text or a site's code map, as JSON."""
+SINGLE = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
+"""Query parameters that name one thing: with two values, neither is what was meant."""
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Rate(StrEnum):
+    """Which quota a route counts against."""
+
+    READS = "reads"
+    LAUNCHES = "launches"
+    EXPORTS = "exports"
+
+
+class StrictRequest(BoundedRequest):
+    """A request whose body is read within limits and parsed without surprises."""
+
+    @override
+    def parse(self, body: bytes) -> Any:
+        require_few_values(body)
+        try:
+            return json.read(body)
+        except DocumentRefused as refusal:
+            place = FieldError("", refusal.reason)
+            raise bad_request(refusal.reason, place, code="invalid_json") from None
+
+
+@contextmanager
+def bounded(request: Request, limit: int) -> Iterator[StrictRequest]:
+    """Give a request that reads its body within a limit; raise 413, or 503 for the budget."""
+    try:
+        with StrictRequest(request, limit) as strict:
+            yield strict
+    except TooManyValues as refusal:
+        raise Refused(Problem(413, "too_many_values", str(refusal))) from None
+    except BodyTooLarge as refusal:
+        raise too_large(refusal.limit) from None
+    except BudgetExhausted as refusal:
+        headers = {"Retry-After": "1"}
+        problem = Problem(503, "overloaded", str(refusal), headers=headers, retryable=True)
+        raise Refused(problem) from None
+
+
+class GuardedRoute(APIRoute):
+    """A route behind an access token; subclasses say which quota and scope it needs."""
+
+    rate = Rate.READS
+    scope = Scope.READ
+
+    def limited(self, sizes: SizeLimits) -> int:
+        """Return how many bytes a request may bring."""
+        return min(sizes.body, SMALL_BODY)
+
+    @override
+    def get_route_handler(self) -> Handler:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            engine = engine_of(request)
+            caller = await authenticated(engine, request)
+            request.state.caller = caller
+            _count(engine, caller, self.rate, request)
+            try:
+                _require(caller, self.scope)
+                with bounded(request, self.limited(engine.settings.sizes)) as strict:
+                    await json_body(strict)
+                    return await handler(strict)
+            except Forbidden:
+                refused(request, "permission", code=Forbidden.code)
+                raise
+
+        return guarded
+
+
+class WriteRoute(GuardedRoute):
+    """A route that changes a report or an order."""
+
+    scope = Scope.WRITE
+
+
+class FileRoute(WriteRoute):
+    """A route to which files are sent."""
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.body
+
+
+class LaunchRoute(GuardedRoute):
+    """A route that launches or prepares sessions; files and images come with launches."""
+
+    rate = Rate.LAUNCHES
+    scope = Scope.LAUNCH
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.body
+
+
+class ExportRoute(GuardedRoute):
+    """A route that exports."""
+
+    rate = Rate.EXPORTS
+
+
+class AdminRoute(GuardedRoute):
+    """A route that administers sites."""
+
+    scope = Scope.ADMIN
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return min(sizes.body, TEXT_BODY)
+
+
+class SessionRoute(APIRoute):
+    """A route behind a page's session, that opening a report began."""
+
+    def limited(self, sizes: SizeLimits) -> int:
+        """Return how many bytes a request may bring."""
+        return min(sizes.body, TEXT_BODY)
+
+    async def check(self, request: StrictRequest) -> None:
+        """Read the body; raise 400 unless it is JSON."""
+        await json_body(request)
+
+    @override
+    def get_route_handler(self) -> Handler:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            request.state.desk = await session_desk(request)
+            with bounded(request, self.limited(engine_of(request).settings.sizes)) as strict:
+                await self.check(strict)
+                return await handler(strict)
+
+        return guarded
+
+
+class RecordingRoute(SessionRoute):
+    """A session's route whose body is a recording."""
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.recording
+
+    @override
+    async def check(self, request: StrictRequest) -> None:
+        await request.body()
+
+
+async def authenticated(engine: Engine, request: Request) -> Caller:
+    """Return the bearer of the header's token; raise 401, or 429 after too many failures."""
+    secret = request.headers.get(TOKEN_HEADER, "")
+    caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
+    if caller is None:
+        refused(request, "token", code="unauthorized" if secret else "no_token")
+        count_failure(engine, request)
+        raise unauthorized()
+    return caller
+
+
+def _require(caller: Caller, scope: Scope) -> None:
+    if not caller.permits(scope):
+        raise Forbidden
+
+
+def count_failure(engine: Engine, request: Request) -> None:
+    """Count an unknown token against the source of the request; raise 429 for too many."""
+    client = engine.client(request)
+    if is_loopback(client):
+        return
+    quota = engine.settings.rates.failed_authentications
+    _enforce(engine.quotas.take("authentication", source_of(client), quota))
+
+
+def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None:
+    if caller.service:
+        return
+    quota = getattr(engine.settings.rates, rate.value)
+    allowance = engine.quotas.take(rate.value, str(caller.token_id), quota)
+    if allowance is not None:
+        request.state.headers = allowance.headers()
+    _enforce(allowance)
+
+
+def take(request: Request, rate: Rate, count: int) -> bool:
+    """Count several at once against a quota, if it has that many left; tell whether it had."""
+    engine, caller = engine_of(request), request.state.caller
+    if caller.service:
+        return True
+    asked = (rate.value, str(caller.token_id), getattr(engine.settings.rates, rate.value))
+    one_more = engine.quotas.peek(*asked)
+    if one_more is not None and not (one_more.granted and one_more.remaining + 1 >= count):
+        return False
+    engine.quotas.take(*asked, count)
+    return True
+
+
+def _enforce(allowance: Allowance | None) -> None:
+    if allowance is None or allowance.granted:
+        return
+    detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
+    raise Refused(
+        Problem(429, "too_many_requests", detail, headers=allowance.headers(), retryable=True)
+    )
+
+
+async def json_body(request: StrictRequest) -> None:
+    """Raise 400 unless the query is plain, and the body, if there is one, is JSON and says so."""
+    _check_query(request)
+    if not await request.body():
+        return
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise bad_request("the body is not declared as application/json", code="not_json")
+    await request.json()
+
+
+def _check_query(request: Request) -> None:
+    if b"%00" in request.scope.get("query_string", b""):
+        raise bad_request("a query parameter holds a NUL character")
+    for name in SINGLE:
+        if len(set(request.query_params.getlist(name))) > 1:
+            raise bad_request(
+                "a query parameter contradicts itself", FieldError(name, "is repeated")
+            )

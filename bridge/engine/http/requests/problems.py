@@ -1,0 +1,92 @@
+"""Problem bodies: RFC 9457, and the few members we add for callers that read less.
+
+    {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message,
+     retryable}
+
+`code` is stable, `message` repeats `detail`; when `retryable`, the same request may succeed later.
+Decides nothing: every refusal brings its own. No body ever repeats a submitted value.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from fastapi import Response
+
+MEDIA_TYPE = "application/problem+json"
+ERROR_CLASS_HEADER = "X-Error-Class"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with a request: a JSON pointer into it, and what is wrong there."""
+
+    pointer: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One refusal, before it is given to a particular request."""
+
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[FieldError] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retryable: bool = False
+
+    def body(self, *, instance: str, request_id: str) -> dict[str, object]:
+        """Return the members of the problem, as they are sent."""
+        return {
+            "type": f"urn:report-engine:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "code": self.code,
+            "errors": [{"pointer": each.pointer, "message": each.message} for each in self.errors],
+            "requestId": request_id,
+            "message": self.detail,
+            "retryable": self.retryable,
+        }
+
+    def response(self, *, instance: str, request_id: str) -> Response:
+        """Return the response; a business 500 says so, and is no fault of the server."""
+        headers = dict(self.headers)
+        if self.status == HTTPStatus.INTERNAL_SERVER_ERROR and self.code != "internal_error":
+            headers[ERROR_CLASS_HEADER] = "business"
+        content = json.dumps(self.body(instance=instance, request_id=request_id))
+        return Response(content, self.status, headers, MEDIA_TYPE)
+
+
+class Refused(Exception):  # noqa: N818  # named for what happened
+    """Ends a request with a problem that belongs to HTTP, not to a rule of the engine."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.code)
+
+
+BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
+BY_SESSION = "Bearer"
+
+
+def unauthorized(
+    detail: str = "a valid access token is required", challenge: str = BY_TOKEN
+) -> Refused:
+    """401: the header `x-access-token` is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
+    return Refused(Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge}))
+
+
+def bad_request(
+    detail: str, *errors: FieldError, code: str = "invalid_request", status: int = 400
+) -> Refused:
+    """400: the request is not of the documented shape."""
+    return Refused(Problem(status, code, detail, errors))
+
+
+def too_large(limit: int) -> Refused:
+    """413: more bytes than the engine takes in one request."""
+    return Refused(Problem(413, "too_large", f"the request is larger than {limit} bytes"))

@@ -1,0 +1,339 @@
+"""Sites, users, tokens, prelim groups and templates (ours), for the console and for scripts.
+
+Sites are created with a service token; everything within a site is its administrators'.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.models.administration import (
+    NewSiteBody,
+    PrelimGroupBody,
+    SignatureBody,
+    SiteBody,
+    SiteChange,
+    TemplateBody,
+    TokenBody,
+    UserBody,
+)
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.requests.actions import Place, act, actor_of, look
+from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.text.document import MAX_NODES, to_json
+from bridge.engine.rules.text.plain_text import from_outline
+from bridge.engine.service.accounts import site_users, users
+from bridge.engine.service.caller import Caller, administered_sites
+from bridge.engine.service.launch.host_origins import observed_hosts
+from bridge.engine.service.signing.editing import read_document
+from bridge.engine.service.sites import sites, supply_states
+from bridge.engine.service.sites.site_changes import (
+    audited,
+    changed,
+    difference,
+    image_uri,
+    prepare,
+    site_json,
+)
+from bridge.engine.service.work import Work
+from bridge.executors import Threads
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+Rows = list[dict[str, Any]]
+Number = Annotated[int, Path(ge=1, le=999_999_999)]
+Key = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@router.get("/sites", response_model=Rows)
+async def list_sites(request: Request) -> Response:
+    """Return the sites that the caller administers."""
+    caller: Caller = request.state.caller
+    found = await engine_of(request).work.read(
+        lambda connection: sites.list_sites(connection, administered_sites(connection, caller))
+    )
+    return JSONResponse([site_json(each) for each in found])
+
+
+@router.post("/sites", response_model=dict[str, Any], status_code=201)
+async def add_site(body: NewSiteBody, request: Request) -> Response:
+    """Create a site; only with a service token."""
+    engine, caller = engine_of(request), request.state.caller
+    if not caller.service:
+        raise Forbidden
+    site = await engine.work.run(lambda: body.to_settings(body.SiteID))
+    now = engine.clock()
+
+    def deed(work: Work) -> None:
+        sites.add_site(work.connection, site, now)
+        event = deed_of(request, "site-create", site.site_id)
+        work.note(replace(event, before={}, after=audited(site)))
+
+    await engine.work.change(actor_of(caller), now, deed)
+    return JSONResponse(site_json(site), 201)
+
+
+@router.get("/sites/{site_id}", response_model=dict[str, Any])
+async def get_site(site_id: str, request: Request) -> Response:
+    """Return a site's settings."""
+    site = await look(
+        request,
+        "site-read",
+        [Place(site_id)],
+        lambda session: sites.get_site(session.connection(), site_id),
+    )
+    return JSONResponse(site_json(site))
+
+
+@router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
+async def list_observed_hosts(site_id: str, request: Request) -> Response:
+    """Return from which origins the site's reports were embedded of late."""
+    place = [Place(site_id)]
+    hosts = await look(
+        request, "site-read", place, lambda session: observed_hosts(session, site_id)
+    )
+    return JSONResponse(hosts)
+
+
+@router.put("/sites/{site_id}", response_model=dict[str, Any])
+async def update_site(site_id: str, body: SiteBody, request: Request) -> Response:
+    """Replace a site's settings."""
+    site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
+
+    def deed(work: Work) -> None:
+        current = sites.get_site(work.connection, site_id, lock=True)
+        sites.update_site(work.connection, site)
+        work.described = difference(current, site)
+
+    await act(request, "site-update", Place(site_id), deed)
+    return JSONResponse(site_json(site))
+
+
+@router.patch("/sites/{site_id}", response_model=dict[str, Any])
+async def change_site(site_id: str, body: SiteChange, request: Request) -> Response:
+    """Change members of a site's settings; the others stay."""
+    changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
+
+    def deed(work: Work) -> dict[str, Any]:
+        current = sites.get_site(work.connection, site_id, lock=True)
+        site = changed(current, changes)
+        sites.update_site(work.connection, site)
+        work.described = difference(current, site)
+        return site_json(site)
+
+    return await act(request, "site-update", Place(site_id), deed)
+
+
+@router.put("/sites/{site_id}/users/{email}/signature", response_class=Response)
+async def set_signature(
+    site_id: str, email: str, body: SignatureBody, request: Request
+) -> Response:
+    """Set the image that stands under a user's reports from now on, encoded by us."""
+    engine = engine_of(request)
+    image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
+    return await act(
+        request,
+        "signature-update",
+        Place(site_id),
+        lambda work: site_users.set_signature(work, site_id, email, image),
+        target=("user", email),
+        state=supply_states.signature(email, site_id),
+    )
+
+
+@router.get("/sites/{site_id}/users", response_model=Rows)
+async def list_users(site_id: str, request: Request) -> Response:
+    """Return everybody on a site."""
+    found = await look(
+        request,
+        "users-read",
+        [Place(site_id)],
+        lambda session: users.members(session.connection(), site_id),
+    )
+    return JSONResponse(
+        [
+            {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
+            for each in found
+        ]
+    )
+
+
+@router.post("/sites/{site_id}/users", response_model=dict[str, Any])
+async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
+    """Invite a user to a site, or change their name or role there."""
+    if "password" in body.model_fields_set:
+        raise bad_request(
+            "only the owner of an account sets its password, by an enrolment link",
+            FieldError("/password", "is not accepted"),
+            code="password_not_accepted",
+        )
+    caller: Caller = request.state.caller
+    return await act(
+        request,
+        "user-update",
+        Place(site_id),
+        lambda work: site_users.add_member(work, caller, site_id, body.email, body.name, body.role),
+        target=("user", body.email),
+    )
+
+
+@router.delete("/sites/{site_id}/users/{email}", response_class=Response)
+async def remove_user(site_id: str, email: str, request: Request) -> Response:
+    """Take a user off the site; their reports stay."""
+    caller: Caller = request.state.caller
+    return await act(
+        request,
+        "user-remove",
+        Place(site_id),
+        lambda work: site_users.remove_member(work, caller, site_id, email),
+        target=("user", email),
+    )
+
+
+@router.get("/sites/{site_id}/tokens", response_model=Rows)
+async def list_tokens(site_id: str, request: Request) -> Response:
+    """Return the tokens of a site's users, without their secrets."""
+    found = await look(
+        request,
+        "tokens-read",
+        [Place(site_id)],
+        lambda session: site_users.tokens_of(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.post("/sites/{site_id}/tokens", response_model=dict[str, Any])
+async def create_token(site_id: str, body: TokenBody, request: Request) -> Response:
+    """Make a token for a user of the site; its secret is in this answer and nowhere else."""
+    random_bytes = engine_of(request).random
+    caller: Caller = request.state.caller
+    return await act(
+        request,
+        "token-create",
+        Place(site_id),
+        lambda work: site_users.make_token(
+            work,
+            caller,
+            site_id,
+            body.email,
+            random_bytes,
+            label=body.label,
+            scopes=body.scopes,
+            expires_days=body.expiresDays,
+        ),
+        target=("user", body.email),
+    )
+
+
+@router.delete("/sites/{site_id}/tokens/{token_id}", response_class=Response)
+async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
+    """Revoke a token of a user of the site, and the links that were made with it."""
+    caller: Caller = request.state.caller
+    return await act(
+        request,
+        "token-revoke",
+        Place(site_id),
+        lambda work: site_users.revoke(work, caller, site_id, token_id),
+        target=("token", str(token_id)),
+    )
+
+
+@router.get("/sites/{site_id}/prelim-groups", response_model=Rows)
+async def list_groups(site_id: str, request: Request) -> Response:
+    """Return a site's prelim groups."""
+    found = await look(
+        request,
+        "prelim-groups-read",
+        [Place(site_id)],
+        lambda session: sites.list_prelim_groups(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.post("/sites/{site_id}/prelim-groups", response_class=Response)
+async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Response:
+    """Create or replace a prelim group."""
+    return await act(
+        request,
+        "prelim-group-update",
+        Place(site_id),
+        lambda work: sites.set_prelim_group(
+            work.connection, site_id, body.name, body.tags, body.members, body.reviewers
+        ),
+        target=("prelim-group", body.name),
+        state=supply_states.prelim_group(site_id, body.name),
+    )
+
+
+@router.delete("/sites/{site_id}/prelim-groups/{name}", response_class=Response)
+async def delete_group(site_id: str, name: str, request: Request) -> Response:
+    """Remove a prelim group; reads made in it stay."""
+    return await act(
+        request,
+        "prelim-group-delete",
+        Place(site_id),
+        lambda work: sites.delete_prelim_group(work.connection, site_id, name),
+        target=("prelim-group", name),
+        state=supply_states.prelim_group(site_id, name),
+    )
+
+
+@router.get("/sites/{site_id}/templates", response_model=Rows)
+async def list_templates(site_id: str, request: Request) -> Response:
+    """Return a site's templates by number."""
+    found = await look(
+        request,
+        "templates-read",
+        [Place(site_id)],
+        lambda session: sites.list_templates(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.put("/sites/{site_id}/templates/{number}", response_class=Response)
+async def set_template(
+    site_id: str, number: Number, body: TemplateBody, request: Request
+) -> Response:
+    """Create or replace a numbered template."""
+
+    def read() -> dict[str, Any]:
+        if body.document is not None:
+            return to_json(read_document(body.document))
+        text = body.text or ""
+        if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each is a node, before any is made
+            message = f"more than {MAX_NODES} lines and fields"
+            raise bad_request(message, FieldError("/text", message), code="bad_document")
+        return to_json(read_document(to_json(from_outline(text))))
+
+    document = await Threads.DOCUMENTS.run(read)
+    return await act(
+        request,
+        "template-update",
+        Place(site_id),
+        lambda work: sites.set_template(
+            work.connection, site_id, number, body.name, document, work.now
+        ),
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    )
+
+
+@router.delete("/sites/{site_id}/templates/{number}", response_class=Response)
+async def delete_template(site_id: str, number: Number, request: Request) -> Response:
+    """Remove a numbered template."""
+    return await act(
+        request,
+        "template-delete",
+        Place(site_id),
+        lambda work: sites.delete_template(work.connection, site_id, number),
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    )

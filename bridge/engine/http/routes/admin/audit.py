@@ -1,0 +1,47 @@
+"""The audit trail of a site (ours), for its administrators."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.models.administration import AuditQuery
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.requests.actions import Place, look
+from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.http.state import engine_of
+from bridge.engine.service.accounts import audit_trail
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+
+@router.get("/sites/{site_id}/audit", response_model=dict[str, Any])
+async def read_audit(
+    site_id: str, request: Request, wanted: Annotated[AuditQuery, Query()]
+) -> Response:
+    """Return a site's audit events: the newest first, or with `after` those behind it, in order."""
+    query, after, limit = wanted.of(site_id), wanted.after, wanted.limit
+    rows = await look(
+        request,
+        "audit-read",
+        [Place(site_id)],
+        lambda session: (
+            audit_trail.newest(session.connection(), query, limit)
+            if after is None
+            else audit_trail.page(session.connection(), query, after, limit)
+        ),
+    )
+    return JSONResponse({"events": [each.as_json() for each in rows]})
+
+
+@router.get("/audit/verdict", response_model=dict[str, Any])
+async def verify_audit(request: Request) -> Response:
+    """Walk the hash chain of all sites; only with a service token. `broken`: null, or where."""
+    if not request.state.caller.service:
+        raise Forbidden
+    verdict = await engine_of(request).work.read(ENGINE_CHAIN.verify)
+    return JSONResponse({"events": verdict.events, "head": verdict.head, "broken": verdict.broken})

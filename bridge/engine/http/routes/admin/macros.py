@@ -1,0 +1,57 @@
+"""The macros that a site gives all its users (ours); users' own are made on the report page."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.models.fields import MacroBody, Trigger
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.requests.actions import Place, act, look
+from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.service.sites import macros, supply_states
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+
+@router.get("/sites/{site_id}/macros", response_model=list[dict[str, Any]])
+async def list_macros(site_id: str, request: Request) -> Response:
+    """Return the site's macros by trigger."""
+    found = await look(
+        request,
+        "macros-read",
+        [Place(site_id)],
+        lambda session: macros.macros_of(session.connection(), site_id, None),
+    )
+    return JSONResponse(found)
+
+
+@router.put("/sites/{site_id}/macros/{trigger}", response_class=Response)
+async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Request) -> Response:
+    """Create or replace a macro of the site."""
+    content = body.content()
+    return await act(
+        request,
+        "macro-update",
+        Place(site_id),
+        lambda work: macros.set_macro(
+            work.connection, site_id, None, trigger, body.name, content, work.now
+        ),
+        target=("macro", trigger),
+        state=supply_states.macro(site_id, None, trigger),
+    )
+
+
+@router.delete("/sites/{site_id}/macros/{trigger}", response_class=Response)
+async def delete_macro(site_id: str, trigger: Trigger, request: Request) -> Response:
+    """Remove a macro of the site."""
+    return await act(
+        request,
+        "macro-delete",
+        Place(site_id),
+        lambda work: macros.delete_macro(work.connection, site_id, None, trigger),
+        target=("macro", trigger),
+        state=supply_states.macro(site_id, None, trigger),
+    )

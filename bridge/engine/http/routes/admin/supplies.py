@@ -1,0 +1,103 @@
+"""What a site supplies (ours): templates as MRRT files, and its billing code map."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.documents.mrrt import BadTemplate, write_template
+from bridge.engine.documents.mrrt import import_template as read
+from bridge.engine.errors import NotFound
+from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.requests.actions import Place, act, look
+from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.rules.text.document import BadDocument, restore, to_json
+from bridge.engine.service.sites import billing, sites, supply_states
+from bridge.executors import Threads
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+Number = Annotated[int, Path(ge=1, le=999_999_999)]
+
+
+@router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
+async def export_template(site_id: str, number: Number, request: Request) -> Response:
+    """Return a template as an IHE MRRT file: `html`."""
+    found = await look(
+        request,
+        "template-read",
+        [Place(site_id)],
+        lambda session: sites.list_templates(session.connection(), site_id),
+    )
+    template = next((each for each in found if each["number"] == number), None)
+    if template is None:
+        raise NotFound("the site has no such template")
+    name = template["name"]
+    return JSONResponse({"name": name, "html": write_template(name, restore(template["document"]))})
+
+
+@router.put("/sites/{site_id}/templates/{number}/mrrt", response_class=Response)
+async def import_template(
+    site_id: str, number: Number, body: MrrtBody, request: Request
+) -> Response:
+    """Create or replace a template from an IHE MRRT file; only text and fields are taken over."""
+    try:
+        title, document = await Threads.DOCUMENTS.run(read, body.html)
+    except (BadTemplate, BadDocument) as error:
+        problem = FieldError("/html", str(error))
+        raise bad_request(str(error), problem, code="bad_template") from None
+    name = body.name or title or f"Template {number}"
+    return await act(
+        request,
+        "template-update",
+        Place(site_id),
+        lambda work: sites.set_template(
+            work.connection, site_id, number, name, to_json(document), work.now
+        ),
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    )
+
+
+@router.get("/sites/{site_id}/code-map", response_model=list[dict[str, Any]])
+async def read_code_map(site_id: str, request: Request) -> Response:
+    """Return the site's billing code map."""
+    rows = await look(
+        request,
+        "code-map-read",
+        [Place(site_id)],
+        lambda session: billing.code_map(session.connection(), site_id),
+    )
+    return JSONResponse(
+        [
+            {
+                "system": row.system.value,
+                "match": row.match,
+                "code": row.code,
+                "description": row.description,
+            }
+            for row in rows
+        ]
+    )
+
+
+@router.put("/sites/{site_id}/code-map", response_class=Response)
+async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Response:
+    """
+    Replace the site's billing code map by a CSV: `system,match,code,description`.
+
+    `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
+    """
+    rows = await Threads.DOCUMENTS.run(billing.read_code_map, body.csv)
+    return await act(
+        request,
+        "code-map-update",
+        Place(site_id),
+        lambda work: billing.set_code_map(work.connection, site_id, rows),
+        target=("code-map", site_id),
+        state=supply_states.code_map(site_id),
+    )

@@ -1,0 +1,164 @@
+"""Accounts across all sites (ours): for the console, and only with a service token.
+
+What a person at the console may do to whom is decided there, by the same table of
+`bridge.authority`.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.http.models.accounts import AccountBody, EnrolmentBody, FactorBody
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.requests.actions import actor_of
+from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.moments import iso
+from bridge.engine.service.accounts import system_accounts
+from bridge.engine.service.accounts.system_accounts import AccountFacts
+from bridge.engine.service.caller import Caller
+from bridge.engine.service.work import Work
+
+router = APIRouter(
+    prefix="/api/account", tags=["Accounts"], route_class=AdminRoute, responses=problems()
+)
+
+_Text = Annotated[str, Query(max_length=320)]
+
+
+@router.get("", response_model=dict[str, Any])
+async def find_account(
+    request: Request,
+    email: _Text = "",
+    accountId: _Text = "",  # noqa: N803  # the spelling of the interface
+) -> Response:
+    """Return an account by its e-mail address or its id."""
+    _require_service(request)
+
+    def reading(connection: Any) -> AccountFacts | None:
+        if accountId:
+            return system_accounts.facts_of(connection, system_accounts.key_of(accountId))
+        return system_accounts.facts_by_email(connection, email)
+
+    found = await engine_of(request).work.read(reading)
+    if found is None:
+        raise NotFound
+    return JSONResponse(found.as_json())
+
+
+@router.post("/enrolment", response_model=dict[str, Any])
+async def enrol(body: EnrolmentBody, request: Request) -> Response:
+    """
+    End the password, the one-time codes and the sessions of an account; return a one-time link.
+
+    `secondFactor`: the account has a console role, and needs a second factor. `endTokens`: its
+    tokens and their links end too. `link` is null where people sign in by the provider alone.
+    """
+    engine = engine_of(request)
+    _require_service(request)
+    settings = engine.settings
+
+    def deed(work: Work) -> dict[str, Any]:
+        facts = system_accounts.require_account(work.connection, body.accountId)
+        issued = system_accounts.enrol(
+            work.connection,
+            facts.account_id,
+            engine.random,
+            work.now,
+            settings.lifetimes.enrolment_link if settings.passwords else None,
+            second_factor=body.secondFactor,
+            end_tokens=body.endTokens,
+        )
+        event = deed_of(request, "user-enrol", target=("account", str(facts.account_id)))
+        work.note(replace(event, **_changed(work, facts)))
+        if issued is None:
+            return {"link": None, "expiresAt": None}
+        return {
+            "link": issued.address(engine.base_url(request)),
+            "expiresAt": iso(issued.expires_at),
+        }
+
+    made = await engine.work.change(actor_of(request.state.caller), engine.clock(), deed)
+    return JSONResponse(made, headers={"Cache-Control": "no-store"})
+
+
+@router.post("/second-factor", status_code=204, response_class=Response)
+async def require_second_factor(body: FactorBody, request: Request) -> Response:
+    """Say whether an account needs a second factor: those with a console role do."""
+    return await _change(
+        request,
+        body.accountId,
+        "user-second-factor",
+        lambda work, key: system_accounts.require_second_factor(
+            work.connection, key, required=body.required
+        ),
+        required=body.required,
+    )
+
+
+@router.post("/disable", status_code=204, response_class=Response)
+async def disable(body: AccountBody, request: Request) -> Response:
+    """
+    Disable an account: its sessions, tokens and links end at once, for good.
+
+    Refused for the last system administrator of the console.
+    """
+    engine = engine_of(request)
+    _require_service(request)
+    if (roles := engine.roles) is not None:
+        await engine.work.run(lambda: roles.suspend(system_accounts.key_of(body.accountId)))
+    return await _change(
+        request,
+        body.accountId,
+        "user-disable",
+        lambda work, key: system_accounts.disable(work.connection, key, work.now),
+    )
+
+
+@router.post("/enable", status_code=204, response_class=Response)
+async def enable(body: AccountBody, request: Request) -> Response:
+    """Let a disabled account sign in again."""
+    answer = await _change(
+        request,
+        body.accountId,
+        "user-enable",
+        lambda work, key: system_accounts.enable(work.connection, key),
+    )
+    engine = engine_of(request)
+    if (roles := engine.roles) is not None:
+        await engine.work.run(lambda: roles.resume(system_accounts.key_of(body.accountId)))
+    return answer
+
+
+async def _change(
+    request: Request, account_id: str, action: str, deed: Any, **details: Any
+) -> Response:
+    engine = engine_of(request)
+    _require_service(request)
+
+    def changing(work: Work) -> None:
+        facts = system_accounts.require_account(work.connection, account_id)
+        deed(work, facts.account_id)
+        target = ("account", str(facts.account_id))
+        event = deed_of(request, action, target=target, **details)
+        work.note(replace(event, **_changed(work, facts)))
+
+    await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)
+    return Response(status_code=204)
+
+
+def _changed(work: Work, before: AccountFacts) -> dict[str, Any]:
+    """Return what the work changed of an account."""
+    work.flush()
+    after = system_accounts.require_account(work.connection, str(before.account_id))
+    return system_accounts.difference(before, after)
+
+
+def _require_service(request: Request) -> None:
+    caller: Caller = request.state.caller
+    if not caller.service:
+        raise Forbidden

@@ -1,0 +1,1 @@
+"""Routes of the interface document, one file for each chapter."""

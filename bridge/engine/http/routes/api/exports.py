@@ -1,0 +1,125 @@
+"""`export/html`, `export/json`, `export/rtf`, and for our own bridge `export/pdf`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import tzinfo
+from functools import partial
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Request
+from sqlmodel import Session
+from starlette.responses import Response
+
+from bridge.engine.documents import html, pdf, record, rtf
+from bridge.engine.documents.errors import PdfUnavailable
+from bridge.engine.documents.model import Exported
+from bridge.engine.http.models.exports import ExportRecord, PdfBody, RtfFileBody
+from bridge.engine.http.models.reports import ExportBody, RtfResponse
+from bridge.engine.http.models.responses import HtmlResponse, problems
+from bridge.engine.http.requests import responses
+from bridge.engine.http.requests.actions import look, place_of, triple_of, zone_of
+from bridge.engine.http.requests.guard import ExportRoute
+from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.records.tables import Report
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports.export import gather_printed, gather_report, read_until
+from bridge.executors import Threads
+
+router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
+
+RTF_TYPE = "application/rtf"
+PDF_TYPE = "application/pdf"
+Rendered = TypeVar("Rendered")
+
+
+async def _export(
+    request: Request,
+    body: ExportBody,
+    render: Callable[[Exported, tzinfo], Rendered],
+    addenda: int | None = None,
+    gather: Callable[[Session, Report], Exported] = gather_report,
+) -> Rendered:
+    """
+    Gather a report, render it off the loop, and note in the audit trail who took it.
+
+    With `addenda` only the first so many are shown.
+    """
+    zone, triple = zone_of(body.timeZone), triple_of(body.clinicalInfo)
+
+    def reading(session: Session) -> tuple[Exported, str]:
+        report = read_report(session, triple)
+        found = gather(session, report)
+        if body.prelimUntil is not None:
+            found = replace(found, body=read_until(session, report, body.prelimUntil))
+        return found, report.report_id
+
+    exported, _ = await look(
+        request,
+        "export",
+        [place_of(body.clinicalInfo)],
+        reading,
+        shown=lambda found: [(triple.site_id, found[1])],
+    )
+    shown = replace(exported, addenda=exported.addenda[:addenda])
+    return await Threads.EXPORTS.run(render, shown, zone or _zone(shown))
+
+
+def _zone(exported: Exported) -> tzinfo:
+    return ZoneInfo(exported.site.time_zone or "UTC")
+
+
+@router.post("/html", response_model=HtmlResponse, responses=problems())
+async def export_html(body: ExportBody, request: Request) -> Response:
+    """Return the report as a self-contained HTML document."""
+    return responses.text_member("html", await _export(request, body, html.render))
+
+
+@router.post("/json", response_model=ExportRecord, responses=problems())
+async def export_json(body: ExportBody, request: Request) -> Response:
+    """Return the JSON export record."""
+    exported = await _export(request, body, lambda found, _: record.export_record(found))
+    return responses.json_value(exported)
+
+
+@router.post(
+    "/rtf",
+    response_class=Response,
+    responses={
+        **problems(),
+        200: {
+            "description": "The RTF itself, or for `base64` a JSON object with `rtf`",
+            "content": {
+                RTF_TYPE: {"schema": {"type": "string", "format": "binary"}},
+                "application/json": {
+                    "schema": {"type": "object", "properties": {"rtf": {"type": "string"}}},
+                    "example": {"rtf": "e1xydGYxXGFuc2kgLi4ufQ=="},
+                },
+                "text/plain": {"schema": {"type": "string"}},
+            },
+        },
+    },
+)
+async def export_rtf(body: RtfFileBody, request: Request) -> Response:
+    """Return the report as RTF: bytes by default, or in base64."""
+    render = partial(rtf.render, content_only=body.contentOnly)
+    data = await _export(request, body, render, body.addenda)
+    if body.responseType is RtfResponse.ARRAYBUFFER:
+        headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
+        return responses.octets(data, RTF_TYPE, headers)
+    if request.headers.get("accept", "").startswith("text/plain"):
+        return responses.base64_text(data)
+    return responses.base64_member("rtf", data)
+
+
+@router.post("/pdf", include_in_schema=False)
+async def export_pdf(body: PdfBody, request: Request) -> Response:
+    """Return the report as PDF, to our own bridge; for all others PDF is the app's alone."""
+    if not request.state.caller.service:
+        raise bad_request("Not Found", code="no_such_path", status=404)
+    try:
+        data = await _export(request, body, pdf.render, body.addenda, gather_printed)
+    except PdfUnavailable as error:
+        raise bad_request(str(error), code="pdf_unavailable", status=501) from None
+    headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
+    return responses.octets(data, PDF_TYPE, headers)

@@ -1,0 +1,138 @@
+"""`delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`."""
+
+from collections.abc import Callable, Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.http.launching import warnings_of
+from bridge.engine.http.models.reports import (
+    AssignOrderBody,
+    DeleteBody,
+    FlatIdentity,
+    LinkBody,
+    UpdateStructuredReports,
+)
+from bridge.engine.http.models.responses import (
+    NO_BODY,
+    FilesUpdated,
+    StatusRecordBody,
+    problems,
+)
+from bridge.engine.http.requests.actions import Place, ReportAnswer, act, act_on, expect, place_of
+from bridge.engine.http.requests.guard import FileRoute, WriteRoute
+from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.launching.attachments import structured_reports
+from bridge.engine.launching.outcome import Caution
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.reports.deletion import delete_report, reset_order
+from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
+from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.work import Work
+from bridge.engine.service.worklist.assignment import unassign
+from bridge.engine.service.worklist.picking import assign_order
+from bridge.executors import Threads
+
+router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
+files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
+
+DONE = {**NO_BODY, **problems()}
+Regroup = Callable[[Work, Sequence[Triple]], Sequence[StatusRecord]]
+
+
+@router.post("/delete", response_class=Response, responses=DONE)
+async def delete(body: DeleteBody, request: Request) -> Response:
+    """Delete an unsigned report with all its orders."""
+    gone: list[bool] = []
+    response = await act_on(
+        request,
+        "delete",
+        body.clinicalInfo,
+        lambda work, triple: gone.append(
+            delete_report(work, triple, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside)
+        ),
+    )
+    # Pending links of an order without a report are revoked all the same, and stay so.
+    if gone and not gone[-1]:
+        raise ReportNotFound
+    return response
+
+
+@files.post(
+    "/update-dicomsr",
+    response_class=Response,
+    responses={
+        **problems(),
+        200: {
+            "description": "Done; a body is sent only where files were set aside",
+            "model": FilesUpdated,
+        },
+    },
+)
+async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
+    """Replace or extend the DICOM SR files of an unsigned report."""
+    engine = engine_of(request)
+    await expect(request, place_of(body.clinicalInfo))
+    texts = [each.fileData for each in body.dicomSR]
+    read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
+
+    def update(work: Work, triple: Triple) -> Report | ReportAnswer:
+        done = update_structured_reports(work, triple, read, UpdateMode(body.mode))
+        if not done.set_aside:
+            return done.report
+        warnings = warnings_of([Caution.SR_OTHER_PATIENT], done.set_aside)
+        return ReportAnswer(done.report, warnings)
+
+    return await act_on(request, "update-dicomsr", body.clinicalInfo, update)
+
+
+@router.post("/reset-order", response_class=Response, responses=DONE)
+async def reset(body: FlatIdentity, request: Request) -> Response:
+    """Make a Draft that was created as Ordered an empty, unassigned order again."""
+    return await act_on(request, "reset-order", body, reset_order, within="/")
+
+
+@router.post("/unassign", response_class=Response, responses=DONE)
+async def unassign_report(body: FlatIdentity, request: Request) -> Response:
+    """Give a Draft back to the worklist with its content."""
+    return await act_on(request, "unassign", body, unassign, within="/")
+
+
+@router.post("/assign", response_class=Response, responses=DONE)
+async def assign(body: AssignOrderBody, request: Request) -> Response:
+    """Give an unsigned report to a user of the site; an Ordered one becomes their Draft."""
+    return await act_on(
+        request,
+        "assign",
+        body.clinicalInfo,
+        lambda work, triple: assign_order(work, triple, body.UserEmail),
+    )
+
+
+async def _regroup(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
+    """Change which orders share a report; answer with the status records of all."""
+    limit = engine_of(request).settings.sizes.link_list
+    if len(body.clinicalInfo) > limit:
+        detail = f"at most {limit} orders in one request"
+        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+    orders = [Triple(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    place = Place(body.SiteID, body.SiteLocation)
+    return await act(
+        request, action, place, lambda work: [each.as_json() for each in change(work, orders)]
+    )
+
+
+@router.post("/link-orders", response_model=list[StatusRecordBody], responses=problems())
+async def link(body: LinkBody, request: Request) -> Response:
+    """Make one report of several orders; the first is the anchor. All or nothing."""
+    return await _regroup(request, "link-orders", body, link_orders)
+
+
+@router.post("/unlink-orders", response_model=list[StatusRecordBody], responses=problems())
+async def unlink(body: LinkBody, request: Request) -> Response:
+    """Take orders out of their groups. All or nothing."""
+    return await _regroup(request, "unlink-orders", body, unlink_orders)

@@ -1,0 +1,247 @@
+"""`status`, `content`, `site/prelims`, and our `changes` and `worklist`."""
+
+# ruff: noqa: N803  # the spelling of the interface document
+from datetime import date
+from typing import Annotated, Any
+
+from annotated_types import Len
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import AfterValidator, StringConstraints
+from starlette.responses import Response
+
+from bridge.engine.http.live.change_feed import wait_for_changes
+from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
+from bridge.engine.http.models.reports import OrderIdentity, StatusBody
+from bridge.engine.http.models.responses import (
+    ChangesResponse,
+    ContentResponse,
+    PrelimsResponse,
+    StatusRecordBody,
+    WorklistResponse,
+    problems,
+)
+from bridge.engine.http.requests.actions import Place, look, place_of, triple_of
+from bridge.engine.http.requests.guard import GuardedRoute
+from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.requests.responses import QuickJSON
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.status import Status
+from bridge.engine.service.report_status import query_status, read_report
+from bridge.engine.service.signing.prelims import waiting
+from bridge.engine.service.work import ChangeEvent
+from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
+
+router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
+
+Optional = Annotated[str, Query(max_length=TAG_LENGTH)]
+
+
+Site = Annotated[QueryText, Query(examples=["SITE1"])]
+
+
+_CURSOR = 12 * TAG_LENGTH
+"""Characters of a cursor: a name of the greatest length, escaped and in base64, fits."""
+_SHOWN = 64
+"""Characters and number of unknown parameters that an answer names."""
+Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
+"""Alternatives of a filter; together they fit into the first line of a request."""
+
+
+def _day(text: str) -> str:
+    """Read a day as YYYYMMDD; blank is none."""
+    given = text.strip()
+    if not given:
+        return ""
+    try:
+        return date.fromisoformat(given).isoformat().replace("-", "")
+    except ValueError:
+        message = "is not a day: YYYY-MM-DD or YYYYMMDD"
+        raise ValueError(message) from None
+
+
+Day = AfterValidator(_day)
+_FILTERS = frozenset(
+    {
+        *("SiteID", "status", "PatientMRN", "Accession", "q", "StudyDate", "studyDateFrom"),
+        *("studyDateTo", "Modality", "SiteLocation", "reader", "sort", "limit", "cursor"),
+    }
+)
+
+
+def _refuse_unknown(request: Request) -> None:
+    """Raise 400 for query parameters that are not known: a filter that is ignored misleads."""
+    unknown = sorted(set(request.query_params) - _FILTERS)
+    if unknown:
+        message = "is no parameter of this endpoint"
+        errors = [FieldError(each[:_SHOWN], message) for each in unknown[:_SHOWN]]
+        raise bad_request(f"{errors[0].pointer} {message}", *errors)
+
+
+def _identity(
+    SiteID: Site,
+    PatientMRN: Annotated[QueryText, Query(examples=["MRN-1001"])],
+    Accession: Annotated[QueryText, Query(examples=["ACC-2001"])],
+    SiteLocation: Optional = "",
+) -> OrderIdentity:
+    return OrderIdentity(
+        SiteID=SiteID, SiteLocation=SiteLocation, PatientMRN=PatientMRN, Accession=Accession
+    )
+
+
+@router.post("/report/status", response_model=list[StatusRecordBody], responses=problems())
+async def status(body: StatusBody, request: Request) -> Response:
+    """Return the status record of every report found, in the order of its first mention."""
+    limit = engine_of(request).settings.sizes.status_list
+    if len(body.clinicalInfo) > limit:
+        detail = f"at most {limit} orders in one request"
+        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+    now = engine_of(request).clock()
+    triples = [triple_of(each) for each in body.clinicalInfo]
+    places = [
+        place_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
+    ]
+    records = await look(
+        request,
+        "status",
+        places,
+        lambda session: query_status(session.connection(), triples, now),
+        shown=lambda found: [(each.orders[0].site_id, each.report_id) for each in found],
+        unnoted=request.state.caller.service,
+    )
+    return QuickJSON([each.as_json() for each in records])
+
+
+@router.get("/report/content", response_model=ContentResponse, responses=problems())
+async def content(
+    identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
+) -> Response:
+    """Return the report's plain text, without addenda."""
+    triple = triple_of(identity)
+    report = await look(
+        request,
+        "content",
+        [place_of(identity, "")],
+        lambda session: read_report(session, triple),
+        shown=lambda found: [(found.site_id, found.report_id)],
+    )
+    return QuickJSON({"content": report.content_text})
+
+
+@router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
+async def prelims(
+    SiteID: Site,
+    prelimGroup: Annotated[QueryText, Query(examples=["Night"])],
+    prelimTag: Annotated[QueryText, Query(examples=["Resident"])],
+    request: Request,
+) -> Response:
+    """Return the report that waits longest for a review in a group and tag, and all others."""
+    now = engine_of(request).clock()
+    found = await look(
+        request,
+        "prelims",
+        [Place(SiteID)],
+        lambda session: waiting(session, SiteID, prelimGroup, prelimTag, now),
+        shown=lambda each: [(SiteID, one.record.report_id) for one in each],
+    )
+    reports = [each.as_json() for each in found]
+    return QuickJSON({**_first(reports), "reports": reports})
+
+
+def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    if not reports:
+        return {"reportId": None, "clinicalInfo": [], "userEmail": None}
+    return {name: reports[0][name] for name in ("reportId", "clinicalInfo", "userEmail")}
+
+
+@router.get("/report/changes", response_model=ChangesResponse, responses=problems())
+async def changes(
+    request: Request,
+    after: Annotated[
+        int,
+        Query(ge=0, lt=2**63, description="`cursor` of a page or of a change; 0: all"),
+    ] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
+    SiteID: Optional = "",
+    without: Annotated[
+        list[ChangeEvent] | None,
+        Query(max_length=len(ChangeEvent), description="events to pass over, and not to wait for"),
+    ] = None,
+    texts: Annotated[
+        bool,
+        Query(description="tell what is released in words too; each counts as an export"),
+    ] = False,
+) -> Response:
+    """
+    Return what changed after a cursor, in commit order; wait for it up to `wait` seconds.
+
+    409 `cursor_beyond_end` or `cursor_of_another_feed`: the database was restored or replaced
+    since the cursor was given out. Read the feed again from 0.
+    """
+    page = await wait_for_changes(
+        request, after, limit, wait, SiteID.strip(), without or (), texts=texts
+    )
+    return QuickJSON(page.as_json())
+
+
+def _worklist_query(
+    *,
+    SiteID: Site,
+    status: Annotated[list[Status] | None, Query()] = None,
+    PatientMRN: Optional = "",
+    Accession: Optional = "",
+    q: Annotated[
+        str, Query(max_length=TAG_LENGTH, description="Words of the patient, order or study")
+    ] = "",
+    StudyDate: Annotated[str, Day, Query(description="The day of the study")] = "",
+    studyDateFrom: Annotated[str, Day, Query(description="The first day of the study")] = "",
+    studyDateTo: Annotated[str, Day, Query(description="The last day of the study")] = "",
+    Modality: Annotated[Tags | None, Query(description="One of these modalities")] = None,
+    SiteLocation: Annotated[Tags | None, Query(description="One of these locations")] = None,
+    reader: Annotated[
+        str,
+        Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: nobody"),
+    ] = "",
+    sort: Annotated[
+        Sort, Query(description="A minus sign reverses it; by the anchor order of a group")
+    ] = Sort.NEWEST_UPDATED,
+    limit: Annotated[int, Query(ge=1, le=500, description="Items of a page")] = 100,
+    cursor: Annotated[str, Query(max_length=_CURSOR, description="`next` of the page before")] = "",
+) -> WorklistQuery:
+    return WorklistQuery(
+        site_id=SiteID,
+        status=tuple(status or ()),
+        mrn=PatientMRN.strip(),
+        accession=Accession.strip(),
+        text=q,
+        study_from=StudyDate or studyDateFrom,
+        study_to=StudyDate or studyDateTo,
+        modalities=tuple(Modality or ()),
+        locations=tuple(SiteLocation or ()),
+        reader=reader.strip(),
+        sort=sort,
+        limit=limit,
+        cursor=cursor,
+    )
+
+
+@router.get("/worklist", response_model=WorklistResponse, responses=problems())
+async def worklist(
+    query: Annotated[WorklistQuery, Depends(_worklist_query)], request: Request
+) -> Response:
+    """
+    Return a page of a site's reports, by default the latest change first.
+
+    Days are written YYYY-MM-DD or YYYYMMDD. An unknown parameter is refused (400).
+    """
+    _refuse_unknown(request)
+    now = engine_of(request).clock()
+    page = await look(
+        request,
+        "worklist",
+        [Place(query.site_id)],
+        lambda session: read_worklist(session, query, now),
+        shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
+        unnoted=request.state.caller.service,
+    )
+    return QuickJSON(page.as_json())

@@ -1,0 +1,148 @@
+"""What a signed-in user reads and changes about themselves: choices, password, access tokens."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import NotFound
+from bridge.engine.http.models.accounts import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
+from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.sign_in import owner_proof
+from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
+from bridge.engine.http.sign_in.password_form import sign_out
+from bridge.engine.http.state import EngineDep, engine_of
+from bridge.engine.service.accounts import accounts, passwords, tokens, users
+from bridge.engine.service.accounts.site_users import DAY_MS, token_json
+from bridge.engine.service.sites import supply_states
+from bridge.engine.service.sites.site_changes import image_uri
+from bridge.engine.service.work import Actor, Work
+
+router = APIRouter(
+    prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
+)
+
+Key = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@router.get("")
+async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
+    """Return the user, what they have chosen, and their sites."""
+    return JSONResponse(await engine.work.read(lambda c: accounts.account_json(c, signed)))
+
+
+@router.put("")
+async def change_profile(body: ProfileBody, request: Request, signed: SignedDep) -> Response:
+    """Change what the user has chosen; what is left out stays."""
+    engine, key = engine_of(request), signed.account.id
+    image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
+
+    look = supply_states.profile(key)
+
+    def deed(work: Work) -> dict[str, Any]:
+        before = look(work.connection)
+        accounts.choose(work.connection, signed.visitor, body.choices())
+        if body.name:
+            accounts.rename(work.connection, signed.visitor, body.name)
+        if "signature" in body.model_fields_set:
+            users.tell(work.connection, key, signature=image)
+        event = deed_of(request, "profile-update", target=("account", str(key)))
+        changes = supply_states.difference(before, look(work.connection))
+        work.note(replace(event, **changes))
+        return accounts.account_json(work.connection, signed)
+
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
+
+
+@router.post("/password")
+async def change_password(body: PasswordBody, request: Request, signed: SignedDep) -> Response:
+    """Set a new password; other sessions of the account end."""
+    engine, key = engine_of(request), signed.account.id
+    own = await engine.work.read(lambda c: accounts.profile(c, signed.visitor))
+    present, attempt = await owner_proof.verify(request, signed, body.present, pointer="/present")
+
+    def hashed() -> str:
+        passwords.require_strong(body.wanted, own["email"], own["name"])
+        return passwords.hash_password(body.wanted)
+
+    wanted = await engine.hashing.run(hashed)
+
+    def deed(work: Work) -> None:
+        accounts.change_password(work.connection, signed, present, wanted, work.now)
+        engine.throttle.give_back(work.connection, attempt)
+        event = deed_of(request, "password-update", target=("account", str(key)))
+        work.note(replace(event, before={}, after={"password": "changed"}))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)
+
+
+@router.post("/confirm")
+async def confirm(body: ConfirmBody, request: Request, signed: SignedDep) -> Response:
+    """Prove again to be the owner, as some actions ask for within the last minutes."""
+    engine, key = engine_of(request), signed.account.id
+    password_hash, attempt = await owner_proof.verify(request, signed, body.password)
+
+    def deed(work: Work) -> None:
+        proof = owner_proof.proof(engine, work, signed.account, password_hash, body.code)
+        accounts.confirm(work.connection, signed, proof, work.now)
+        engine.throttle.give_back(work.connection, attempt)
+        work.note(deed_of(request, "confirm"))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)
+
+
+@router.post("/sign-out")
+async def leave(request: Request) -> Response:
+    """End the session."""
+    return await sign_out(request)
+
+
+@router.get("/tokens")
+async def own_tokens(engine: EngineDep, signed: SignedDep) -> Response:
+    """Return the user's access tokens, newest first, without their secrets."""
+    found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
+    return JSONResponse([token_json(each) for each in found])
+
+
+@router.post("/tokens")
+async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) -> Response:
+    """Make an access token; its secret is in this answer and nowhere else."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> dict[str, Any]:
+        days = body.expiresDays
+        token_id, secret = tokens.create_token(
+            work.connection,
+            key,
+            now=work.now,
+            random_bytes=engine.random,
+            label=body.label,
+            expires_at=None if days is None else work.now + days * DAY_MS,
+        )
+        event = deed_of(request, "token-create", target=("token", str(token_id)), token=token_id)
+        made = {"account": key, "label": body.label, "days": days}
+        work.note(replace(event, before={}, after=made))
+        return {"id": token_id, "token": secret}
+
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed), 201)
+
+
+@router.delete("/tokens/{token_id}")
+async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Response:
+    """Revoke an own token, and the links that were made with it."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> None:
+        account_id, _ = tokens.owner_of(work.connection, token_id)
+        if account_id != key:
+            raise NotFound
+        changes = tokens.revocation(work.connection, token_id, work.now)
+        tokens.revoke_token(work.connection, token_id, work.now)
+        event = deed_of(request, "token-revoke", target=("token", str(token_id)), token=token_id)
+        work.note(replace(event, **changes))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)

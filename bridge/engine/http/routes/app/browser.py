@@ -1,0 +1,93 @@
+"""What browsers load: report links, session links, sign-in, the page's files."""
+
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from bridge.engine.app import built
+from bridge.engine.http.pages import pages, visits
+from bridge.engine.http.requests.guard import bounded
+from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.http.sign_in import enrolment_page, password_form, single_sign_on
+
+router = APIRouter(prefix="/reporting", include_in_schema=False)
+
+MAX_FORM = 8192
+_ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
+
+
+@router.api_route("/launch-report/clinical", methods=["GET", "HEAD"])
+async def launch_report(request: Request, token: str = "", report: str = "") -> Response:
+    """Open a report link, or load the page of `report` again."""
+    return await visits.open_report(request, token, report)
+
+
+@router.api_route("/shared", methods=["GET", "HEAD"])
+async def shared(request: Request, token: str = "") -> Response:
+    """Show a shared report, to read only."""
+    return await visits.open_share(request, token)
+
+
+@router.api_route("/init", methods=["GET", "HEAD"])
+async def init(request: Request) -> Response:
+    """Pre-warm an embedded session."""
+    return await visits.init(request)
+
+
+@router.post("/login")
+async def login(request: Request) -> Response:
+    """Sign in by a form and open a link."""
+    return await password_form.sign_in(request, await read_form(request))
+
+
+@router.api_route("/enrol", methods=["GET", "HEAD"])
+async def enrol(request: Request, token: str = "") -> Response:
+    """Show the form of an enrolment link."""
+    if visits.is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    return await enrolment_page.show(request, token[:256])
+
+
+@router.post("/enrol")
+async def enrolled(request: Request) -> Response:
+    """Set a password by an enrolment link."""
+    return await enrolment_page.take(request, await read_form(request))
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Read a form that people send before they are known; raise 413, 400."""
+    with bounded(request, MAX_FORM) as small:
+        body = await small.body()
+    try:
+        return dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
+    except ValueError:
+        raise bad_request("not a form") from None
+
+
+@router.get("/login/oidc")
+async def login_elsewhere(request: Request) -> Response:
+    """Sign in by the OpenID Connect provider."""
+    return await single_sign_on.begin(request)
+
+
+@router.get("/login/oidc/callback")
+async def login_returned(request: Request) -> Response:
+    """Come back from the OpenID Connect provider."""
+    return await single_sign_on.finish(request)
+
+
+@router.get("/assets/{name}")
+async def assets(name: str, request: Request) -> Response:
+    """Return a file of the pages; built ones have a hash in their name and are kept for good."""
+    if name in pages.ASSETS:
+        headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
+        return Response(pages.asset(name), headers=headers, media_type=pages.ASSETS[name])
+    media_type = built.media_type(name)
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    content = built.content(name, compressed=zipped) if media_type else None
+    if content is None:
+        raise bad_request("no such file", code="no_such_path", status=404)
+    kept = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    headers = _ASSET_HEADERS | kept | ({"Content-Encoding": "gzip"} if zipped else {})
+    return Response(content, headers=headers, media_type=media_type)

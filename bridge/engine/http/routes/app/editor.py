@@ -1,0 +1,116 @@
+"""What helps to write a report on its page: templates, macros, the checks before signing, presence.
+
+The text itself is saved by the routes beside this file; nothing here changes it.
+"""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import NotFound
+from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.rules.text.document import restore, to_json
+from bridge.engine.rules.text.findings import apply_template
+from bridge.engine.service.signing import checks, page_state
+from bridge.engine.service.sites import macros, sites, supply_states
+from bridge.executors import Threads
+
+router = APIRouter(
+    prefix="/reporting/api/session",
+    tags=["Report page"],
+    route_class=SessionRoute,
+    responses=problems(500),
+)
+
+Page = dict[str, Any]
+
+
+@router.get("/templates", response_model=Page)
+async def list_templates(desk: DeskDep) -> Response:
+    """Return the site's templates by number."""
+    site_id = desk.session.site_id
+    found = await desk.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    return JSONResponse({"templates": found})
+
+
+@router.post("/templates/{number}/map", response_model=Page)
+async def map_findings(
+    number: Annotated[int, Path(ge=1, le=999_999_999)], body: MappingBody, desk: DeskDep
+) -> Response:
+    """Return the template with the findings in their places, each marked; nothing is saved."""
+    site_id = desk.session.site_id
+    found = await desk.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    template = next((each for each in found if each["number"] == number), None)
+    if template is None:
+        raise NotFound("the site has no such template")
+    document = await Threads.DOCUMENTS.run(
+        lambda: to_json(apply_template(restore(template["document"]), body.findings))
+    )
+    return JSONResponse({"number": number, "document": document})
+
+
+@router.get("/macros", response_model=Page)
+async def list_macros(desk: DeskDep) -> Response:
+    """Return the site's macros and the user's own."""
+    site_id = desk.session.site_id
+    found = await desk.read(
+        lambda work, editor: macros.macros_of(work.connection, site_id, editor.account_id)
+    )
+    return JSONResponse({"macros": found})
+
+
+@router.put("/macros/{trigger}", status_code=204, response_class=Response)
+async def set_macro(trigger: Trigger, body: MacroBody, desk: DeskDep) -> Response:
+    """Create or replace a macro of the user."""
+    session, content = desk.session, body.content()
+    site_id = session.site_id
+    return await desk.leave(
+        "macro-update",
+        lambda work, editor: macros.set_macro(
+            work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
+        ),
+        state=supply_states.macro(site_id, session.account_id, trigger),
+        target=("macro", trigger),
+    )
+
+
+@router.delete("/macros/{trigger}", status_code=204, response_class=Response)
+async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
+    """Remove a macro of the user."""
+    session = desk.session
+    site_id = session.site_id
+    return await desk.leave(
+        "macro-delete",
+        lambda work, editor: macros.delete_macro(
+            work.connection, site_id, editor.account_id, trigger
+        ),
+        state=supply_states.macro(site_id, session.account_id, trigger),
+        target=("macro", trigger),
+    )
+
+
+@router.get("/checks", response_model=Page)
+async def check(desk: DeskDep) -> Response:
+    """Return what the checks before signing find in the saved text."""
+    found = await desk.read(partial(checks.check, report_id=desk.session.report_id))
+    return JSONResponse({"findings": found})
+
+
+@router.post("/presence", response_model=Page)
+async def presence(desk: DeskDep) -> Response:
+    """Hold the writing lease on; return what tells whether there is something new to load."""
+    return JSONResponse(
+        await desk.read(partial(page_state.presence, report_id=desk.session.report_id))
+    )
+
+
+@router.post("/leave", status_code=204, response_class=Response)
+async def leave(desk: DeskDep) -> Response:
+    """Give the writing lease back: the page is being left."""
+    await desk.read(partial(page_state.leave, report_id=desk.session.report_id))
+    return Response(status_code=204)

@@ -1,0 +1,145 @@
+"""What stands beside a report's text on its page: priors, history, files; and the report to take.
+
+Reads only. Whoever looks at another report of the patient is noted in the audit trail.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import tzinfo
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Path, Query
+from sqlmodel import Session
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.documents import html, pdf, rtf
+from bridge.engine.documents.errors import PdfUnavailable
+from bridge.engine.documents.model import Exported
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.requests import responses
+from bridge.engine.http.requests.actions import zone_of
+from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.records.tables import Report
+from bridge.engine.service.report_lookup import lock_report_by_id
+from bridge.engine.service.reports import files, priors
+from bridge.engine.service.reports.export import gather_printed, gather_report
+from bridge.executors import Threads
+
+router = APIRouter(
+    prefix="/reporting/api/session",
+    tags=["Report page"],
+    route_class=SessionRoute,
+    responses=problems(500),
+)
+
+Page = dict[str, Any]
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class Format(StrEnum):
+    """As what a report is taken from its page."""
+
+    PDF = "pdf"
+    DOCX = "docx"
+    RTF = "rtf"
+    HTML = "html"
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    media_type: str
+    render: Callable[[Exported, tzinfo], bytes]
+    gather: Callable[[Session, Report], Exported] = gather_report
+
+
+def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
+    return html.render(exported, zone).encode("utf-8")
+
+
+def _docx(exported: Exported, zone: tzinfo) -> bytes:
+    from bridge.engine.documents import docx  # noqa: PLC0415  # slow to load, rarely wanted
+
+    return docx.render(exported, zone)
+
+
+WRITERS = {
+    Format.PDF: _Writer("application/pdf", pdf.render, gather_printed),
+    Format.DOCX: _Writer(
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        _docx,
+        gather_printed,
+    ),
+    Format.RTF: _Writer("application/rtf", rtf.render),
+    Format.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
+}
+
+
+@router.get("/priors", response_model=Page)
+async def list_priors(desk: DeskDep) -> Response:
+    """Return the patient's earlier signed reports, the best to compare with first."""
+    read = partial(priors.list_priors, report_id=desk.session.report_id)
+    return JSONResponse({"priors": await desk.read(read)})
+
+
+@router.get("/priors/{prior_id}", response_model=Page)
+async def read_prior(
+    prior_id: Annotated[str, Path(min_length=1, max_length=64)], desk: DeskDep
+) -> Response:
+    """Return the text of one of them."""
+    report_id = desk.session.report_id
+    found = await desk.view(
+        "prior-view",
+        prior_id,
+        lambda work, editor: priors.read_prior(work, editor, report_id, prior_id),
+    )
+    return JSONResponse(found)
+
+
+@router.get("/history", response_model=Page)
+async def read_history(desk: DeskDep) -> Response:
+    """Return the preliminary reads and the signings of the report, with their texts."""
+    return JSONResponse(
+        await desk.read(partial(priors.read_history, report_id=desk.session.report_id))
+    )
+
+
+@router.get("/files", response_model=Page)
+async def list_files(desk: DeskDep) -> Response:
+    """Return what the DICOM SR files measured, and which key images there are."""
+    read = partial(files.list_files, report_id=desk.session.report_id)
+    return JSONResponse({"files": await desk.read(read)})
+
+
+@router.get("/files/{file_id}", response_class=Response)
+async def read_image(file_id: Annotated[int, Path(ge=1, lt=2**63)], desk: DeskDep) -> Response:
+    """Return a key image."""
+    media_type, data = await desk.read(
+        partial(files.read_image, report_id=desk.session.report_id, pk=file_id)
+    )
+    return Response(data, headers=_NO_STORE, media_type=media_type)
+
+
+@router.get("/export/{kind}", response_class=Response)
+async def export(
+    kind: Format, desk: DeskDep, time_zone: Annotated[str | None, Query(alias="timeZone")] = None
+) -> Response:
+    """Return the report as a file; HTML is what the page prints."""
+    zone, report_id, writer = zone_of(time_zone), desk.session.report_id, WRITERS[kind]
+    exported = await desk.view(
+        "export",
+        report_id,
+        lambda work, _: writer.gather(work.session, lock_report_by_id(work, report_id)),
+    )
+    chosen = zone or ZoneInfo(exported.site.time_zone or "UTC")
+    try:
+        data = await Threads.EXPORTS.run(writer.render, exported, chosen)
+    except PdfUnavailable as error:
+        raise bad_request(str(error), code="pdf_unavailable", status=501) from None
+    name = f'attachment; filename="report.{kind.value}"'
+    headers = {**_NO_STORE, "Content-Disposition": name}
+    return responses.octets(data, writer.media_type, headers)

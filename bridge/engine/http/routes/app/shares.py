@@ -1,0 +1,88 @@
+"""What a report page gives beside its text: billing codes, and read-only shares.
+
+Behind the page's session, as the page's other deeds; the share itself needs no session.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import Field, StrictInt
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.launching import link_to
+from bridge.engine.http.models.fields import Body
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.links import Purpose
+from bridge.engine.rules.moments import iso
+from bridge.engine.service.reports import sharing
+from bridge.engine.service.signing import editing
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.work import Work
+
+router = APIRouter(
+    prefix="/reporting/api/session",
+    tags=["Report page"],
+    route_class=SessionRoute,
+    responses=problems(500),
+)
+
+Page = dict[str, Any]
+
+
+class ShareBody(Body):
+    """How long a share is good; at most as long as the site says, which is also the default."""
+
+    expiresSeconds: Annotated[StrictInt, Field(ge=60)] | None = None  # noqa: N815  # as its neighbours
+
+
+@router.post("/billing", response_model=Page)
+async def generate_billing(desk: DeskDep) -> Response:
+    """Derive billing codes from the site's code map and keep them; `billingCode` has them."""
+    report_id = desk.session.report_id
+    return await desk.obtain(
+        "billing",
+        "billingCode",
+        lambda work, editor: editing.generate_billing(work, editor, report_id),
+    )
+
+
+@router.get("/billing", response_model=Page)
+async def read_billing(desk: DeskDep) -> Response:
+    """Return the billing codes that were generated last, null before that."""
+    report_id = desk.session.report_id
+    codes = await desk.read(lambda work, editor: editing.read_billing(work, editor, report_id))
+    return JSONResponse({"billingCode": codes})
+
+
+@router.get("/shares", response_model=Page)
+async def list_shares(desk: DeskDep) -> Response:
+    """Return the report's shares that are still good, without their addresses."""
+    report_id = desk.session.report_id
+    shares = await desk.read(lambda work, editor: sharing.list_shares(work, editor, report_id))
+    return JSONResponse({"shares": shares})
+
+
+@router.post("/shares", response_model=Page)
+async def share(body: ShareBody, desk: DeskDep, request: Request) -> Response:
+    """Make a read-only link to the report; its address is in this answer and nowhere else."""
+    engine, report_id = desk.engine, desk.session.report_id
+    base = engine.base_url(request)
+
+    def deed(work: Work, editor: Editor) -> dict[str, Any]:
+        made = sharing.share(work, editor, report_id, engine.random, body.expiresSeconds)
+        address = link_to(base, Purpose.SHARE, made.handle)
+        return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
+
+    return await desk.obtain("share-create", "share", deed)
+
+
+@router.post("/shares/{share_id}/revoke", response_model=Page)
+async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], desk: DeskDep) -> Response:
+    """End a share."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "share-revoke", lambda work, editor: sharing.revoke(work, editor, report_id, share_id)
+    )

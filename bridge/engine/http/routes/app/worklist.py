@@ -1,0 +1,169 @@
+"""The worklist of a signed-in user: its rows, what is new in them, whose they are."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from sqlalchemy import Connection
+from sqlmodel import Session
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.models.accounts import AssignBody
+from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
+from bridge.engine.http.requests.audit import deed_of, reading_of
+from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
+from bridge.engine.http.state import EngineDep, engine_of
+from bridge.engine.live.wakeups import heard
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.status import Status
+from bridge.engine.service.accounts import users
+from bridge.engine.service.accounts.accounts import SignedIn
+from bridge.engine.service.accounts.sessions import works
+from bridge.engine.service.caller import account_role
+from bridge.engine.service.change_feed import ChangePage, read_changes
+from bridge.engine.service.sites.sites import get_site, list_prelim_groups
+from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.worklist import picking
+from bridge.engine.service.worklist.rows import Column, Owner, RowsQuery, read_rows
+
+LOOK_EVERY = 0.5  # seconds: whether the page is still there is looked at, too
+
+router = APIRouter(
+    prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
+)
+
+Text = Annotated[str, Query(max_length=TAG_LENGTH)]
+_PAGE = 200
+
+
+def _query(
+    *,
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    status: Annotated[list[Status] | None, Query()] = None,
+    owner: Owner = Owner.ANYBODY,
+    q: Text = "",
+    location: Text = "",
+    group: Text = "",
+    tag: Text = "",
+    reportId: Annotated[list[str] | None, Query(max_length=_PAGE)] = None,  # noqa: N803  # as above
+    sort: Column = Column.UPDATED,
+    descending: bool = True,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=_PAGE)] = 100,
+) -> RowsQuery:
+    return RowsQuery(
+        site_id=SiteID,
+        status=tuple(status or ()),
+        owner=owner,
+        text=q,
+        location=location,
+        prelim_group=group,
+        prelim_tag=tag,
+        report_ids=tuple(reportId or ()),
+        sort=sort,
+        descending=descending,
+        offset=offset,
+        limit=limit,
+    )
+
+
+def _member(connection: Connection, signed: SignedIn, site_id: str) -> Role:
+    account_id = signed.visitor.on(site_id)
+    role = None if account_id is None else account_role(connection, account_id, site_id)
+    if role is None:
+        raise Forbidden
+    return role
+
+
+@router.get("/rows")
+async def rows(
+    query: Annotated[RowsQuery, Depends(_query)], request: Request, signed: SignedDep
+) -> Response:
+    """Return a stretch of a site's worklist, and how long the whole of it is."""
+    engine, key = engine_of(request), signed.account.id
+
+    def reading(session: Session) -> Any:
+        _member(session.connection(), signed, query.site_id)
+        return read_rows(session, query, key, engine.clock())
+
+    found = await engine.work.read_session(reading)
+    shown = [(query.site_id, each["reportId"]) for each in found.items]
+    engine.journal.note(reading_of(request, "worklist", [query.site_id], shown))
+    return JSONResponse(found.as_json())
+
+
+@router.get("/site")
+async def site(
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    engine: EngineDep,
+    signed: SignedDep,
+) -> Response:
+    """Return what can be filtered by and, for administrators, to whom reports can be given."""
+
+    def reading(connection: Connection) -> dict[str, Any]:
+        role = _member(connection, signed, SiteID)
+        groups = list_prelim_groups(connection, SiteID)
+        readers = users.members(connection, SiteID) if role is Role.ADMINISTRATOR else []
+        return {
+            "locations": list(get_site(connection, SiteID).locations),
+            "prelimGroups": [{"name": each["name"], "tags": each["tags"]} for each in groups],
+            "readers": [
+                {"email": each.email, "name": each.name or each.email}
+                for each in readers
+                if not each.disabled
+            ],
+        }
+
+    return JSONResponse(await engine.work.read(reading))
+
+
+@router.get("/changes")
+async def changes(
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    request: Request,
+    signed: SignedDep,
+    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    wait: Annotated[float, Query(ge=0, le=30)] = 20.0,
+) -> Response:
+    """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
+    engine, loop = engine_of(request), asyncio.get_running_loop()
+
+    def reading(connection: Connection) -> ChangePage:
+        # Again at each look: the session may end while the page waits.
+        if not works(connection, signed.session, engine.clock(), engine.settings.lifetimes):
+            raise Forbidden
+        _member(connection, signed, SiteID)
+        return read_changes(connection, [SiteID], after, 500)
+
+    caller = f"account {signed.account.id}"
+    engine.polls.require_room(caller)
+    deadline = loop.time() + wait
+    with engine.polls.counted(caller):
+        while True:
+            bell = engine.work.changed.bell()
+            page = await engine.work.read(reading)
+            left = deadline - loop.time()
+            if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
+                bell.cancel()
+                break
+            await heard(bell, min(left, LOOK_EVERY))
+    changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
+    return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
+
+
+@router.post("/assign")
+async def assign(body: AssignBody, request: Request, signed: SignedDep) -> Response:
+    """Give a report to a reader, or back to the worklist; for administrators of its site."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> None:
+        if body.email:
+            report = picking.assign(work, signed.visitor, body.reportId, body.email)
+        else:
+            report = picking.put_back(work, signed.visitor, body.reportId)
+        action = "assign" if body.email else "unassign"
+        work.note(deed_of(request, action, report.site_id, report.report_id))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)

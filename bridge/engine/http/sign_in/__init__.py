@@ -1,0 +1,1 @@
+"""Sign-in: passwords, OpenID Connect, enrolment, remembered devices."""

@@ -1,0 +1,94 @@
+"""Who is signed in: the session behind the account's cookie, and requests in its name.
+
+A cookie comes along with any request to us, so whatever changes something must also
+come from one of our own pages.
+"""
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from typing_extensions import override
+
+from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded, json_body
+from bridge.engine.http.requests.problems import Problem, Refused
+from bridge.engine.http.requests.same_origin import require_our_page
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.service.accounts.accounts import SignedIn, signed_in
+from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, Session, keep_alive
+from bridge.engine.service.caller import Caller
+
+COOKIE = "report_account"
+_SECURE_COOKIE = "__Host-report_account"
+NO_TOKEN = 0
+"""The token id of a caller who came in by signing in."""
+
+
+def cookie_name(engine: Engine) -> str:
+    """Return the account cookie's name; the prefix binds it to the host where it can."""
+    return _SECURE_COOKIE if engine.addresses.secure else COOKIE
+
+
+def account_cookie(engine: Engine, secret: str) -> str:
+    """Return the Set-Cookie header of an account's session; an empty secret takes it away."""
+    cookie = f"{cookie_name(engine)}={secret}; Path=/; HttpOnly; SameSite=Lax"
+    cookie += "; Secure" if engine.addresses.secure else ""
+    return cookie if secret else f"{cookie}; Max-Age=0"
+
+
+async def whoever_signed_in(engine: Engine, request: Request) -> SignedIn | None:
+    """Return the account of the request's cookie, if there is one."""
+    secret = request.cookies.get(cookie_name(engine), "")
+    if not secret:
+        return None
+    now, life = engine.clock(), engine.settings.lifetimes
+    found = await engine.work.read(lambda c: signed_in(c, secret, now, life))
+    if found is not None and now - found.session.last_seen_at > SEEN_EVERY_MS and _active(request):
+        session = found.session
+        await engine.work.run(lambda: _keep(engine, session, now))
+    return found
+
+
+def _active(request: Request) -> bool:
+    """Tell whether a person is behind a request: waiting for changes keeps nobody signed in."""
+    return request.headers.get("x-unattended") is None
+
+
+def _keep(engine: Engine, session: Session, now: int) -> None:
+    # Not a change of any report: nobody is woken for it.
+    with engine.work.database.write() as connection:
+        keep_alive(connection, session, now)
+
+
+class AccountRoute(APIRoute):
+    """A route for whoever is signed in: `request.state.signed`, and as `request.state.caller`."""
+
+    @override
+    def get_route_handler(self) -> Handler:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            engine = engine_of(request)
+            if request.method not in ("GET", "HEAD"):
+                require_our_page(engine, request)
+            signed = await whoever_signed_in(engine, request)
+            if signed is None:
+                refused(request, "account", code="signed_out")
+                raise Refused(Problem(401, "signed_out", "sign in to do this"))
+            request.state.signed = signed
+            account = signed.account
+            request.state.caller = Caller(NO_TOKEN, account.id, account.email)
+            with bounded(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
+                await json_body(strict)
+                return await handler(strict)
+
+        return guarded
+
+
+async def _signed(request: Request) -> SignedIn:
+    signed: SignedIn = request.state.signed
+    return signed
+
+
+SignedDep = Annotated[SignedIn, Depends(_signed)]

@@ -1,0 +1,195 @@
+"""The page of an enrolment link: its owner sets a password and, where needed, an authenticator app.
+
+A plain form, which works without any script. Never inside a frame, never for a page of somebody
+else. The words are `enrolment.json`, by language.
+"""
+
+import html
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.engine.http.pages import pages
+from bridge.engine.http.pages.pages import language_of
+from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.requests.same_origin import foreign, in_frame
+from bridge.engine.http.sign_in.owner_proof import TooManyAttempts, counted
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.live.password_hashing import TooBusy
+from bridge.engine.service.accounts import enrolment, second_factor
+from bridge.engine.service.accounts.enrolment import Enrolment, State
+from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong
+from bridge.engine.service.accounts.sign_in_limit import attempt_of_owner, attempt_of_source
+from bridge.engine.service.work import Actor, Work
+
+_STATUS: Mapping[State, int] = {
+    State.UNKNOWN: 404,
+    State.USED: 410,
+    State.EXPIRED: 410,
+    State.SUPERSEDED: 410,
+}
+
+_NEW = 'type="password" autocomplete="new-password"'
+
+
+async def show(request: Request, token: str) -> Response:
+    """Return the form of a link, or what became of it."""
+    if in_frame(request):
+        return _notice(request, "not_in_frames", 403)
+    found = await _found(request, token)
+    if found.state is not State.OPEN:
+        return _over(request, found.state)
+    return await _form(request, token, found)
+
+
+async def take(request: Request, form: Mapping[str, str]) -> Response:
+    """Set what the owner chose, and use the link up."""
+    if in_frame(request) or foreign(engine_of(request), request):
+        refused(request, "enrol", code="foreign_origin")
+        return _notice(request, "not_in_frames", 403)
+    token = form.get("token", "")
+    found = await _found(request, token)
+    if found.state is not State.OPEN:
+        return _over(request, found.state)
+    try:
+        return await _taken(request, form, token, found)
+    except TooManyAttempts as refusal:
+        refused(request, "enrol", code=refusal.problem.code)
+        return await _form(request, token, found, "too_many", refusal.problem.status)
+    except TooBusy as refusal:
+        return await _form(request, token, found, "too_many", refusal.status)
+
+
+async def _taken(
+    request: Request, form: Mapping[str, str], token: str, found: Enrolment
+) -> Response:
+    engine = engine_of(request)
+    limit = engine.settings.rates.failed_authentications
+    attempt = await counted(engine, attempt_of_owner(limit, f"enrolment {found.pk}"))
+    password = form.get("password", "")
+    if password != form.get("again", ""):
+        return await _form(request, token, found, "differ", 400)
+    step = None
+    if _needs_code(engine, found):
+        secret = _secret(engine, found)
+        code = form.get("code", "")
+        step = second_factor.matching_step(secret, code, engine.clock()) if secret else None
+        if step is None:
+            refused(request, "enrol", code="wrong_code")
+            return await _form(request, token, found, "wrong_code", 400)
+
+    def hashed() -> str:
+        require_strong(password, found.email, found.name)
+        return hash_password(password)
+
+    try:
+        password_hash = await engine.hashing.run(hashed, known=False)
+    except WeakPassword as refusal:
+        return await _form(request, token, found, refusal.code, 400)
+
+    def deed(work: Work) -> bool:
+        done = enrolment.complete(work.connection, found, password_hash, step, work.now)
+        if done:
+            engine.throttle.give_back(work.connection, attempt)
+            work.note(deed_of(request, "enrol", account_id=found.account_id))
+        return done
+
+    if not await engine.work.change(Actor(found.account_id), engine.clock(), deed):
+        return _over(request, (await _found(request, token)).state)
+    return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
+
+
+async def _found(request: Request, token: str) -> Enrolment:
+    engine = engine_of(request)
+    limit = engine.settings.rates.failed_authentications
+    found = await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
+    if found.state is State.UNKNOWN:
+        refused(request, "enrol", code="unknown_link")
+        source = attempt_of_source(limit, "enrolment", engine.client(request))
+        await counted(engine, source)
+        return found
+    if found.state is State.OPEN and _needs_code(engine, found) and found.secret is None:
+        await engine.work.write(
+            lambda c: enrolment.give_secret(c, engine.keys, found, engine.random)
+        )
+        return await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
+    return found
+
+
+def _needs_code(engine: Engine, found: Enrolment) -> bool:
+    return found.second_factor and engine.settings.asks_for_codes
+
+
+def _secret(engine: Engine, found: Enrolment) -> bytes | None:
+    if found.secret is None:
+        return None
+    return second_factor.unseal(engine.keys, found.account_id, found.secret)
+
+
+def _over(request: Request, state: State) -> Response:
+    return _notice(request, state.value, _STATUS.get(state, 410))
+
+
+def _notice(request: Request, key: str, status: int) -> Response:
+    words = _words(request)
+    return pages.notice_page(
+        words["title"], words[key], status=status, language=language_of(request)
+    )
+
+
+async def _form(
+    request: Request, token: str, found: Enrolment, problem: str = "", status: int = 200
+) -> Response:
+    engine, words = engine_of(request), _words(request)
+    secret = _secret(engine, found) if _needs_code(engine, found) else None
+    picture = ""
+    if secret is not None:
+        uri = second_factor.provisioning_uri(secret, found.email)
+        from bridge.engine.documents.qr import qr_png  # noqa: PLC0415  # slow to load
+
+        picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
+    said = f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
+    factor = "" if secret is None else _factor(words, picture, second_factor.base32(secret))
+    form = (
+        f"<p><strong>{html.escape(found.email)}</strong></p>{said}"
+        '<form method="post" action="/reporting/enrol">'
+        f'<input type="hidden" name="token" value="{html.escape(token, quote=True)}">'
+        f'<input type="hidden" name="username" autocomplete="username" '
+        f'value="{html.escape(found.email, quote=True)}">'
+        f"{_field(words['password'], 'password', _NEW)}{_field(words['again'], 'again', _NEW)}"
+        f'{factor}<button type="submit">{html.escape(words["save"])}</button></form>'
+    )
+    return pages.notice_page(
+        words["title"], words["lead"], status=status, form=form, language=language_of(request)
+    )
+
+
+def _factor(words: Mapping[str, str], picture: str, secret: str) -> str:
+    image = f'<img src="data:image/png;base64,{picture}" width="240" height="240" alt="">'
+    code = 'inputmode="numeric" autocomplete="one-time-code" maxlength="20"'
+    return (
+        f"<p>{html.escape(words['scan'])}</p>{image}"
+        f'<p>{html.escape(words["secret"])} <code class="secret">{secret}</code></p>'
+        f"{_field(words['code'], 'code', code)}"
+    )
+
+
+def _field(label: str, name: str, attributes: str) -> str:
+    return f'<label>{html.escape(label)} <input name="{name}" {attributes} required></label>'
+
+
+def _words(request: Request) -> Mapping[str, str]:
+    catalogue, code = _catalogue(), language_of(request)
+    return catalogue.get(code) or catalogue.get(code.partition("-")[0]) or catalogue["en"]
+
+
+@cache
+def _catalogue() -> Mapping[str, Mapping[str, str]]:
+    text = files("bridge.engine.http").joinpath("enrolment.json").read_text("utf-8")
+    return cast("Mapping[str, Mapping[str, str]]", json.loads(text))

@@ -1,0 +1,113 @@
+"""Proof of the owner of an account: password within the limit of attempts, remembered devices.
+
+The one place where a password is compared: the form, confirmations and changes of passwords.
+
+A sealed cookie names the account and the browser. It signs nobody in: it only gives its browser
+attempts of its own, so that strangers who guess cannot use up those of the owner.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import Request
+
+from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.requests.problems import Problem, Refused
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownKey
+from bridge.engine.service.accounts import second_factor
+from bridge.engine.service.accounts.accounts import Proof, SignedIn, WrongPassword
+from bridge.engine.service.accounts.passwords import Credentials, credentials_of
+from bridge.engine.service.accounts.sign_in_limit import Attempt, Bucket, attempt_of_owner
+from bridge.engine.service.accounts.users import Account
+from bridge.engine.service.work import Work
+
+
+class TooManyAttempts(Refused):
+    """Attempts to sign in are used up for a while."""
+
+    def __init__(self, seconds: int) -> None:
+        detail = "too many attempts to sign in; wait some minutes"
+        headers = {"Retry-After": str(seconds)}
+        super().__init__(Problem(429, "too_many_attempts", detail, headers=headers, retryable=True))
+
+
+async def counted(engine: Engine, buckets: Sequence[Bucket]) -> Attempt:
+    """Count an attempt before anything is computed for it; raise `TooManyAttempts`."""
+    attempt = await engine.work.run(lambda: engine.throttle.take(buckets))
+    if attempt is None:
+        limit = engine.settings.rates.failed_authentications
+        raise TooManyAttempts(limit.seconds // max(1, limit.count))
+    return attempt
+
+
+async def compared(engine: Engine, email: str, password: str, *, known: bool) -> Credentials | None:
+    """
+    Return the credentials of an address if the password is theirs; raise `TooBusy`.
+
+    `known`: the request comes with a session or from a remembered device.
+    """
+    found = await engine.work.read(lambda c: credentials_of(c, email))
+    right = await engine.hashing.run(lambda: found.verify(password), known=known)
+    return found if right else None
+
+
+async def verify(
+    request: Request, signed: SignedIn, password: str, *, pointer: str = "/password"
+) -> tuple[str, Attempt]:
+    """Return the hash that a signed-in owner's password matches; raise `WrongPassword`."""
+    engine = engine_of(request)
+    limit = engine.settings.rates.failed_authentications
+    attempt = await counted(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
+    found = await compared(engine, signed.account.email, password, known=True)
+    if found is None:
+        refused(request, "confirm", code=WrongPassword.code)
+        raise WrongPassword(pointer=pointer)
+    return found.password_hash, attempt
+
+
+def proof(engine: Engine, work: Work, account: Account, password_hash: str, code: str) -> Proof:
+    """Return what a right password and a code prove; raise `WrongPassword` for a wrong code."""
+    if not second_factor.has(work.connection, account.id):
+        return Proof(account, password_hash)
+    if not second_factor.accept(work.connection, engine.keys, account.id, code, work.now):
+        raise WrongPassword(pointer="/code")
+    return Proof(account, password_hash, second_factor=True)
+
+
+_COOKIE: Final = "report_device"
+_SECURE_COOKIE: Final = "__Host-report_device"
+_LIFE: Final = 180 * 24 * 3600  # seconds
+_BINDING: Final = Binding("", "", Purpose.DEVICE)
+_MOST: Final = 1024  # characters of a cookie that are looked at
+
+
+def device_cookie(engine: Engine, request: Request, email: str) -> str:
+    """Return the Set-Cookie header that remembers a browser for an account."""
+    device = known_device(engine, request, email) or engine.random(16).hex()
+    kept = json.dumps({"email": email, "device": device}).encode()
+    sealed = engine.keys.seal(kept, _BINDING)
+    data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
+    cookie = f"{_name(engine)}={sealed.key_id}.{data}; Path=/; HttpOnly; SameSite=Lax"
+    secure = "; Secure" if engine.addresses.secure else ""
+    return f"{cookie}; Max-Age={_LIFE}{secure}"
+
+
+def known_device(engine: Engine, request: Request, email: str) -> str:
+    """Return the browser that an account's owner has signed in with before; '' for any other."""
+    cookie = request.cookies.get(_name(engine), "")
+    key_id, _, data = cookie.partition(".")
+    if not data or len(cookie) > _MOST:
+        return ""
+    try:
+        sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
+        kept = json.loads(engine.keys.open(sealed, _BINDING))
+    except (SealBroken, UnknownKey, ValueError):
+        return ""
+    return str(kept["device"]) if kept["email"] == email else ""
+
+
+def _name(engine: Engine) -> str:
+    return _SECURE_COOKIE if engine.addresses.secure else _COOKIE

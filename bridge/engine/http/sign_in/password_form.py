@@ -1,0 +1,184 @@
+"""Sign in and out: by a plain form, which works before and without any script.
+
+Attempts are counted before the password is compared (`service.throttle`). Never inside a frame,
+never for a page of somebody else.
+"""
+
+import html
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.pages import pages
+from bridge.engine.http.pages.pages import language_of
+from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.requests.same_origin import foreign, in_frame
+from bridge.engine.http.sign_in.accounts import account_cookie, cookie_name
+from bridge.engine.http.sign_in.owner_proof import (
+    TooManyAttempts,
+    compared,
+    counted,
+    device_cookie,
+    known_device,
+    proof,
+)
+from bridge.engine.http.state import Engine, engine_of, peer_of
+from bridge.engine.live.password_hashing import TooBusy
+from bridge.engine.service.accounts.accounts import Proof, WrongPassword, signed_in
+from bridge.engine.service.accounts.accounts import sign_in as begin
+from bridge.engine.service.accounts.sessions import end_session
+from bridge.engine.service.accounts.sign_in_limit import Bucket, attempt_of, attempt_of_owner
+from bridge.engine.service.accounts.users import Account, canonical_email
+from bridge.engine.service.work import Actor, Work
+
+HOME = "/reporting/worklist"
+PLACES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
+"""The pages that signing in may lead to."""
+
+
+def login_page(
+    request: Request, *, handle: str = "", problem: str = "", status: int = 200
+) -> Response:
+    """Return the page that asks who is there; `problem` is a key of the app's catalogue."""
+    query, settings = request.query_params, engine_of(request).settings
+    sso = settings.single_sign_on
+    boot = {
+        "mode": "login",
+        "locale": language_of(request),
+        "handle": handle or query.get("token", ""),
+        "next": place(query.get("next", "")),
+        "message": problem,
+        "sso": "" if sso is None else sso.label,
+        "passwords": settings.passwords,
+    }
+    return pages.app_page(boot, status=status, fallback=_form(boot))
+
+
+async def sign_in(request: Request, form: dict[str, str]) -> Response:
+    """Sign a user in and go on: to their link, or to the worklist."""
+    engine = engine_of(request)
+    handle = form.get("token", "")
+    if in_frame(request) or foreign(engine, request):
+        refused(request, "login", code="foreign_origin")
+        return login_page(request, handle=handle, problem="not_in_frames", status=403)
+    if not engine.settings.passwords:
+        refused(request, "login", code="no_passwords")
+        return login_page(request, handle=handle, status=403)
+    code, status = "wrong_password", 401
+    try:
+        return await _by_password(request, form, handle)
+    except TooManyAttempts:
+        code, status = "too_many_attempts", 429
+    except TooBusy:
+        code, status = "too_many_attempts", TooBusy.status
+    except Forbidden:
+        code, status = "no_site", 403
+    except WrongPassword:
+        pass
+    refused(request, "login", code=code)
+    page = login_page(request, handle=handle, problem=code, status=status)
+    if code == "too_many_attempts":
+        page.headers["Retry-After"] = "60"
+    return page
+
+
+async def _by_password(request: Request, form: dict[str, str], handle: str) -> Response:
+    engine = engine_of(request)
+    email = canonical_email(form.get("email", ""))
+    if engine.addresses.hides_clients(request.headers, peer_of(request)):
+        await engine.work.run(engine.throttle.note_undeclared_proxy)
+    device = known_device(engine, request, email)
+    attempt = await counted(engine, _buckets(engine, request, email, device))
+    found = await compared(engine, email, form.get("password", ""), known=bool(device))
+    if found is None or found.account is None:
+        raise WrongPassword
+    account, password_hash, code = found.account, found.password_hash, form.get("code", "")
+
+    def proving(work: Work) -> Proof:
+        own = proof(engine, work, account, password_hash, code)
+        engine.throttle.give_back(work.connection, attempt)
+        return own
+
+    return await enter(request, account, proving, handle, form.get("next", ""))
+
+
+def _buckets(engine: Engine, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
+    limit = engine.settings.rates.failed_authentications
+    if device:
+        return attempt_of_owner(limit, f"device {device}")
+    return attempt_of(limit, email, engine.client(request))
+
+
+Proving = Callable[[Work], Proof]
+"""Gives what somebody has proved, in the transaction in which the session begins."""
+
+
+async def enter(
+    request: Request, account: Account, proving: Proving, handle: str, wanted: str
+) -> Response:
+    """
+    Begin a session for whoever was recognized and go on.
+
+    Raise `Forbidden` without a site, and what `proving` raises.
+    """
+    engine = engine_of(request)
+    life, random = engine.settings.lifetimes, engine.random
+
+    def deed(work: Work) -> str:
+        secret = begin(work.connection, proving(work), random, work.now, life)
+        work.note(deed_of(request, "login", account_id=account.id))
+        return secret
+
+    secret = await engine.work.change(Actor(account.id), engine.clock(), deed)
+    link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
+    answer = RedirectResponse(link if handle else place(wanted), 303)
+    answer.headers["Cache-Control"] = "no-store"
+    answer.headers.append("Set-Cookie", account_cookie(engine, secret))
+    answer.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    """End the session of the account's cookie."""
+    engine = engine_of(request)
+    secret, life = request.cookies.get(cookie_name(engine), ""), engine.settings.lifetimes
+
+    def deed(work: Work) -> None:
+        found = signed_in(work.connection, secret, work.now, life)
+        if found is not None:
+            end_session(work.connection, found.session, work.now)
+            work.note(deed_of(request, "logout", account_id=found.account.id))
+
+    await engine.work.change(Actor(), engine.clock(), deed)
+    return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})
+
+
+def place(wanted: str) -> str:
+    """Return a page that signing in may lead to: the wanted one, if it is one of them."""
+    return wanted if wanted in PLACES else HOME
+
+
+def _form(boot: dict[str, Any]) -> str:
+    """Return the form as it stands until the app takes its place, or where no script runs."""
+    asked = urlencode({"next": boot["next"], "token": boot["handle"]})
+    label = html.escape(boot["sso"])
+    link = f'<a href="/reporting/login/oidc?{html.escape(asked)}">{label}</a>' if label else ""
+    if not boot["passwords"]:
+        return link
+    hidden = "".join(
+        f'<input type="hidden" name="{name}" value="{html.escape(boot[key], quote=True)}">'
+        for name, key in (("token", "handle"), ("next", "next"))
+    )
+    return (
+        f'<form method="post" action="/reporting/login">{hidden}'
+        '<label>E-mail <input name="email" type="email" autocomplete="username" required></label>'
+        '<label>Password <input name="password" type="password" '
+        'autocomplete="current-password" required></label>'
+        '<label>One-time code (if you have an authenticator app) <input name="code" '
+        'inputmode="numeric" autocomplete="one-time-code" maxlength="20"></label>'
+        f'<button type="submit">Sign in</button></form>{link}'
+    )

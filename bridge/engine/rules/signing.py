@@ -1,0 +1,42 @@
+"""Rules of signing: the fingerprint of the signed text, and the cooling period.
+
+It shows a later alteration; it does not prevent one.
+
+Moments are milliseconds of the server's clock; a period that has reached its end is over.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge.engine.rules.identity import Triple
+
+
+def fingerprint(
+    report_id: str,
+    orders: Sequence[Triple],
+    content: Mapping[str, Any],
+    signer_email: str,
+    signed_at: int,
+) -> str:
+    """Return the hexadecimal SHA-256 over the canonical JSON of what is signed."""
+    signed = {
+        "reportId": report_id,
+        "orders": sorted([each.site_id, each.mrn, each.accession] for each in orders),
+        "content": content,
+        "signer": signer_email,
+        "signedAt": signed_at,
+    }
+    canonical = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def cooling_end(signed_at: int, sign_delay: int, *, ignore_delay: bool) -> int | None:
+    """Return when a signature becomes final; None at once. `sign_delay` is in seconds, 0 is off."""
+    return None if ignore_delay or sign_delay <= 0 else signed_at + sign_delay * 1000
+
+
+def is_cooling(cooling_until: int | None, now: int) -> bool:
+    """Tell whether a signature can still be recalled."""
+    return cooling_until is not None and now < cooling_until

@@ -1,0 +1,1 @@
+"""Rules about the text of a report: documents, sections, findings, checks, billing."""

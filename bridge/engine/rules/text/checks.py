@@ -1,0 +1,249 @@
+"""What is looked at before a report is signed in the application.
+
+Open fields, sides, the sex, and suggestions that nobody has accepted.
+
+Pure; each finding is a place in the document and no judgement. What a finding leads to is the
+site's choice (V50: prohibit, alert or silent); signing by the API asks none of this.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from bridge.engine.rules.text.defaults import BRACKET, is_default
+from bridge.engine.rules.text.document import (
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    inline_text,
+    item_parts,
+)
+from bridge.engine.rules.text.vocabulary import (
+    BOTH_SIDES,
+    FEMALE,
+    LEFT,
+    LEFT_SHORT,
+    MALE,
+    RIGHT,
+    RIGHT_SHORT,
+)
+
+
+class Check(StrEnum):
+    """What is looked at, in the spelling of the site's settings."""
+
+    EMPTY_FIELD = "emptyField"
+    OPEN_BRACKET = "openBracket"
+    LATERALITY = "laterality"
+    SEX_MISMATCH = "sexMismatch"
+    SUGGESTION = "suggestion"
+
+
+class Behaviour(StrEnum):
+    """What a finding leads to (IHE MRRT: field behaviour on signing)."""
+
+    SILENT = "silent"
+    ALERT = "alert"
+    PROHIBIT = "prohibit"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One thing found; `start` and `end` count characters of the text at `block` and `item`.
+
+    `item` numbers the lines of a list or table in reading order: list items, each before its
+    sublists, and the paragraphs and list items of table cells, row by row.
+    """
+
+    check: Check
+    block: int
+    start: int
+    end: int
+    words: str
+    item: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the page gets it."""
+        place = {"block": self.block, "item": self.item, "start": self.start, "end": self.end}
+        return {"check": self.check.value, "words": self.words, **place}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One stretch of inlines, and where it stands."""
+
+    block: int
+    item: int | None
+    content: tuple[Inline, ...]
+    heading: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        return inline_text(self.content)
+
+    def finding(self, check: Check, start: int, end: int) -> Finding:
+        return Finding(check, self.block, start, end, self.text[start:end], self.item)
+
+
+MOST_FINDINGS = 1000
+_SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
+
+
+def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """
+    Return what the checks find; `orders` are clinicalInfo tags, anchor first.
+
+    Of each kind the first `MOST_FINDINGS` are returned: a page shows no more.
+    """
+    lines = list(_lines(document))
+    kinds = (
+        _empty_fields(lines),
+        _open_brackets(lines),
+        _laterality(lines, orders),
+        _sex(lines, orders),
+        _suggestions(lines),
+    )
+    return [each for kind in kinds for each in islice(kind, MOST_FINDINGS)]
+
+
+def _lines(document: Document) -> Iterator[_Line]:
+    for index, block in enumerate(document.content):
+        match block:
+            case Section(title):
+                yield _Line(index, None, (Field(title, title),), heading=True)
+            case Paragraph(content):
+                yield _Line(index, None, content)
+            case _:
+                for number, content in enumerate(_inner_lines(block)):
+                    yield _Line(index, number, content)
+
+
+def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
+    """
+    Return the lines of a block in reading order.
+
+    A list gives its items, each before its sublists; a table its cells row by row.
+    """
+    match block:
+        case Section(title):
+            yield (Text(title),)
+        case Paragraph(content):
+            yield content
+        case ListBlock(items):
+            for item in items:
+                text, sublists = item_parts(item)
+                yield text
+                for sublist in sublists:
+                    yield from _inner_lines(sublist)
+        case Table(rows):
+            for row in rows:
+                for cell in row:
+                    for part in cell.content:
+                        yield from _inner_lines(part)
+
+
+def _empty_fields(lines: Sequence[_Line]) -> Iterator[Finding]:
+    """Find fields without value or default text, sections without a text, an empty report."""
+    if not any(line.text.strip() for line in lines if not line.heading):
+        yield Finding(Check.EMPTY_FIELD, 0, 0, 0, "")
+        return
+    for index, line in enumerate(lines):
+        if line.heading:
+            if not _has_text(lines[index + 1 :]):
+                yield line.finding(Check.EMPTY_FIELD, 0, len(line.text))
+            continue
+        for start, each in _placed(line.content):
+            if isinstance(each, Field) and not each.value.strip() and not is_default(each.label):
+                yield line.finding(Check.EMPTY_FIELD, start, start + len(inline_text((each,))))
+
+
+def _has_text(following: Sequence[_Line]) -> bool:
+    for line in following:
+        if line.heading:
+            return False
+        if line.text.strip():
+            return True
+    return False
+
+
+def _open_brackets(lines: Sequence[_Line]) -> Iterator[Finding]:
+    """Find typed brackets without default text; a template's own are fields."""
+    for line in lines:
+        if line.heading:
+            continue
+        fields = {start for start, each in _placed(line.content) if isinstance(each, Field)}
+        for match in BRACKET.finditer(line.text):
+            if match.start() not in fields and not is_default(match[1]):
+                yield line.finding(Check.OPEN_BRACKET, *match.span())
+
+
+def _suggestions(lines: Sequence[_Line]) -> Iterator[Finding]:
+    """Find what no person has written or accepted yet; neighbouring stretches are one finding."""
+    for line in lines:
+        found: list[tuple[int, int]] = []
+        for start, each in _placed(line.content):
+            if not (isinstance(each, Text) and Mark.SUGGESTED in each.marks and each.text.strip()):
+                continue
+            before = found.pop() if found and found[-1][1] == start else (start, start)
+            found.append((before[0], start + len(each.text)))
+        for start, end in found:
+            yield line.finding(Check.SUGGESTION, start, end)
+
+
+def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
+    start = 0
+    for each in content:
+        yield start, each
+        start += len(inline_text((each,)))
+
+
+def _laterality(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Find mentions of the other side than the one side that all orders are for."""
+    asked = {_side(order) for order in orders}
+    if asked not in ({"left"}, {"right"}):
+        return
+    own, other = (LEFT, RIGHT) if asked == {"left"} else (RIGHT, LEFT)
+    for line, start, sentence in _sentences(lines):
+        if own.search(sentence) or BOTH_SIDES.search(sentence):
+            continue
+        for match in other.finditer(sentence):
+            yield line.finding(Check.LATERALITY, start + match.start(), start + match.end())
+
+
+def _side(order: Mapping[str, Any]) -> str:
+    """Return the side that an order names, empty for none or both."""
+    text = f"{order.get('StudyDescription', '')} {order.get('BodyPartExamined', '')}"
+    if BOTH_SIDES.search(text):
+        return ""
+    left = bool(LEFT.search(text) or LEFT_SHORT.search(text))
+    right = bool(RIGHT.search(text) or RIGHT_SHORT.search(text))
+    return "" if left == right else "left" if left else "right"
+
+
+def _sentences(lines: Sequence[_Line]) -> Iterator[tuple[_Line, int, str]]:
+    for line in lines:
+        for match in _SENTENCE.finditer(line.text):
+            yield line, match.start(), match[0]
+
+
+def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Find words that belong to the other sex than the patient's."""
+    known = {str(order.get("PatientSex", "")).strip()[:1].upper() for order in orders} - {""}
+    if known not in ({"M"}, {"F"}):
+        return
+    unexpected = FEMALE if known == {"M"} else MALE
+    for line in lines:
+        for match in unexpected.finditer(line.text):
+            yield line.finding(Check.SEX_MISMATCH, *match.span())

@@ -1,0 +1,391 @@
+"""Map key findings to the sections of a template: rules only, nothing is made up.
+
+Each sentence goes where its own label says, else where the anatomy in it belongs, else to the
+findings. There it replaces the normal sentences that it contradicts (`normals`). Every inserted
+stretch bears the mark `suggested`; the template's other words stay.
+"""
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from bridge.engine.rules.text.document import (
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    inline_text,
+    item_parts,
+)
+from bridge.engine.rules.text.normals import Replacement, is_normal_finding, sentences
+from bridge.engine.rules.text.vocabulary import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
+
+NOWHERE: Mapping[str, str] = {}
+_TITLE = (3, 40)
+"""Characters of a heading without a colon, at least and at most."""
+_LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
+_BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
+_MANY = 50
+"""Pieces of a paragraph that is read again after each field of it is filled."""
+_MOST_COMPARED = 400_000
+"""Characters of the template that are compared with findings; later ones only add to it."""
+_GONE = Paragraph()
+"""Takes the place of a block that findings have replaced."""
+_COMPARISON = 500
+"""What the comparison with one finding costs beyond the characters that it reads."""
+
+
+class _Part:
+    """
+    A stretch of the template under one heading; `label` is folded, empty before the first.
+
+    A finding replaces normal sentences, else it goes before the empty lines at the end, each once.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.blocks: list[Block] = []
+        self._added: list[Block] = []
+        self._values: dict[int, dict[int, str]] = {}  # of fields: by block, by place in it
+        self._open: dict[int, dict[str, deque[int]]] = {}  # open fields: by block, by label
+
+    def append(self, block: Block) -> None:
+        """Append a block of the template."""
+        self._open[len(self.blocks)] = _open_fields(block)
+        self.blocks.append(block)
+
+    def open_fields(self) -> Iterator[tuple[int, str]]:
+        """Yield the block and the folded label of each field without a value."""
+        for index, labels in self._open.items():
+            for label, places in labels.items():
+                yield from ((index, label) for _ in places)
+
+    @cached_property
+    def _texts(self) -> Counter[str]:
+        return Counter(each for block in self.blocks for each in _readings(block))
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of the part."""
+        return sum(_size(block) for block in self.blocks)
+
+    def put(self, text: str, *, compare: bool) -> None:
+        """
+        Put a finding into the part, unless a line of the part is this text.
+
+        With `compare` it takes the place of normal sentences that it contradicts. A part of an
+        organ is about that organ; elsewhere the finding's own words say so.
+        """
+        if self._texts[_folded(text)] > 0:
+            return
+        if compare and not is_normal_finding(text):
+            about = region_of(self.label) or region_of(text)
+            replacement = Replacement(text, about, region_of)
+            self._rewrite(replacement)
+            if replacement.placed:
+                return
+        added = Paragraph((_suggested(text),))
+        self._added.append(added)
+        self._texts.update(_readings(added))
+
+    def fill(self, index: int, label: str, text: str) -> bool:
+        """Give an open field of a block its value; False where a finding has replaced the field."""
+        places = self._open[index].get(label)
+        if not places:
+            return False
+        place, values = places.popleft(), self._values.setdefault(index, {})
+        if _length(self.blocks[index]) > _MANY:  # too long to be read again for each field
+            self._texts[_folded(text)] += 1
+            values[place] = text
+            return True
+        self._texts.subtract(_readings(self._filled(index)))
+        values[place] = text
+        self._texts.update(_readings(self._filled(index)))
+        return True
+
+    def finished(self) -> list[Block]:
+        """Return the blocks with what was added."""
+        at = len(self.blocks)
+        while at > 1 and self.blocks[at - 1] == Paragraph():
+            at -= 1
+        blocks = [self._filled(index) for index in range(len(self.blocks))]
+        return [each for each in (*blocks[:at], *self._added, *blocks[at:]) if each is not _GONE]
+
+    def _rewrite(self, replacement: Replacement) -> None:
+        for index in range(len(self.blocks)):
+            block = self._filled(index)
+            rewritten = _rewritten(block, replacement)
+            if rewritten is not block:
+                self._texts.subtract(_readings(block))
+                self._texts.update(_readings(rewritten))
+                self.blocks[index], self._open[index] = rewritten, _open_fields(rewritten)
+                self._values.pop(index, None)
+
+    def _filled(self, index: int) -> Block:
+        block, values = self.blocks[index], self._values.get(index)
+        if not values or not isinstance(block, Paragraph):
+            return block
+        content = list(block.content)
+        for place, text in values.items():
+            content[place] = _suggested(text)
+        return replace(block, content=tuple(content))
+
+
+class _Template:
+    """The parts of a template, and where a label, an organ or a field is: each found at once."""
+
+    def __init__(self, template: Document) -> None:
+        self.parts = list(_parts(template))
+        self._labels: dict[str, int] = {}
+        self._fields: dict[str, deque[tuple[_Part, int]]] = {}
+        self._regions: dict[str, _Part | None] = {}
+        self._compared = 0
+        for at, part in enumerate(self.parts):
+            self._labels.setdefault(part.label, at)
+            for index, label in part.open_fields():
+                self._fields.setdefault(label, deque()).append((part, index))
+
+    def named(self, label: str) -> _Part | None:
+        """Find a part by its label, or by another word for the findings or the impression."""
+        if not label:
+            return None
+        return self._first(
+            next((each for each in (FINDINGS, IMPRESSION) if label in each), {label})
+        )
+
+    def headed(self, line: str) -> _Part | None:
+        """Find the part that a line of the findings is the heading of, as `IMPRESSION` is."""
+        label, text = _labelled(line)
+        if label and not text:
+            return self.named(label)
+        return self.named(_folded(line)) if not label and _is_title(line) else None
+
+    def default(self) -> _Part:
+        """Return the part of the findings, else the last one."""
+        return self._first(FINDINGS) or self.parts[-1]
+
+    def by_anatomy(self, statement: str) -> _Part | None:
+        """Find the part of the first organ that a statement names and the template has."""
+        words = statement.casefold()
+        found = (self._of_region(region) for region, clues in CLUES.items() if clues.search(words))
+        return next((part for part in found if part is not None), None)
+
+    def fill(self, label: str, text: str) -> bool:
+        """Give the first open field of this label its value."""
+        waiting = self._fields.get(label, deque())
+        while waiting:
+            part, index = waiting.popleft()
+            if part.fill(index, label, text):
+                return True
+        return False
+
+    def put(self, part: _Part, text: str) -> None:
+        """Put a finding into a part, compared with it as far as the bound of the cost allows."""
+        compare = self._compared < _MOST_COMPARED
+        if compare:
+            self._compared += part.size + len(text) + _COMPARISON
+        part.put(text, compare=compare)
+
+    def _first(self, labels: Iterable[str]) -> _Part | None:
+        at = min((self._labels[each] for each in labels if each in self._labels), default=None)
+        return None if at is None else self.parts[at]
+
+    def _of_region(self, region: str) -> _Part | None:
+        if region not in self._regions:
+            clues = CLUES[region]
+            about = (
+                each for each in self.parts if region in each.label or clues.search(each.label)
+            )
+            self._regions[region] = next(about, None)
+        return self._regions[region]
+
+
+def apply_template(
+    template: Document, findings: str, places: Mapping[str, str] = NOWHERE
+) -> Document:
+    """
+    Return the template with each sentence of the findings in its place, marked as suggested.
+
+    A sentence that is in its place already is not put there again. `places` gives headings for
+    lines whose own label names none. Lines below a heading such as `Impression` are its own; those
+    below the findings, or below an organ's own line such as `Heart: enlarged`, are so only if
+    nothing else claims them. Beyond `_MOST_COMPARED` findings replace nothing.
+    """
+    form = _Template(template)
+    current: _Part | None = None
+    firm = False
+    for statement in statements(findings):
+        heading = form.headed(statement)
+        if heading is not None:
+            current, firm = heading, heading.label not in FINDINGS
+            continue
+        chosen = form.named(_folded(places.get(statement, "")))
+        placed: list[tuple[_Part, list[str]]] = []
+        own: _Part | None = None  # the part that the line's label names
+        for sentence in sentences(statement):
+            label, text = _labelled(sentence)
+            named = form.named(label)
+            if label and named is not None and text:
+                general = named.label in FINDINGS
+                current, own = named, None if general else named
+                firm = not general and region_of(label) is None
+                part = (form.by_anatomy(text) or named) if general else named
+                _add(placed, part, text)
+            elif label and text and form.fill(label, text.strip()):
+                continue
+            else:
+                claimed = form.by_anatomy(sentence)
+                if own is not None and (firm or region_of(own.label) == region_of(sentence)):
+                    claimed = own
+                first = (current if firm else None) or chosen
+                _add(placed, first or claimed or own or current or form.default(), sentence)
+        for part, texts in placed:
+            form.put(part, "".join(texts).strip())
+    return Document(tuple(block for part in form.parts for block in part.finished()))
+
+
+def _add(placed: list[tuple[_Part, list[str]]], part: _Part, text: str) -> None:
+    """Note a sentence for a part; those that follow each other there stay one text."""
+    if placed and placed[-1][0] is part:
+        before = placed[-1][1]
+        before += [text] if before[-1].endswith((" ", "\u3002")) else [" ", text]
+    else:
+        placed.append((part, [text]))
+
+
+def statements(findings: str) -> tuple[str, ...]:
+    """Return the lines of the findings, without their bullets."""
+    bare = (_BULLET.sub("", line).strip() for line in findings.splitlines())
+    return tuple(line for line in bare if line)
+
+
+def headings(document: Document) -> tuple[str, ...]:
+    """Return what the parts of a document are headed by, folded, in their order."""
+    return tuple(part.label for part in _parts(document) if part.label)
+
+
+def _parts(template: Document) -> Iterator[_Part]:
+    part = _Part("")
+    for block in template.content:
+        label = _heading(block)
+        if label:
+            yield part
+            part = _Part(label)
+        part.append(block)
+    yield part
+
+
+def _heading(block: Block) -> str:
+    """
+    Return what a block is the heading of: a section's title, or the label of `Lungs: clear`.
+
+    A line of its own needs no colon when it is a known word, bold, or in capitals: `FINDINGS`.
+    """
+    if isinstance(block, Section):
+        return _folded(block.title)
+    if not (isinstance(block, Paragraph) and block.content and isinstance(block.content[0], Text)):
+        return ""
+    whole = inline_text(block.content)
+    bold = all(isinstance(each, Text) and Mark.BOLD in each.marks for each in block.content)
+    return _labelled(whole)[0] or (_folded(whole) if _is_title(whole, bold=bold) else "")
+
+
+def _is_title(line: str, *, bold: bool = False) -> bool:
+    folded, bare = _folded(line), line.strip()
+    if folded in FINDINGS or folded in IMPRESSION or folded in ANATOMY:
+        return bare[-1:] not in (".", "\u3002")
+    if not _TITLE[0] <= len(bare) <= _TITLE[1] or bare[-1] in ".!?,;\u3002":
+        return False
+    capitals = bare.isupper() and not any(each.isdigit() for each in bare)
+    return bare[0].isalpha() and (bold or capitals)
+
+
+def _labelled(text: str) -> tuple[str, str]:
+    match = _LABELLED.match(text)
+    return (_folded(match[1]), match[2].strip()) if match else ("", text)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().strip(" \t:.").split())
+
+
+def _open_fields(block: Block) -> dict[str, deque[int]]:
+    """Return the places of the fields without a value in a paragraph, by their folded labels."""
+    found: dict[str, deque[int]] = {}
+    for place, inline in enumerate(block.content if isinstance(block, Paragraph) else ()):
+        if isinstance(inline, Field) and not inline.value:
+            found.setdefault(_folded(inline.label), deque()).append(place)
+    return found
+
+
+def _length(block: Block) -> int:
+    return len(block.content) if isinstance(block, Paragraph) else 0
+
+
+def _size(block: Block) -> int:
+    match block:
+        case Paragraph(content):
+            return len(inline_text(content))
+        case ListBlock(items):
+            return sum(
+                len(inline_text(text)) + sum(map(_size, sublists))
+                for text, sublists in map(item_parts, items)
+            )
+    return 0
+
+
+def _rewritten(block: Block, replacement: Replacement) -> Block:
+    """Return a block without what the finding replaces; `_GONE` where nothing is left of it."""
+    if isinstance(block, Paragraph) and block.content:
+        content = replacement.rewrite(block.content, _label_end(block))
+        if content == block.content:
+            return block
+        return replace(block, content=content) if inline_text(content).strip() else _GONE
+    if isinstance(block, ListBlock):
+        return _rewritten_list(block, replacement) or _GONE
+    return block
+
+
+def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | None:
+    """Return a list without the items that are replaced as a whole; None where none is left."""
+    items: list[tuple[Inline | ListBlock, ...]] = []
+    for item in block.items:
+        text, sublists = item_parts(item)
+        content = replacement.rewrite(text)
+        inner = [_rewritten_list(each, replacement) for each in sublists]
+        new = (*content, *(each for each in inner if each is not None))
+        if new == item or inline_text(content).strip() or any(inner):
+            items.append(new)
+    if tuple(items) == block.items:
+        return block
+    return replace(block, items=tuple(items)) if items else None
+
+
+def _label_end(block: Paragraph) -> int:
+    """Return where the text behind a paragraph's own label begins."""
+    label = _heading(block)
+    if not label or not isinstance(block.content[0], Text):
+        return 0
+    whole = block.content[0].text
+    found = re.match("[^:\uff1a\n]*[:\uff1a]\\s*", whole)
+    return found.end() if found else len(inline_text(block.content))
+
+
+def _readings(block: Block) -> set[str]:
+    """Return what a block says: whole, without its label, and each suggestion in it."""
+    if not isinstance(block, Paragraph):
+        return set()
+    whole = inline_text(block.content)
+    own = [each.text for each in block.content if isinstance(each, Text) and each.marks]
+    return {_folded(each) for each in (whole, _labelled(whole)[1], *own)}
+
+
+def _suggested(text: str) -> Inline:
+    return Text(text, (Mark.SUGGESTED,))

@@ -1,0 +1,169 @@
+"""The normal sentences of a template, and which of them a finding replaces.
+
+A template describes a normal examination: "Lungs: Clear.", "No nodules.", or a bracket field such
+as `[Unremarkable.]`. A finding must not stand beside a sentence that contradicts it, so it takes
+the place of the sentences that call its region normal and of those that deny its own words.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from bridge.engine.rules.text.document import Field, Inline, Mark, Text
+from bridge.engine.rules.text.negation import affirms, split
+
+_NORMAL = re.compile(
+    r"(?<!\w)(?:clear|normal\w*|unremarkable|intact|negative|patent|preserved|wnl|none|nil|"
+    r"no (?:\w+ ){0,2}(?:abnormalit\w+|abnormal findings?|findings?|disease|process|pathology)|"
+    r"unauffällig\w*|regelrecht\w*|normgerecht\w*|altersentsprechend\w*|o\.\s?b\.?|"
+    r"sans (?:particularité|anomalie)s?|sin (?:alteraciones|hallazgos|particularidades)|"
+    r"conservad[oa]s?|nella norma|nei limiti|regolar[ei]|geen (?:afwijkingen|bijzonderheden)|"
+    r"sem (?:alterações|particularidades)|preservad[oa]s?|prawidłow\w+|bez zmian|"
+    r"în limite normale|fără modificări|dalam batas normal|tidak tampak kelainan)(?!\w)|"
+    r"異常(?:所見)?(?:は|を)?(?:なし|無し|認めず|認めない)|特記(?:すべき)?(?:所見|事項)なし|"
+    r"正常|清晰|未见(?:明显)?异常|未見(?:明顯)?異常|정상|이상\s?(?:소견)?\s?없음"
+)
+_DENIES: Final = re.compile(
+    r"\s*(?:no|without|not|kein\w*|ohne|pas d|aucun|sans|sin|geen|zonder|nessun|senza|sem|brak|bez|"
+    r"fără|tidak|无|無|未见|未見)\b|.*(?:なし|無し|ない|認めず|없음)\W*$"
+)
+_ENDS = re.compile(
+    r"(?<=[.!?])(?<!\b(?:dr|vs|ca|cf|li|re|st)\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.b\.)"
+    r"(?<!\bapprox\.)(?<!\bbds\.)(?<!\bbzw\.)(?<!\bggf\.)(?<!\binkl\.)(?<!\bincl\.)(?<!^\d\.)"
+    r"(?<!^\d\d\.)\s+|(?<=[。！？])\s*",  # noqa: RUF001  # full-width marks
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_SITES: Final = frozenset(
+    """
+    left right upper lower middle lobe lobes lung lungs pulmonary pleural heart cardiac liver
+    hepatic spleen splenic kidney kidneys renal bone bones osseous brain base apex bilateral
+    side with without this that there from have been seen noted small large mild moderate
+    severe acute chronic focal rechts links rechten linken
+    """.split()  # noqa: SIM905  # a list of words is read more easily as text
+)
+"""Words that say where a finding is, and how large, but not what it is."""
+_COMPARED: Final = 1000
+"""Characters of a finding whose words are looked for in the sentences of the template."""
+_SHORT: Final = 6
+"""Words of a sentence that says nothing beside that all is normal."""
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a line; joined, they are the line again."""
+    at = [0, *(found.end() for found in _ENDS.finditer(text)), len(text)]
+    return tuple(text[a:b] for a, b in pairwise(at) if a < b)
+
+
+def is_normal_finding(text: str) -> bool:
+    """Tell whether a finding itself only says that something is normal or absent."""
+    return all(
+        not re.search(r"\d", each)
+        and len(each.split()) <= _SHORT
+        and bool(_NORMAL.search(each) or _DENIES.match(each))
+        for each in (split(text) or ("",))
+    )
+
+
+class Replacement:
+    """
+    A finding that takes the place of normal sentences in the blocks of one part.
+
+    `region` names what the finding is about, None where nothing tells. `region_of` does so for a
+    sentence. The first sentence that goes makes room for the finding; see `placed`.
+    """
+
+    def __init__(
+        self, finding: str, region: str | None, region_of: Callable[[str], str | None]
+    ) -> None:
+        self.placed = False
+        self._finding = finding
+        self._region = region
+        self._region_of = region_of
+        compared = finding[:_COMPARED]
+        own = split(compared)
+        words = {each.removesuffix("s") for each in _WORD.findall(compared.casefold())}
+        self._words = tuple(
+            each
+            for word in sorted(words - _SITES)
+            for each in (word, f"{word}s")
+            if affirms(own, word) or affirms(own, f"{word}s")
+        )
+
+    def rewrite(self, content: tuple[Inline, ...], start: int = 0) -> tuple[Inline, ...]:
+        """Return a stretch of inlines without what the finding replaces, from a place on."""
+        gone = [each for each in _spans(content, start) if self._replaces(each[2])]
+        if not gone:
+            return content
+        kept: list[Inline] = []
+        at = 0
+        for inline in content:
+            end = at + len(_read(inline))
+            for piece in _cut(inline, at, end, gone):
+                if piece is None:
+                    self._place(kept)
+                else:
+                    kept.append(piece)
+            at = end
+        return tuple(kept)
+
+    def _place(self, kept: list[Inline]) -> None:
+        if not self.placed:
+            self.placed = True
+            kept.append(Text(self._finding, (Mark.SUGGESTED,)))
+        elif kept and isinstance(kept[-1], Text) and kept[-1].text.isspace():
+            kept.pop()
+
+    def _replaces(self, sentence: str) -> bool:
+        said = split(sentence)
+        if any(_NORMAL.search(each) for each in said):
+            about = self._region_of(sentence)
+            if about is None or about == self._region:
+                return True
+        folded = sentence.casefold()
+        return any(word in folded and _is_denied(said, word) for word in self._words)
+
+
+def _is_denied(said: tuple[str, ...], word: str) -> bool:
+    found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+    return any(found.search(each) for each in said) and not affirms(said, word)
+
+
+def _read(inline: Inline) -> str:
+    return inline.value or inline.label if isinstance(inline, Field) else inline.text
+
+
+def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, str]]:
+    """Give the sentences behind a place, with where they begin and end; no suggested ones."""
+    text = "".join(
+        "\u0000" * len(_read(each))
+        if isinstance(each, Text) and Mark.SUGGESTED in each.marks
+        else _read(each)
+        for each in content
+    )
+    at = start
+    for sentence in sentences(text[start:]):
+        end = at + len(sentence)
+        if sentence.strip() and "\u0000" not in sentence:
+            yield at, at + len(sentence.rstrip()), sentence
+        at = end
+
+
+def _cut(
+    inline: Inline, start: int, end: int, gone: list[tuple[int, int, str]]
+) -> Iterator[Inline | None]:
+    """Give what is left of an inline; None where a sentence, or the rest of one, has gone."""
+    touched = [(a, b) for a, b, _ in gone if a < end and b > start]
+    if isinstance(inline, Field):
+        yield None if touched else inline
+        return
+    at = start
+    for a, b in touched:
+        if a > at:
+            yield replace(inline, text=inline.text[at - start : a - start])
+        yield None
+        at = min(b, end)
+    if at < end:
+        yield replace(inline, text=inline.text[at - start :])

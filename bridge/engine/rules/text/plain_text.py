@@ -1,0 +1,182 @@
+"""Documents as plain text: written from a document, and read as one.
+
+A line of words that ends with a colon is a heading, `- ` and `1. ` begin list items,
+`[label]` is an open field. A list item that is indented below another begins a sublist.
+`outline` writes the same text back.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from unicodedata import combining, east_asian_width
+
+from bridge.engine.rules.text.document import (
+    INDENT,
+    MAX_LIST_DEPTH,
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Paragraph,
+    Section,
+    Table,
+    TableCell,
+    Text,
+    inline_text,
+    item_parts,
+)
+
+WIDEST_PADDED = 40
+"""Columns of a table cell; a longer one is not padded."""
+GAP = "  "
+
+
+def plain_text(document: Document) -> str:
+    """
+    Return the text alone: blocks on lines of their own, list items behind `- ` or `1. `.
+
+    The columns of a table are aligned by spaces, two cells of a row at least two spaces apart.
+    """
+    return "\n".join("\n".join(_block_text(block)) for block in document.content)
+
+
+def _block_text(block: Block) -> Iterator[str]:
+    match block:
+        case Section(title):
+            yield title
+        case Paragraph(content):
+            yield inline_text(content)
+        case ListBlock():
+            yield from _list_text(block)
+        case Table():
+            yield from _table_text(block)
+
+
+def _list_text(block: ListBlock) -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        yield (f"{number}. " if block.ordered else "- ") + inline_text(text)
+        for sublist in sublists:
+            yield from (INDENT + line for line in _list_text(sublist))
+
+
+def _table_text(table: Table) -> Iterator[str]:
+    rows = [[_cell_text(cell) for cell in row] for row in table.grid()]
+    columns = [[line for cell in column for line in cell] for column in zip(*rows, strict=True)]
+    widths = [max((_width(line) for line in lines), default=0) for lines in columns]
+    padded = [min(width, WIDEST_PADDED) for width in widths]
+    for row in rows:
+        for lines in zip_longest(*row, fillvalue="") if any(row) else [[""]]:
+            cells = (
+                line + " " * (width - _width(line))
+                for line, width in zip(lines, padded, strict=False)
+            )
+            yield GAP.join(cells).rstrip()
+
+
+def _cell_text(cell: TableCell) -> list[str]:
+    lines = [line for block in cell.content for line in _block_text(block)]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text fills."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+_HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")
+_BULLET = re.compile(r"( *)[-•*] +(.*)")
+_NUMBER = re.compile(r"( *)\d{1,3}[.)] +(.*)")
+_FIELD = re.compile(r"\[([^\[\]\n]{0,200})\]")
+
+
+def from_outline(text: str) -> Document:
+    r"""Make a document of text; line ends are `\n` or `\r\n`."""
+    lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    blocks: list[Block | _OpenList] = []
+    levels: list[_OpenList] = []  # of the list that the last line belongs to, outermost first
+    for line in lines:
+        found = _listed(line)
+        if found is None or found[0] > len(levels):
+            blocks.append(_block(line))
+            levels = []
+            continue
+        level, new = found
+        if level < len(levels) and levels[level].ordered is new.ordered:
+            levels[level].items += new.items
+            del levels[level + 1 :]
+            continue
+        del levels[level:]
+        if levels:
+            levels[-1].items[-1].append(new)
+        else:
+            blocks.append(new)
+        levels.append(new)
+    return Document(
+        tuple(each.closed() if isinstance(each, _OpenList) else each for each in blocks)
+    )
+
+
+@dataclass(slots=True)
+class _OpenList:
+    """A list to which lines are added; each item holds its text, then its sublists."""
+
+    ordered: bool
+    items: list[list["Inline | _OpenList"]]
+
+    def closed(self) -> ListBlock:
+        """Return the finished list."""
+        return ListBlock(
+            tuple(
+                tuple(each.closed() if isinstance(each, _OpenList) else each for each in item)
+                for item in self.items
+            ),
+            self.ordered,
+        )
+
+
+def _listed(line: str) -> tuple[int, _OpenList] | None:
+    """Return the level of a list item, 0 for the outermost, and a list of it alone."""
+    for pattern in (_BULLET, _NUMBER):
+        if found := pattern.fullmatch(line):
+            level, odd = divmod(len(found[1]), len(INDENT))
+            block = _OpenList(pattern is _NUMBER, [list(_inlines(found[2]))])
+            return None if odd or level >= MAX_LIST_DEPTH else (level, block)
+    return None
+
+
+def outline(document: Document) -> str:
+    """Write a document as the text that `from_outline` reads."""
+    lines = (
+        Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Section) else block
+        for block in document.content
+    )
+    return plain_text(Document(tuple(lines)))
+
+
+def _block(line: str) -> Block:
+    heading = _HEADING.fullmatch(line)
+    if heading and (title := heading[1].strip()):
+        return Section(title)
+    return Paragraph(tuple(_inlines(line)))
+
+
+def _inlines(line: str) -> Iterator[Inline]:
+    at = 0
+    for found in _FIELD.finditer(line):
+        if found.start() > at:
+            yield Text(line[at : found.start()])
+        yield Field(found[1].strip())
+        at = found.end()
+    if at < len(line):
+        yield Text(line[at:])

@@ -1,0 +1,1 @@
+"""Accounts: users, sessions, tokens, credentials, audit trail."""

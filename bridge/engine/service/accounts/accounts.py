@@ -1,0 +1,215 @@
+"""Signed-in accounts: their sessions, and what people choose about themselves.
+
+Such a session belongs to no report: it opens the worklist, and reports from there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, select, true
+
+from bridge.engine.errors import EngineError, Forbidden
+from bridge.engine.links import RandomBytes
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.moments import iso
+from bridge.engine.service.accounts import revocation, users
+from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
+from bridge.engine.service.accounts.sessions import (
+    NewSession,
+    Session,
+    begin_session,
+    describe,
+    find_session,
+)
+from bridge.engine.service.accounts.users import ACCOUNTS, Account
+from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor
+from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.settings import Lifetimes
+
+CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")
+_KIND = "account"
+
+
+class WrongPassword(EngineError):  # noqa: N818  # named for what happened
+    """The present password that was given is not the account's."""
+
+    status = 400
+    code = "wrong_password"
+    text = "the present password is not right"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A valid session of an account."""
+
+    session: Session
+    account: Account
+
+    @property
+    def visitor(self) -> Visitor:
+        """Who this is, and where."""
+        return Visitor(self.account.id)
+
+    @property
+    def authenticated_at(self) -> int:
+        """When the owner last proved to be there, in milliseconds."""
+        return int(self.session.details.get("authenticated_at", 0))
+
+    @property
+    def second_factor(self) -> bool:
+        """Whether that proof had a second factor: a one-time code, or the provider."""
+        return bool(self.session.details.get("second_factor"))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How somebody proved to own an account: by the provider where `password_hash` is None."""
+
+    account: Account
+    password_hash: str | None = field(default=None, repr=False)
+    second_factor: bool = False
+
+
+def sign_in(
+    connection: Connection, proof: Proof, random_bytes: RandomBytes, now: int, life: Lifetimes
+) -> str:
+    """
+    Begin a session for an account and return its secret.
+
+    Raise `WrongPassword` where the password was changed or the account disabled since it was
+    verified, and `Forbidden` without a site.
+    """
+    account = proof.account
+    if proof.password_hash is None:
+        if users.is_disabled(connection, account.id):
+            raise WrongPassword
+        mark_enrolled(connection, account.id, now)
+    elif not still_has(connection, account.id, proof.password_hash):
+        raise WrongPassword
+    home = users.home_of(connection, account.id)
+    if home is None:
+        raise Forbidden
+    details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
+    new = NewSession(home, account.id, details=details)
+    return begin_session(connection, random_bytes, new, now, life)
+
+
+def confirm(connection: Connection, signed: SignedIn, proof: Proof, now: int) -> None:
+    """Note that the owner proved again to be there; raise `WrongPassword` as `sign_in` does."""
+    known = proof.password_hash or ""
+    if not still_has(connection, signed.account.id, known):
+        raise WrongPassword
+    second_factor = proof.second_factor or signed.second_factor
+    details = {"authenticated_at": now, "second_factor": second_factor}
+    describe(connection, signed.session, details)
+
+
+def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) -> SignedIn | None:
+    """Return whose session this is; None when it ended."""
+    session = find_session(connection, secret, now, life)
+    if session is None or session.details.get("kind") != _KIND:
+        return None
+    query = select(ACCOUNTS.c.email).where(ACCOUNTS.c.id == session.account_id)
+    email = connection.execute(query).scalar_one()
+    return SignedIn(session, Account(session.account_id, email))
+
+
+def _within(only_site: str | None) -> ColumnElement[bool]:
+    return true() if only_site is None else MEMBERSHIPS.c.site_id == only_site
+
+
+def account_json(connection: Connection, signed: SignedIn) -> dict[str, Any]:
+    """Return an account as its owner sees it, with what its session proves."""
+    return {
+        **profile(connection, signed.visitor),
+        "accountId": str(signed.account.id),
+        "site": signed.visitor.site_id,
+        "authenticatedAt": iso(signed.authenticated_at),
+        "secondFactor": signed.second_factor,
+    }
+
+
+def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
+    """
+    Return an account as its owner sees it, with the sites that they have come in to.
+
+    Name, signature and choices are those that the first of them knows.
+    """
+    account_id = visitor.account_id
+    row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
+    known = _known_at_home(connection, visitor)
+    at_home = preferences_of(connection, known.site_id)
+    sites = connection.execute(
+        select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
+        .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
+        .where(
+            MEMBERSHIPS.c.account_id == account_id,
+            MEMBERSHIPS.c.left_at.is_(None),
+            _within(visitor.site_id),
+        )
+        .order_by(SITES.c.name, SITES.c.site_id)
+    )
+    return {
+        "email": row.email,
+        "name": known.name,
+        "signature": known.signature,
+        "password": row.password_hash is not None,
+        **{name: known.settings.get(name, "") for name in CHOICES},
+        "AutoComparePrior": known.settings.get("AutoComparePrior", bool(at_home.AutoComparePrior)),
+        "sites": [
+            {
+                "SiteID": site.site_id,
+                "name": site.name or site.site_id,
+                "timeZone": site.time_zone,
+                "role": Role(site.role).value,
+            }
+            for site in sites
+        ],
+    }
+
+
+def choose(connection: Connection, visitor: Visitor, choices: Mapping[str, Any]) -> None:
+    """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
+    kept = {**_known_at_home(connection, visitor, lock=True).settings, **choices}
+    settings = {name: value for name, value in kept.items() if value not in ("", None)}
+    users.tell(connection, visitor.account_id, visitor.site_id, settings=settings)
+
+
+def choose_here(connection: Connection, session: Session, choices: Mapping[str, Any]) -> None:
+    """
+    Change what a user has chosen, for the site whose report is open.
+
+    A language chosen on the page goes before the launch's, also when the page is loaded anew.
+    """
+    choose(connection, Visitor(session.account_id, session.site_id), choices)
+    if language := choices.get("AppLanguage"):
+        describe(connection, session, {"chosen_language": language})
+
+
+def rename(connection: Connection, visitor: Visitor, name: str) -> None:
+    """Change the name that a user's reports are signed with from now on, on all their sites."""
+    if name != _known_at_home(connection, visitor).name:
+        users.tell(connection, visitor.account_id, visitor.site_id, name=name)
+
+
+def _known_at_home(connection: Connection, visitor: Visitor, *, lock: bool = False) -> Row[Any]:
+    home = visitor.site_id or users.home_of(connection, visitor.account_id)
+    query = select(MEMBERSHIPS).where(
+        MEMBERSHIPS.c.account_id == visitor.account_id, MEMBERSHIPS.c.site_id == home
+    )
+    return connection.execute(query.with_for_update(key_share=True) if lock else query).one()
+
+
+def change_password(
+    connection: Connection, signed: SignedIn, present: str, wanted: str, now: int
+) -> None:
+    """
+    Change a password and end the account's other sessions; both are given as hashes.
+
+    Raise `WrongPassword` where `present` is not the account's hash any more.
+    """
+    if not still_has(connection, signed.account.id, present):
+        raise WrongPassword(pointer="/present")
+    store_hash(connection, signed.account.id, wanted, now)
+    revocation.end_sessions(connection, signed.account.id, now, but=signed.session.pk)

@@ -1,0 +1,148 @@
+"""Enrolment links: the one way to a password without the present one.
+
+A link is random, stored as a hash, used once, and expires. A newer link ends the older ones.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert, select, update
+
+from bridge.engine.links import KeyRing, RandomBytes
+from bridge.engine.service.accounts import passwords, revocation, second_factor
+from bridge.engine.service.accounts.revocation import ENROLMENTS
+from bridge.engine.service.accounts.second_factor import SealedSecret
+from bridge.engine.service.accounts.users import ACCOUNTS, MEMBERSHIPS
+
+PATH: Final = "/reporting/enrol"
+TOKEN_BYTES: Final = 24
+_KEPT_MS: Final = 30 * 24 * 3600 * 1000
+"""How long an old link is known, so that its bearer can be told what became of it."""
+
+
+class State(StrEnum):
+    """What an enrolment link is worth."""
+
+    OPEN = "open"
+    USED = "used"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new link: its path and token, which is stored nowhere; moments in milliseconds."""
+
+    token: str
+    expires_at: int
+
+    def address(self, base_url: str) -> str:
+        """Return the whole address."""
+        return f"{base_url}{PATH}?token={self.token}"
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A link that was found, and whose it is."""
+
+    state: State
+    pk: int = 0
+    account_id: int = 0
+    email: str = ""
+    name: str = ""
+    second_factor: bool = False
+    secret: SealedSecret | None = None
+
+
+NOTHING: Final = Enrolment(State.UNKNOWN)
+
+
+def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool) -> None:
+    """End the password, the second factor and the sessions of an account, and its tokens."""
+    own = ACCOUNTS.c.id == account_id
+    connection.execute(update(ACCOUNTS).where(own).values(password_hash=None))
+    second_factor.store(connection, account_id, None)
+    revocation.end_sessions(connection, account_id, now)
+    revocation.end_enrolments(connection, account_id, now)
+    if end_tokens:
+        revocation.end_tokens(connection, account_id, now)
+        revocation.end_links(connection, account_id, now)
+
+
+def issue(
+    connection: Connection, account_id: int, random_bytes: RandomBytes, now: int, seconds: int
+) -> Issued:
+    """Make the only valid link of an account."""
+    revocation.end_enrolments(connection, account_id, now)
+    old = ENROLMENTS.c.expires_at < now - _KEPT_MS
+    connection.execute(ENROLMENTS.delete().where(old))
+    token = base64.urlsafe_b64encode(random_bytes(TOKEN_BYTES)).rstrip(b"=").decode("ascii")
+    expires_at = now + seconds * 1000
+    connection.execute(
+        insert(ENROLMENTS).values(
+            token_hash=_hash(token), account_id=account_id, created_at=now, expires_at=expires_at
+        )
+    )
+    return Issued(token, expires_at)
+
+
+def find(connection: Connection, token: str, now: int) -> Enrolment:
+    """Return the link of a token and what it is worth."""
+    row = connection.execute(
+        select(ENROLMENTS, ACCOUNTS.c.email, ACCOUNTS.c.second_factor_required)
+        .join_from(ENROLMENTS, ACCOUNTS, ENROLMENTS.c.account_id == ACCOUNTS.c.id)
+        .where(ENROLMENTS.c.token_hash == _hash(token), ACCOUNTS.c.disabled_at.is_(None))
+    ).first()
+    if row is None:
+        return NOTHING
+    name = connection.execute(
+        select(MEMBERSHIPS.c.name).where(MEMBERSHIPS.c.account_id == row.account_id).limit(1)
+    ).scalar_one_or_none()
+    sealed = None
+    if row.totp_sealed is not None:
+        sealed = SealedSecret(row.totp_key_id, row.totp_sealed)
+    required = bool(row.second_factor_required)
+    return Enrolment(
+        _state(row, now), row.pk, row.account_id, row.email, name or "", required, sealed
+    )
+
+
+def give_secret(
+    connection: Connection, keys: KeyRing, found: Enrolment, random_bytes: RandomBytes
+) -> None:
+    """Give a link the secret of a new authenticator, unless it has one."""
+    sealed = second_factor.seal(keys, found.account_id, second_factor.new_secret(random_bytes))
+    first = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.totp_sealed.is_(None)
+    values = {"totp_key_id": sealed.key_id, "totp_sealed": sealed.data}
+    connection.execute(update(ENROLMENTS).where(first).values(**values))
+
+
+def complete(
+    connection: Connection, found: Enrolment, password_hash: str, step: int | None, now: int
+) -> bool:
+    """Use a link up and set what its owner chose; False where it was used up meanwhile."""
+    mine = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.used_at.is_(None)
+    mine &= ENROLMENTS.c.ended_at.is_(None) & (ENROLMENTS.c.expires_at > now)
+    values: dict[str, Any] = {"used_at": now, "totp_key_id": None, "totp_sealed": None}
+    if connection.execute(update(ENROLMENTS).where(mine).values(**values)).rowcount != 1:
+        return False
+    passwords.store_hash(connection, found.account_id, password_hash, now)
+    second_factor.store(connection, found.account_id, found.secret if step else None, step)
+    revocation.end_sessions(connection, found.account_id, now)
+    return True
+
+
+def _state(row: Any, now: int) -> State:
+    if row.used_at is not None:
+        return State.USED
+    if row.ended_at is not None:
+        return State.SUPERSEDED
+    return State.EXPIRED if row.expires_at <= now else State.OPEN
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,105 @@
+"""Passwords of accounts: stored as Argon2 hashes, verified outside of any transaction.
+
+Hashing takes long on purpose: callers on the event loop use `bridge.engine.live.password_hashing`.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from sqlalchemy import Connection, select, update
+
+from bridge.engine.errors import EngineError
+from bridge.engine.rules.passwords import TEXTS, weakness
+from bridge.engine.service.accounts.users import ACCOUNTS, Account, canonical_email
+
+_HASHER = PasswordHasher()
+
+
+class WeakPassword(EngineError):  # noqa: N818  # named for what happened
+    """A new password breaks the policy; the code says how."""
+
+    status = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """
+    What an account proves its owner by; `account` is None for an unknown or disabled address.
+
+    `totp` is whether a one-time code is asked for.
+    """
+
+    account: Account | None
+    password_hash: str = field(default="", repr=False)
+    totp: bool = False
+
+    def verify(self, password: str) -> bool:
+        """Compare a password; takes as long where there is no account or no password."""
+        try:
+            _HASHER.verify(self.password_hash or _nobody(), password)
+        except (VerificationError, InvalidHashError, UnicodeError):
+            return False
+        return bool(self.password_hash) and self.account is not None
+
+
+def credentials_of(connection: Connection, email: str) -> Credentials:
+    """Return the credentials of an address; those of a stranger match nothing."""
+    row = connection.execute(
+        select(ACCOUNTS).where(
+            ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
+        )
+    ).first()
+    if row is None:
+        return Credentials(None)
+    account = Account(row.id, row.email)
+    return Credentials(account, row.password_hash or "", row.totp_sealed is not None)
+
+
+def still_has(connection: Connection, account_id: int, password_hash: str) -> bool:
+    """Tell whether an account works and still has the password that was verified."""
+    query = select(ACCOUNTS.c.id).where(
+        ACCOUNTS.c.id == account_id,
+        ACCOUNTS.c.password_hash == password_hash,
+        ACCOUNTS.c.disabled_at.is_(None),
+    )
+    return connection.execute(query.with_for_update()).first() is not None
+
+
+def require_strong(password: str, email: str, name: str = "") -> None:
+    """Raise `WeakPassword` for a password that the policy refuses."""
+    found = weakness(password, email, name)
+    if found is not None:
+        error = WeakPassword(TEXTS[found], pointer="/wanted")
+        error.code = found.value
+        raise error
+
+
+def hash_password(password: str) -> str:
+    """Return the Argon2 hash of a password."""
+    return _HASHER.hash(password)
+
+
+def store_hash(connection: Connection, account_id: int, password_hash: str, now: int) -> None:
+    """Give an account a password by its hash; the account counts as enrolled from now on."""
+    own = ACCOUNTS.c.id == account_id
+    connection.execute(update(ACCOUNTS).where(own).values(password_hash=password_hash))
+    mark_enrolled(connection, account_id, now)
+
+
+def mark_enrolled(connection: Connection, account_id: int, now: int) -> None:
+    """Note the first time that the owner of an account proved to be there."""
+    first = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.enrolled_at.is_(None)
+    connection.execute(update(ACCOUNTS).where(first).values(enrolled_at=now))
+
+
+def set_password(connection: Connection, account_id: int, password: str, now: int = 1) -> None:
+    """Hash and store a password at once: for commands, which have no event loop."""
+    store_hash(connection, account_id, hash_password(password), now)
+
+
+@cache
+def _nobody() -> str:
+    """Return a hash to compare with where there is no account, so that it takes as long."""
+    return _HASHER.hash("nobody has this password")

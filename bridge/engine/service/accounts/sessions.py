@@ -1,0 +1,196 @@
+"""Browser sessions: one for each opened document, and one for each pre-warmed frame or login.
+
+The secret is in the browser, its hash here. A session ends by idleness, by its absolute end, or on
+purpose; with its account or with its account's membership of the site; and with the token that made
+its link. `_WORKS` is the one place of that rule. What a session may do is decided where it is used.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, insert, or_, select, update
+
+from bridge.engine.links import RandomBytes
+from bridge.engine.records.tables import metadata
+from bridge.engine.service.sites.preferences import read_preferences
+from bridge.engine.settings import Lifetimes
+
+SITES = metadata.tables["engine_site"]
+SESSIONS = metadata.tables["engine_browser_session"]
+ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
+LINKS = metadata.tables["engine_link"]
+TOKENS = metadata.tables["engine_access_token"]
+SECRET_BYTES = 32
+SEEN_EVERY_MS = 30_000
+
+
+_ACCOUNT_SESSION = SESSIONS.c.details["kind"].as_string() == "account"
+_WORKS = (
+    SESSIONS.c.ended_at.is_(None)
+    & exists().where(ACCOUNTS.c.id == SESSIONS.c.account_id, ACCOUNTS.c.disabled_at.is_(None))
+    & exists().where(
+        MEMBERSHIPS.c.account_id == SESSIONS.c.account_id,
+        MEMBERSHIPS.c.left_at.is_(None),
+        or_(_ACCOUNT_SESSION, MEMBERSHIPS.c.site_id == SESSIONS.c.site_id),
+    )
+    & ~exists().where(
+        LINKS.c.pk == SESSIONS.c.link_pk,
+        TOKENS.c.id == LINKS.c.token_id,
+        TOKENS.c.revoked_at.is_not(None),
+    )
+)
+"""Whether a session works, apart from its times. A session of an account is for all its sites."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to begin; `details` are the document's id and its languages."""
+
+    site_id: str
+    account_id: int
+    framed: bool = False
+    link_pk: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    over: bool = False  # kept for its details alone
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A valid session."""
+
+    pk: int
+    site_id: str
+    account_id: int
+    framed: bool
+    details: Mapping[str, Any]
+    last_seen_at: int
+    link_pk: int | None = None
+
+    @property
+    def report_id(self) -> str:
+        """The document that this session was opened for; empty when for none."""
+        return str(self.details.get("report_id", ""))
+
+    @property
+    def persistent(self) -> bool:
+        """Whether its window follows launches with SyncLaunch."""
+        return bool(self.details.get("persistent"))
+
+    @property
+    def sequence(self) -> int:
+        """The newest launch of its user that its window knows of."""
+        return int(self.details.get("sync_sequence", 0))
+
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The languages that it was pre-warmed with; none where it was not."""
+        return dict(self.details.get("prewarmed", {}))
+
+    @property
+    def holder(self) -> str:
+        """The name under which this session holds a document's writing lease."""
+        return f"session {self.pk}"
+
+
+def secret_hash(secret: str) -> str:
+    """Return the SHA-256 of a session's secret in hexadecimal."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def begin_session(
+    connection: Connection, random_bytes: RandomBytes, new: NewSession, now: int, life: Lifetimes
+) -> str:
+    """Begin a session and return its secret, which is stored nowhere."""
+    secret = base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode("ascii")
+    connection.execute(
+        insert(SESSIONS).values(
+            secret_hash=secret_hash(secret),
+            site_id=new.site_id,
+            account_id=new.account_id,
+            link_pk=new.link_pk,
+            framed=new.framed,
+            details=dict(new.details),
+            created_at=now,
+            last_seen_at=now,
+            expires_at=now + life.session * 1000,
+            ended_at=now if new.over else None,
+        )
+    )
+    return secret
+
+
+def find_session(connection: Connection, secret: str, now: int, life: Lifetimes) -> Session | None:
+    """Return the session of a secret, None when there is none (any more)."""
+    row = connection.execute(
+        select(SESSIONS, SITES.c.settings)
+        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .where(
+            SESSIONS.c.secret_hash == secret_hash(secret),
+            SESSIONS.c.expires_at > now,
+            _WORKS,
+        )
+    ).first()
+    if row is None:
+        return None
+    if row.last_seen_at <= now - idle_seconds(row.settings, life) * 1000:
+        return None
+    return Session(
+        row.pk,
+        row.site_id,
+        row.account_id,
+        bool(row.framed),
+        row.details,
+        row.last_seen_at,
+        row.link_pk,
+    )
+
+
+def ends_at(connection: Connection, session: Session, life: Lifetimes) -> tuple[int, int]:
+    """Return when a session ends for want of activity, and in any case; (0, 0) once it ended."""
+    row = connection.execute(
+        select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
+        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .where(SESSIONS.c.pk == session.pk, _WORKS)
+    ).first()
+    if row is None:
+        return 0, 0
+    return row.last_seen_at + idle_seconds(row.settings, life) * 1000, row.expires_at
+
+
+def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
+    """Return after how many seconds without activity a site's sessions end."""
+    return read_preferences(settings).sessionIdleSeconds or life.session_idle
+
+
+def keep_alive(connection: Connection, session: Session, now: int) -> None:
+    """Note that a session is in use; callers do so at most twice a minute."""
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(last_seen_at=now))
+
+
+def describe(connection: Connection, session: Session, details: Mapping[str, Any]) -> None:
+    """Add to what is known of a session."""
+    values = {"details": {**session.details, **details}}
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
+
+
+def works(connection: Connection, session: Session, now: int, life: Lifetimes) -> bool:
+    """Tell whether a session that was found before is still valid."""
+    return min(ends_at(connection, session, life)) > now
+
+
+def end_session(connection: Connection, session: Session, now: int) -> None:
+    """End a session on purpose."""
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(ended_at=now))
+
+
+def purge_sessions(connection: Connection, now: int, limit: int = 1000) -> int:
+    """Delete sessions whose end has passed, at most `limit` of them; return how many."""
+    old = select(SESSIONS.c.pk).where(SESSIONS.c.expires_at < now).limit(limit)
+    keys = list(connection.execute(old).scalars())
+    if keys:
+        connection.execute(delete(SESSIONS).where(SESSIONS.c.pk.in_(keys)))
+    return len(keys)

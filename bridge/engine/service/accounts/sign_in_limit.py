@@ -1,0 +1,170 @@
+"""The limit of attempts to sign in, kept in the database: it holds on all nodes and over restarts.
+
+An attempt is counted before its password is hashed, in one transaction for all its buckets. A
+bucket is a generic cell rate algorithm (GCRA): it stores only the moment at which it is full again.
+
+    account and source   half of the limit: an attacker at one address leaves the rest to others
+    account              the limit, over all sources
+    source               the limit, over all accounts
+    device               half of the limit, for a browser in which the owner has signed in before
+
+An attempt of a known device counts in its own bucket alone, so nobody else can use that up.
+No bucket counts all accounts and sources together: whoever emptied it would keep out all people at
+other addresses. `bridge.engine.live.password_hashing` bounds how much is computed for unknown
+browsers.
+The clock is one that nobody sets: for SQLite, which is of one machine, the time since its boot, for
+PostgreSQL the server's.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from bridge.engine.settings import Quota
+from bridge.network_source import source_of
+from bridge.store.database import Database
+
+_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_SERVER: Final = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
+_TAKE: Final = text("""
+    INSERT INTO engine_sign_in_bucket AS b (name, full_at) VALUES (:name, :now + :cost)
+    ON CONFLICT (name) DO UPDATE SET full_at = :cost + CASE
+        WHEN b.full_at < :now OR b.full_at > :now + 2 * :span THEN :now ELSE b.full_at END
+    WHERE b.full_at + :cost <= :now + :span OR b.full_at > :now + 2 * :span
+    RETURNING name
+""")
+"""A bucket that is full in a far future was filled by a clock that began anew since."""
+_LOOK: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
+_GIVE_BACK: Final = text(
+    "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
+)
+_FORGET: Final = text("""
+    DELETE FROM engine_sign_in_bucket WHERE name IN (
+        SELECT name FROM engine_sign_in_bucket
+        WHERE (full_at < :past OR full_at > :future) AND full_at > 0 LIMIT 20
+    )
+""")
+
+_PROXY: Final = "undeclared proxy"
+_NOTE: Final = text("""
+    INSERT INTO engine_sign_in_bucket (name, full_at) VALUES (:name, 0)
+    ON CONFLICT (name) DO NOTHING
+""")
+
+Moment = Callable[[Connection], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket and how many attempts it allows within the span of the limit."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that was counted; a successful one is given back."""
+
+    buckets: tuple[Bucket, ...]
+
+
+class _Denied(Exception):  # noqa: N818  # named for what happened
+    """A bucket is empty: nothing of the attempt is counted."""
+
+
+class Throttle:
+    """Counts attempts. Blocking: call it from a thread."""
+
+    def __init__(self, database: Database, limit: Quota) -> None:
+        self._database = database
+        self._limit = limit
+        self.moment: Moment = _since_boot if database.dialect == "sqlite" else _of_server
+
+    def take(self, buckets: Sequence[Bucket]) -> Attempt | None:
+        """Count an attempt in all of its buckets; None where one of them is empty."""
+        wanted = tuple(sorted(buckets, key=lambda each: each.name))
+        if self._limit.count <= 0:
+            return Attempt(())
+        with self._database.read() as connection:
+            if any(self._is_empty(connection, each) for each in wanted):
+                return None  # a flood of refused attempts writes nothing
+        try:
+            with self._database.fleeting() as connection:
+                for each in wanted:
+                    self._take(connection, each)
+        except _Denied:
+            return None
+        return Attempt(wanted)
+
+    def give_back(self, connection: Connection, attempt: Attempt) -> None:
+        """Uncount an attempt that succeeded: whoever knows the password guesses nothing."""
+        for each in attempt.buckets:
+            values = {"name": each.name, "cost": self._cost(each)}
+            connection.execute(_GIVE_BACK, values)
+
+    def note_undeclared_proxy(self) -> None:
+        """Keep for `bridge check` that addresses are not told apart."""
+        with self._database.fleeting() as connection:
+            connection.execute(_NOTE, {"name": _PROXY})
+
+    def _take(self, connection: Connection, bucket: Bucket) -> None:
+        now = self.moment(connection)
+        span = self._limit.seconds * 1000
+        connection.execute(_FORGET, {"past": now, "future": now + 2 * span})
+        values = {"name": bucket.name, "now": now, "cost": self._cost(bucket), "span": span}
+        if connection.execute(_TAKE, values).first() is None:
+            raise _Denied
+
+    def _is_empty(self, connection: Connection, bucket: Bucket) -> bool:
+        full_at = connection.execute(_LOOK, {"name": bucket.name}).scalar_one_or_none()
+        if full_at is None:
+            return False
+        now, span = self.moment(connection), self._limit.seconds * 1000
+        return bool(now + span - self._cost(bucket) < full_at <= now + 2 * span)
+
+    def _cost(self, bucket: Bucket) -> int:
+        return self._limit.seconds * 1000 // bucket.count
+
+
+def has_undeclared_proxy(connection: Connection) -> bool:
+    """Tell whether a request came through a proxy that the settings do not name."""
+    return connection.execute(_LOOK, {"name": _PROXY}).first() is not None
+
+
+def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
+    """Return the buckets of an attempt of a browser that is not known."""
+    whose, where = _digest(account), _digest(source_of(source))
+    half = max(1, limit.count // 2)
+    return (
+        Bucket(f"account {whose} source {where}", half),
+        Bucket(f"account {whose}", limit.count),
+        Bucket(f"source {where}", limit.count),
+    )
+
+
+def attempt_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
+    """Return the buckets of an attempt with a proof that only the owner has: device, session."""
+    return (Bucket(f"owner {_digest(proof)}", max(1, limit.count // 2)),)
+
+
+def attempt_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
+    """Return the buckets of an attempt that names no account."""
+    return (Bucket(f"{purpose} {_digest(source_of(source))}", limit.count),)
+
+
+def _digest(value: str) -> str:
+    """Keep no address of anybody in the table."""
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _since_boot(_: Connection) -> int:
+    return time.clock_gettime_ns(_BOOT) // 1_000_000
+
+
+def _of_server(connection: Connection) -> int:
+    return int(connection.execute(_SERVER).scalar_one())

@@ -1,0 +1,188 @@
+"""What the administrators of a site do to its users and tokens.
+
+Nobody reaches beyond their own site, or learns whether a user has another one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from bridge import authority
+from bridge.authority import Action
+from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.links import RandomBytes
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.moments import iso, iso_or_none
+from bridge.engine.service.accounts import revocation, tokens, users
+from bridge.engine.service.accounts.tokens import TokenView
+from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.caller import Caller, Scope, administered_sites
+from bridge.engine.service.work import Work
+
+DAY_MS = 24 * 3600 * 1000
+CONSOLE_ROLE: Final = "console"
+"""The right that stands for any role in the console."""
+
+
+class BadUser(EngineError):  # noqa: N818  # named for what was sent
+    """Something about a user makes no sense."""
+
+    status = 400
+    code = "bad_user"
+
+
+class UserNotFound(NotFound):
+    """No such user on the site."""
+
+    code = "user_not_found"
+    text = "the site has no such user"
+
+
+class AccountRefused(EngineError):  # noqa: N818  # named for what happened
+    """The table of `bridge.authority` refuses it; the code says why."""
+
+    status = 403
+
+    def __init__(self, refusal: authority.Refusal) -> None:
+        super().__init__(authority.TEXTS[refusal])
+        self.code = refusal.value
+
+
+def allow(
+    work: Work,
+    caller: Caller,
+    action: Action,
+    site_id: str,
+    account_id: int | None,
+) -> None:
+    """Raise `AccountRefused` unless a caller may do this to an account on a site."""
+    found = administered_sites(work.connection, caller)
+    administers = frozenset([site_id] if found is None else found)
+    rights = authority.Rights(system=caller.service)
+    actor = authority.Actor(caller.account_id, rights, administers)
+    target = target_of(work.connection, account_id)
+    refusal = authority.decide(actor, target, authority.Request(action, site_id))
+    if refusal is not None:
+        raise AccountRefused(refusal)
+
+
+def target_of(connection: Connection, account_id: int | None) -> authority.Target:
+    """Return what the engine knows of an account that is acted on."""
+    if account_id is None:
+        return authority.Target(None)
+    query = select(users.ACCOUNTS).where(users.ACCOUNTS.c.id == account_id)
+    row = connection.execute(query).one()
+    # The console tells which accounts have a role there, and keeps the role to itself.
+    role = frozenset({CONSOLE_ROLE} if row.second_factor_required else ())
+    rights = authority.Rights(console=role, sites=None if role else frozenset())
+    return authority.Target(account_id, rights, enrolled=row.enrolled_at is not None)
+
+
+def add_member(
+    work: Work, caller: Caller, site_id: str, email: str, name: str, role: Role
+) -> dict[str, Any]:
+    """
+    Invite a user to a site, or change their name and role there.
+
+    An account that other sites know becomes a member of this one, and nothing else. No password or
+    link comes of it: links are issued by system administrators (`service.enrolment`).
+    """
+    if not users.is_email(email):
+        raise BadUser("email is not an acceptable e-mail address", pointer="/email")
+    member = users.find_member(work.connection, site_id, email)
+    if member is None:
+        known = users.find_account(work.connection, email)
+        allow(work, caller, Action.INVITE, site_id, None if known is None else known.id)
+    else:
+        allow(work, caller, Action.CHANGE_ROLE, site_id, member.id)
+    before = users.membership(work.connection, site_id, email)
+    person = users.register(work.connection, site_id, email, name, work.now, role=role)
+    after = users.membership(work.connection, site_id, email)
+    work.described = {"before": before, "after": after}
+    return {"email": person.email, "name": person.name, "role": role.value}
+
+
+def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
+    """Take a user off a site and end what they could do there; nobody removes themselves."""
+    person = _member(work, site_id, email)
+    if person.id == caller.account_id:
+        raise BadUser("nobody removes themselves", pointer="/email")
+    allow(work, caller, Action.REMOVE, site_id, person.id)
+    before = users.membership(work.connection, site_id, email)
+    work.described = {"before": before, "after": {}}
+    users.leave(work.connection, site_id, person.id, work.now)
+    revocation.leave_site(work.connection, person.id, site_id, work.now)
+
+
+def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
+    """Set the signature of a user on this site; signed reports keep theirs."""
+    person = _member(work, site_id, email)
+    users.tell(work.connection, person.id, site_id, signature=image)
+
+
+def _member(work: Work, site_id: str, email: str) -> Person:
+    person = users.find_member(work.connection, site_id, email)
+    if person is None:
+        raise UserNotFound(pointer="/email")
+    return person
+
+
+def make_token(
+    work: Work,
+    caller: Caller,
+    site_id: str,
+    email: str,
+    random_bytes: RandomBytes,
+    *,
+    label: str = "",
+    scopes: Sequence[Scope] = (),
+    expires_days: int | None = None,
+) -> dict[str, Any]:
+    """Make a token for a user of the site that opens this site only; raise `UserNotFound`."""
+    person = _member(work, site_id, email)
+    if users.is_disabled(work.connection, person.id):
+        raise users.AccountDisabled
+    allow(work, caller, Action.CREATE_TOKEN, site_id, person.id)
+    key, secret = tokens.create_token(
+        work.connection,
+        person.id,
+        site_id=site_id,
+        now=work.now,
+        random_bytes=random_bytes,
+        label=label,
+        scopes=scopes,
+        expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
+    )
+    made = {"user": person.email, "label": label, "scopes": list(scopes), "days": expires_days}
+    work.described = {"target": ("token", str(key)), "before": {}, "after": made}
+    return {"id": key, "token": secret}
+
+
+def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
+    """Return the tokens that a site answers for, newest first: its own, and its own users'."""
+    found = tokens.tokens_of_site(connection, site_id, users.accounts_at_home(connection, site_id))
+    return [{"email": each.email, **token_json(each)} for each in found]
+
+
+def token_json(token: TokenView) -> dict[str, Any]:
+    """Return a token as it is listed, without its owner."""
+    return {
+        "id": token.id,
+        "label": token.label,
+        "scopes": list(token.scopes),
+        "createdAt": iso(token.created_at),
+        "expiresAt": iso_or_none(token.expires_at),
+        "lastUsedAt": iso_or_none(token.last_used_at),
+        "revokedAt": iso_or_none(token.revoked_at),
+    }
+
+
+def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
+    """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for any other."""
+    account_id, made_for = tokens.owner_of(work.connection, token_id)
+    if (made_for or users.home_of(work.connection, account_id)) != site_id:
+        raise NotFound
+    allow(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
+    work.described = tokens.revocation(work.connection, token_id, work.now)
+    tokens.revoke_token(work.connection, token_id, work.now)

@@ -1,0 +1,192 @@
+"""What system administrators do to accounts across all sites: the console by HTTP, and the
+commands.
+
+Callers have asked `bridge.authority` before.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Row, select, update
+
+from bridge.authority import TEXTS, Refusal
+from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.links import RandomBytes
+from bridge.engine.service.accounts import enrolment, revocation, users
+from bridge.engine.service.accounts import second_factor as factors
+from bridge.engine.service.accounts.enrolment import Issued
+from bridge.engine.service.accounts.users import ACCOUNTS, canonical_email
+
+_KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+class AccountNotFound(NotFound):
+    """No such account on the installation."""
+
+    code = "account_not_found"
+    text = "there is no such account"
+
+
+class AddressTaken(EngineError):  # noqa: N818  # named for what happened
+    """Another account has the address."""
+
+    status = 409
+    code = "address_taken"
+    text = "another account has this e-mail address"
+
+
+class LastAdministrator(EngineError):  # noqa: N818  # named for whom it is about
+    """Without this account there would be no system administrator."""
+
+    status = 409
+    code = Refusal.LAST_ADMINISTRATOR.value
+    text = TEXTS[Refusal.LAST_ADMINISTRATOR]
+
+
+class ConsoleRoles(Protocol):
+    """The roles that accounts have in the console; blocking. A disabled account has none."""
+
+    def suspend(self, account_id: int, *, force: bool = False) -> None:
+        """Take a role out of use, before its account is disabled. Raises LastAdministrator."""
+
+    def resume(self, account_id: int) -> None:
+        """Let a role count again, after its account was enabled."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """What is known of an account across all sites."""
+
+    account_id: int
+    email: str
+    disabled: bool
+    enrolled: bool
+    has_password: bool
+    second_factor_required: bool
+    has_second_factor: bool
+    sites: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the interface has it."""
+        return {
+            "accountId": str(self.account_id),
+            "email": self.email,
+            "disabled": self.disabled,
+            "enrolled": self.enrolled,
+            "password": self.has_password,
+            "secondFactor": self.has_second_factor,
+            "secondFactorRequired": self.second_factor_required,
+            "sites": list(self.sites),
+        }
+
+
+def difference(before: AccountFacts, after: AccountFacts) -> dict[str, dict[str, Any]]:
+    """Return the changed members of an account before and after, for an audit event."""
+    old, new = before.as_json(), after.as_json()
+    names = [name for name in new if old[name] != new[name]]
+    return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
+
+
+def key_of(account_id: str) -> int:
+    """Read an account's id; 0, which no account has, for anything else."""
+    return int(account_id) if _KEY.fullmatch(account_id) else 0
+
+
+def facts_of(connection: Connection, account_id: int) -> AccountFacts | None:
+    """Return an account by its id, or None."""
+    return _facts(connection, connection.execute(_query(ACCOUNTS.c.id == account_id)).first())
+
+
+def facts_by_email(connection: Connection, email: str) -> AccountFacts | None:
+    """Return the account of an address, or None."""
+    same = ACCOUNTS.c.email == canonical_email(email)
+    return _facts(connection, connection.execute(_query(same)).first())
+
+
+def require_account(connection: Connection, account_id: str) -> AccountFacts:
+    """Return an account by its id as it is written; raise `AccountNotFound`."""
+    found = facts_of(connection, key_of(account_id))
+    if found is None:
+        raise AccountNotFound
+    return found
+
+
+def reserve(connection: Connection, email: str, now: int) -> AccountFacts:
+    """Return the account of an address, made on no site where there is none."""
+    found = facts_by_email(connection, email)
+    if found is not None:
+        return found
+    made = users.create_account(connection, email, now)
+    return require_account(connection, str(made.id))
+
+
+def enrol(
+    connection: Connection,
+    account_id: int,
+    random_bytes: RandomBytes,
+    now: int,
+    seconds: int | None,
+    *,
+    second_factor: bool | None = None,
+    end_tokens: bool = True,
+) -> Issued | None:
+    """
+    End what an account proves itself by and issue its link; None without passwords (`seconds`).
+
+    `second_factor` says whether the account needs one from now on; None leaves it.
+    """
+    if users.is_disabled(connection, account_id):
+        raise users.AccountDisabled
+    enrolment.reset(connection, account_id, now, end_tokens=end_tokens)
+    if second_factor is not None:
+        require_second_factor(connection, account_id, required=second_factor)
+    if seconds is None:
+        return None
+    return enrolment.issue(connection, account_id, random_bytes, now, seconds)
+
+
+def require_second_factor(connection: Connection, account_id: int, *, required: bool) -> None:
+    """Say whether an account needs a second factor."""
+    factors.require(connection, account_id, required=required)
+
+
+def disable(connection: Connection, account_id: int, now: int) -> None:
+    """Disable an account and end all that it could do."""
+    revocation.disable(connection, account_id, now)
+
+
+def enable(connection: Connection, account_id: int) -> None:
+    """Let an account sign in again; what had ended stays ended."""
+    revocation.enable(connection, account_id)
+
+
+def change_email(connection: Connection, account_id: int, email: str, now: int) -> None:
+    """Change the address of an account and end its sessions; raise `AddressTaken`."""
+    wanted = canonical_email(email)
+    other = users.find_account(connection, wanted)
+    if other is not None and other.id != account_id:
+        raise AddressTaken
+    own = ACCOUNTS.c.id == account_id
+    connection.execute(update(ACCOUNTS).where(own).values(email=wanted))
+    revocation.end_sessions(connection, account_id, now)
+    revocation.end_enrolments(connection, account_id, now)
+
+
+def _query(where: Any) -> Any:
+    return select(ACCOUNTS).where(where)
+
+
+def _facts(connection: Connection, row: Row[Any] | None) -> AccountFacts | None:
+    if row is None:
+        return None
+    return AccountFacts(
+        row.id,
+        row.email,
+        row.disabled_at is not None,
+        row.enrolled_at is not None,
+        row.password_hash is not None,
+        bool(row.second_factor_required),
+        row.totp_sealed is not None,
+        tuple(users.sites_of(connection, row.id)),
+    )

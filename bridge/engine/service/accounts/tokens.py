@@ -1,0 +1,239 @@
+"""Access tokens: made once, shown once, stored as a hash.
+
+Knows who a token belongs to; what its bearer may do on a site is `service.caller`.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Connection, insert, select, true, update
+
+from bridge.engine.errors import NotFound
+from bridge.engine.records.tables import metadata
+from bridge.engine.rules.moments import iso, iso_or_none
+from bridge.engine.service.caller import Caller, Scope
+from bridge.store.connections import Reader
+from bridge.store.statements import among, ask
+
+PREFIX = "rbt_"
+SECRET_BYTES = 32
+USE_RECORDED_EVERY_MS = 60_000
+
+TOKENS = metadata.tables["engine_access_token"]
+ACCOUNTS = metadata.tables["engine_account"]
+
+RandomBytes = Callable[[int], bytes]
+
+VALID: Final = among(
+    """
+    SELECT t.token_hash, t.id, t.account_id, a.email, t.service, t.scopes, t.site_id
+    FROM engine_access_token AS t LEFT JOIN engine_account AS a ON a.id = t.account_id
+    WHERE t.token_hash IN :hashes AND t.revoked_at IS NULL
+        AND (t.expires_at IS NULL OR t.expires_at > :now) AND a.disabled_at IS NULL
+    """,
+    "hashes",
+    "text",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """What may be shown of a token."""
+
+    id: int
+    email: str
+    label: str
+    service: bool
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    last_used_at: int | None
+    revoked_at: int | None
+
+
+def token_hash(secret: str) -> str:
+    """Return the SHA-256 of a token in hexadecimal, the only form that is stored."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
+    """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
+    hashed = token_hash(secret)
+    return _bearers(ask(connection, VALID, [hashed], now=now)).get(hashed)
+
+
+def authenticate_all(reader: Reader, secrets: Sequence[str], now: int) -> list[Caller | None]:
+    """Return the bearer of each of these tokens."""
+    hashes = [token_hash(secret) for secret in secrets]
+    found = _bearers(reader.rows(VALID, list(dict.fromkeys(hashes)), now=now))
+    return [found.get(hashed) for hashed in hashes]
+
+
+def _bearers(rows: Iterable[Any]) -> dict[str, Caller]:
+    return {
+        hashed: Caller(key, account, email or "", bool(service), _scopes(scopes), site_id)
+        for hashed, key, account, email, service, scopes, site_id in rows
+    }
+
+
+def _scopes(stored: str | list[str]) -> frozenset[Scope]:
+    """Read a list in JSON, which one of the two drivers has done already."""
+    return frozenset(map(Scope, from_json(stored) if isinstance(stored, str) else stored))
+
+
+def record_use(connection: Connection, token_id: int, now: int) -> None:
+    """Note that a token was used; callers do so at most once a minute."""
+    connection.execute(update(TOKENS).where(TOKENS.c.id == token_id).values(last_used_at=now))
+
+
+def create_token(
+    connection: Connection,
+    account_id: int,
+    *,
+    now: int,
+    random_bytes: RandomBytes,
+    label: str = "",
+    scopes: Iterable[Scope] = (),
+    expires_at: int | None = None,
+    site_id: str | None = None,
+) -> tuple[int, str]:
+    """
+    Make a token for an account; return its id and the secret, which nobody can read again.
+
+    With a `site_id` it opens that site only.
+    """
+    secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
+    statement = insert(TOKENS).values(
+        token_hash=token_hash(secret),
+        account_id=account_id,
+        site_id=site_id,
+        label=label,
+        service=False,
+        scopes=sorted(scopes),
+        created_at=now,
+        expires_at=expires_at,
+    )
+    made = connection.execute(statement.returning(TOKENS.c.id)).scalar_one()
+    return made, secret
+
+
+def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
+    """Let `secret` administer every site; harmless when it already does."""
+    hashed = token_hash(secret)
+    known = connection.execute(select(TOKENS.c.id).where(TOKENS.c.token_hash == hashed)).first()
+    if known is None:
+        connection.execute(
+            insert(TOKENS).values(
+                token_hash=hashed, label="service", service=True, scopes=[], created_at=now
+            )
+        )
+
+
+def list_tokens(
+    connection: Connection, account_ids: Sequence[int], only_site: str | None = None
+) -> list[TokenView]:
+    """Return the tokens of these accounts, or those for one site, newest first, no secrets."""
+    where = true() if only_site is None else TOKENS.c.site_id == only_site
+    return _views(connection, TOKENS.c.account_id.in_(account_ids) & where)
+
+
+def tokens_of_site(
+    connection: Connection, site_id: str, account_ids: Sequence[int]
+) -> list[TokenView]:
+    """Return the tokens made for a site, and the unbound ones of these accounts, newest first."""
+    unbound = TOKENS.c.site_id.is_(None) & TOKENS.c.account_id.in_(account_ids)
+    return _views(connection, (TOKENS.c.site_id == site_id) | unbound)
+
+
+def all_tokens(connection: Connection) -> list[TokenView]:
+    """Return every token, service tokens too, newest first, without their secrets."""
+    return _views(connection, true())
+
+
+def _views(connection: Connection, condition: ColumnElement[bool]) -> list[TokenView]:
+    rows = connection.execute(
+        select(TOKENS, ACCOUNTS.c.email)
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+        .where(condition)
+        .order_by(TOKENS.c.id.desc())
+    )
+    return [
+        TokenView(
+            row.id,
+            row.email or "",
+            row.label,
+            bool(row.service),
+            tuple(row.scopes),
+            row.created_at,
+            row.expires_at,
+            row.last_used_at,
+            row.revoked_at,
+        )
+        for row in rows
+    ]
+
+
+def exists(connection: Connection, token_id: int) -> bool:
+    """Tell whether there is, or was, a token of this id."""
+    query = select(TOKENS.c.id).where(TOKENS.c.id == token_id)
+    return connection.execute(query).first() is not None
+
+
+def still_valid(connection: Connection, caller: Caller) -> bool:
+    """Tell whether a token that was valid before has not been revoked, nor its account disabled."""
+    query = (
+        select(TOKENS.c.id)
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+        .where(TOKENS.c.id == caller.token_id, TOKENS.c.revoked_at.is_(None))
+        .where(ACCOUNTS.c.disabled_at.is_(None))
+    )
+    return connection.execute(query).first() is not None
+
+
+def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
+    """Return the account of a token, and the site it is bound to; raise `NotFound`."""
+    query = select(TOKENS.c.account_id, TOKENS.c.site_id).where(TOKENS.c.id == token_id)
+    row = connection.execute(query).first()
+    if row is None or row.account_id is None:
+        raise NotFound
+    return int(row.account_id), row.site_id
+
+
+def revocation(connection: Connection, token_id: int, now: int) -> dict[str, Any]:
+    """Return what a revocation changes, for an audit event; call it before `revoke_token`."""
+    query = select(TOKENS.c.account_id, TOKENS.c.revoked_at).where(TOKENS.c.id == token_id)
+    row = connection.execute(query).one()
+    ended = now if row.revoked_at is None else row.revoked_at
+    before = {"account": row.account_id, "revokedAt": iso_or_none(row.revoked_at)}
+    return {"before": before, "after": {**before, "revokedAt": iso(ended)}}
+
+
+def revoke_token(connection: Connection, token_id: int, now: int) -> None:
+    """End a token, and with it the links that it made and their sessions (`service.sessions`)."""
+    connection.execute(
+        update(TOKENS)
+        .where(TOKENS.c.id == token_id, TOKENS.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    links = metadata.tables["engine_link"]
+    connection.execute(
+        update(links)
+        .where(links.c.token_id == token_id, links.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    end_sessions_of(connection, [token_id], now)
+
+
+def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) -> None:
+    """End the sessions whose links these tokens made, so that open pages learn of it at once."""
+    links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
+    theirs = select(links.c.pk).where(links.c.token_id.in_(token_ids))
+    connection.execute(
+        update(sessions)
+        .where(sessions.c.link_pk.in_(theirs), sessions.c.ended_at.is_(None))
+        .values(ended_at=now)
+    )

@@ -1,0 +1,1 @@
+"""Launches: create or retrieve reports, give out links, open them."""

@@ -1,0 +1,240 @@
+"""Bring reports into being, and change the tags of their orders.
+
+One order a report at first; linking comes later. Whether a launch may do so is the launch's to say.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Connection
+from sqlmodel import select
+
+from bridge.engine.records.tables import Report, ReportOrder, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import Origin, Status
+from bridge.engine.rules.tags import merged_tags, search_text
+from bridge.engine.service import change_feed
+from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.launch.first_text import FirstText, first_text_of
+from bridge.engine.service.report_lookup import stamp
+from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.statements import among, ask, insert_rows, insertion
+
+REPORTS = metadata.tables[str(Report.__tablename__)]
+ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
+_INSERT_REPORTS: Final = insertion(
+    REPORTS,
+    (
+        "report_id",
+        "site_id",
+        "status",
+        "origin",
+        "owner_id",
+        "document",
+        "content_text",
+        "key_findings",
+        "template_number",
+        "reporting",
+        "version",
+        "created_at",
+        "updated_at",
+    ),
+    returning="report_id, pk",
+)
+_INSERT_ORDERS: Final = insertion(
+    ORDERS,
+    (
+        "report_pk",
+        "position",
+        "site_id",
+        "mrn",
+        "accession",
+        "location",
+        "tags",
+        "order_metadata",
+        "search",
+        "created_at",
+        "updated_at",
+    ),
+)
+_KEYS: Final = among("SELECT report_id, pk FROM engine_report WHERE report_id IN :ids", kind="text")
+_CREATED: Final = {
+    Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
+    Status.DRAFT: ChangeEvent.REPORT_CREATED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OrderInput:
+    """An order as a launch or an order message gives it; `tags` without identity and Metadata."""
+
+    mrn: str = field(repr=False)
+    accession: str = field(repr=False)
+    location: str = ""
+    tags: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    reporting: Mapping[str, Any] = field(default_factory=dict)
+
+    def triple(self, site_id: str) -> Triple:
+        """Return the order's identity on a site."""
+        return Triple(site_id, self.mrn, self.accession)
+
+
+@dataclass(frozen=True, slots=True)
+class NewReport:
+    """A report that is to be made of one order; `first` is its text, where it begins with one."""
+
+    triple: Triple
+    order: OrderInput
+    status: Status
+    origin: Origin
+    owner_id: int | None = None
+    owner_email: str = ""
+    first: FirstText | None = None
+
+
+def report_ids(count: int) -> list[str]:
+    """
+    Make ids for reports that are created together: 32 hexadecimal digits, the first eight common.
+
+    96 bits of each are random, and nothing of the report or its moment is in it. Together they
+    stand beside each other in every index, where each would change a page of its own.
+    """
+    common = secrets.token_hex(4)
+    return [common + secrets.token_hex(12) for _ in range(count)]
+
+
+def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
+    """Create reports with one statement for each kind of row; return their ids, in order."""
+    if not new:
+        return []
+    ids = report_ids(len(new))
+    pairs = list(zip(ids, new, strict=True))
+    keys = _insert_reports(work.connection, [_report_values(work, *pair) for pair in pairs])
+    rows = [_order_values(work, each, keys[report_id]) for report_id, each in pairs]
+    insert_rows(work.connection, _INSERT_ORDERS, rows)
+    for (report_id, each), row in zip(pairs, rows, strict=True):
+        body = _body(report_id, each, row)
+        work.announce(each.triple.site_id, report_id, _CREATED[each.status], body)
+    return ids
+
+
+def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Insert reports; return their keys by their ids."""
+    stored = insert_rows(connection, _INSERT_REPORTS, rows)
+    if stored is None or not stored.returns_rows:
+        stored = ask(connection, _KEYS, [row["report_id"] for row in rows])
+    return {row.report_id: row.pk for row in stored}
+
+
+def create_draft(
+    work: Work,
+    site_id: str,
+    order: OrderInput,
+    owner: Person,
+    key_findings: str = "",
+) -> Report:
+    """Create a Draft for a user, as a launch does; key findings become its first text."""
+    first = first_text_of(work.connection, site_id, order.reporting, key_findings)
+    triple = order.triple(site_id)
+    new = NewReport(triple, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+    query = select(Report).where(Report.report_id == create_many(work, [new])[0])
+    return work.session.exec(query).one()
+
+
+def create_ordered(work: Work, site_id: str, origin: Origin) -> Report:
+    """Create an empty, unassigned Ordered report that has no order yet."""
+    report = Report(
+        report_id=report_ids(1)[0],
+        site_id=site_id,
+        status=Status.ORDERED,
+        origin=origin,
+        created_at=work.now,
+        updated_at=work.now,
+    )
+    work.session.add(report)
+    work.session.flush()
+    return report
+
+
+def _report_values(work: Work, report_id: str, new: NewReport) -> dict[str, Any]:
+    first = new.first
+    text = first.text if first else ""
+    return {
+        "report_id": report_id,
+        "site_id": new.triple.site_id,
+        "status": new.status,
+        "origin": new.origin,
+        "owner_id": new.owner_id,
+        "document": dict(first.document) if first else None,
+        "content_text": text,
+        "key_findings": text,
+        "template_number": first.template_number if first else None,
+        "reporting": dict(new.order.reporting),
+        "version": 1,
+        "created_at": work.now,
+        "updated_at": work.now,
+    }
+
+
+def _order_values(work: Work, new: NewReport, report_pk: int) -> dict[str, Any]:
+    triple, order = new.triple, new.order
+    tags = merged_tags({}, order.tags, clears=True)
+    return {
+        "report_pk": report_pk,
+        "position": 0,
+        "site_id": triple.site_id,
+        "mrn": triple.mrn,
+        "accession": triple.accession,
+        "location": order.location,
+        "tags": tags,
+        "order_metadata": dict(order.metadata),
+        "search": search_text(triple.mrn, triple.accession, tags),
+        "created_at": work.now,
+        "updated_at": work.now,
+    }
+
+
+def _body(report_id: str, new: NewReport, row: dict[str, Any]) -> dict[str, Any]:
+    """Say what `feed.describe` would read back, without reading it back."""
+    written = new.first is not None and (
+        bool(new.first.text.strip()) or new.first.template_number is not None
+    )
+    record = StatusRecord(
+        report_id, new.status, new.owner_email, None, (new.triple,), written, None
+    )
+    order = {
+        **row["tags"],
+        "SiteID": new.triple.site_id,
+        "SiteLocation": row["location"],
+        "PatientMRN": new.triple.mrn,
+        "Accession": new.triple.accession,
+        "Metadata": row["order_metadata"],
+    }
+    return {"record": record.as_json(), "orders": [order], "release": None}
+
+
+def update_order(
+    work: Work, report: Report, row: ReportOrder, order: OrderInput, *, clears: bool = False
+) -> bool:
+    """
+    Change the tags of a locked, unsigned report's order; tell whether anything changed.
+
+    Values win, empty ones are passed over or, with `clears`, remove what was known; Metadata
+    grows by the keys given.
+    """
+    tags = merged_tags(row.tags, order.tags, clears=clears)
+    metadata = {**row.order_metadata, **order.metadata}
+    location = order.location or row.location
+    if (tags, metadata, location) == (row.tags, row.order_metadata, row.location):
+        return False
+    row.tags, row.order_metadata, row.location = tags, metadata, location
+    row.search = search_text(row.mrn, row.accession, tags)
+    row.updated_at = work.now
+    work.session.add(row)
+    stamp(work, report)
+    change_feed.announce(work, report, ChangeEvent.ORDER_UPDATED)
+    return True

@@ -1,0 +1,85 @@
+"""Host origins: whether a page may be framed, and from which origins reports were embedded.
+
+`frame-ancestors` is enforced by the browser, after the request. What a request of another site
+would change waits until a page of ours was shown there, or the browser names an allowed host.
+
+For administrators who set up host origins. Where some are configured, the others were refused by
+the browser; where none is, whoever is listed embeds reports.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+from sqlmodel import Session
+
+from bridge.engine.links import Purpose
+from bridge.engine.service.accounts.sessions import SESSIONS, NewSession, begin_session
+from bridge.engine.service.caller import SITES
+from bridge.engine.service.launch import links
+from bridge.engine.service.launch.opening import Door
+from bridge.engine.service.live.events import moment
+from bridge.engine.service.sites.sites import get_site
+from bridge.engine.service.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """A frame that asks for a link: `host` is the page that the browser names, empty for none."""
+
+    handle: str
+    purpose: Purpose
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """A link whose site has hosts, of which the browser has yet to show one."""
+
+    link: links.FoundLink
+    hosts: Sequence[str]
+
+
+def unproven(connection: Connection, door: Door, framing: Framing, now: int) -> Unproven | None:
+    """
+    Return what is to be proven; None for an allowed host, and where the site has named none.
+
+    Raise `LinkGone` and its kin.
+    """
+    link = links.find(connection, door.vault, framing.handle, framing.purpose, now)
+    query = select(SITES.c.host_origins).where(SITES.c.site_id == link.site_id)
+    hosts: list[str] = connection.execute(query).scalar_one()
+    if not hosts or not link.framed or framing.host in hosts:
+        return None
+    return Unproven(link, hosts)
+
+
+def observe(work: Work, door: Door, link: links.FoundLink, host: str) -> None:
+    """Keep a host for the administrators (`service.observing`): a session that ends at once."""
+    details = {"host": host}
+    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, over=True)
+    begin_session(work.connection, door.vault.random_bytes, new, work.now, door.lifetimes)
+
+
+def observed_hosts(rows: Session, site_id: str) -> list[dict[str, Any]]:
+    """Return {origin, lastSeenAt, configured} of each, the newest first; raise `SiteNotFound`."""
+    connection = rows.connection()
+    configured = get_site(connection, site_id).host_origins
+    host = SESSIONS.c.details["host"].as_string()
+    newest = func.max(SESSIONS.c.created_at)
+    query = (
+        select(host.label("origin"), newest.label("at"))
+        .where(SESSIONS.c.site_id == site_id, host.is_not(None), host != "")
+        .group_by(host)
+        .order_by(newest.desc())
+        .limit(100)
+    )
+    return [
+        {
+            "origin": row.origin,
+            "lastSeenAt": moment(row.at),
+            "configured": row.origin in configured,
+        }
+        for row in connection.execute(query)
+    ]

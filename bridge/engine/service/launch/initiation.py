@@ -1,0 +1,119 @@
+"""Pre-warm an embedded session (interface document, init): no report, no patient.
+
+Only on the authority of a site administrator. Loading the link any number of times
+within its five minutes leads to the same user; a launch of another user replaces it.
+"""
+
+from dataclasses import dataclass, field
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.launching.errors import BadLaunch
+from bridge.engine.launching.languages import first_language
+from bridge.engine.launching.outcome import Caution
+from bridge.engine.launching.request import NamedUser
+from bridge.engine.links import Purpose
+from bridge.engine.rules.authority import Role
+from bridge.engine.service.accounts.sessions import NewSession, Session, begin_session, describe
+from bridge.engine.service.accounts.users import settings_of
+from bridge.engine.service.caller import Caller
+from bridge.engine.service.launch import links
+from bridge.engine.service.launch.people import People
+from bridge.engine.service.work import Work
+from bridge.engine.settings import Lifetimes
+
+_LANGUAGES = ("app_language", "speech_language")
+
+
+@dataclass(frozen=True, slots=True)
+class InitRequest:
+    """Who will work, where, in which languages (None: as the user or the site has it)."""
+
+    site_id: str
+    user: NamedUser = field(repr=False)
+    location: str = ""
+    authority: str = field(default="", repr=False)
+    app_language: str | None = None
+    speech_language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A session link before it has an address; `expires_at` in milliseconds."""
+
+    handle: str
+    expires_at: int
+    app_language: str
+    speech_language: str
+    warnings: tuple[Caution, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """A session that waits for its first study."""
+
+    secret: str
+    site_id: str
+    account_id: int
+    language: str
+    theme: str
+
+
+def prepare(
+    work: Work, caller: Caller, vault: links.Vault, life: Lifetimes, request: InitRequest
+) -> Prepared:
+    """Issue a session link; raise `Forbidden` without a site administrator's token."""
+    people = People(work.connection, caller, work.now)
+    administrator = people.role(request.site_id) is Role.ADMINISTRATOR
+    lent = people.has_authority(request.site_id, request.authority)
+    if not administrator and not lent:
+        people.refuse_authority(request.authority)
+        raise Forbidden("neither token is a site administrator's")
+    people.standing(request.site_id).check_location(request.location)
+    account = people.account(request.site_id, request.user, administrator=True)
+    if account is None:
+        detail = "UserEmail says who will work in the session"
+        raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
+    own = settings_of(work.connection, request.site_id, account.id)
+    site = people.preferences(request.site_id)
+    app = first_language([request.app_language, _text(own.get("AppLanguage")), site.AppLanguage])
+    spoken = _text(own.get("SpeechLanguage"))
+    speech = first_language([request.speech_language, spoken, site.SpeechLanguage])
+    expires_at = work.now + life.session_link * 1000
+    link = links.NewLink(
+        Purpose.INIT,
+        request.site_id,
+        expires_at,
+        {"app_language": app, "speech_language": speech, "location": request.location},
+        account_id=account.id,
+        token_id=caller.token_id,
+        framed=True,
+    )
+    handle = links.issue(work.connection, vault, [link], work.now)[0]
+    warnings = (Caution.AUTH_IGNORED,) if request.authority and not lent else ()
+    return Prepared(handle, expires_at, app, speech, warnings)
+
+
+def warm(
+    work: Work, vault: links.Vault, life: Lifetimes, handle: str, present: Session | None
+) -> Warmed:
+    """
+    Begin the session that a link was issued for; raise `LinkGone` or `LinkExpired`.
+
+    A browser whose present session is already that one keeps it: `secret` is empty then.
+    """
+    link = links.find(work.connection, vault, handle, Purpose.INIT, work.now)
+    account_id = link.account_id or 0
+    language = str(link.payload["app_language"])
+    theme = _text(settings_of(work.connection, link.site_id, account_id).get("theme")) or "dark"
+    details = {"prewarmed": {name: link.payload[name] for name in _LANGUAGES}}
+    if present is not None and (present.site_id, present.account_id) == (link.site_id, account_id):
+        describe(work.connection, present, details)
+        return Warmed("", link.site_id, account_id, language, theme)
+    new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
+    secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)
+    links.mark_opened(work.connection, link, work.now)
+    return Warmed(secret, link.site_id, account_id, language, theme)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,261 @@
+"""Links that were given out: issue, find, revoke, purge, and move to a newer key.
+
+Stored are the hash of the handle and the sealed payload, nothing readable. What a
+link of a purpose leads to is decided by `service.opening` and `service.initiation`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import Connection, delete, exists, select, update
+
+from bridge.engine.launching.errors import LinkExpired, LinkGone, ReportDeleted
+from bridge.engine.links import (
+    Binding,
+    KeyRing,
+    LinkError,
+    Purpose,
+    RandomBytes,
+    Sealed,
+    handle_hash,
+    is_handle,
+    new_handle,
+)
+from bridge.engine.records.tables import metadata
+from bridge.store.statements import insert_rows, insertion
+
+LINKS = metadata.tables["engine_link"]
+TOKENS = metadata.tables["engine_access_token"]
+SESSIONS = metadata.tables["engine_browser_session"]
+ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
+
+_INSERT = insertion(
+    LINKS,
+    (
+        "handle_hash",
+        "purpose",
+        "site_id",
+        "key_id",
+        "sealed",
+        "target",
+        "account_id",
+        "token_id",
+        "framed",
+        "created_at",
+        "expires_at",
+    ),
+)
+
+KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
+"""How long an expired row is kept, so that its bearer can be told that it expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link to be issued; `payload` is sealed, `target` names its order by a hash."""
+
+    purpose: Purpose
+    site_id: str
+    expires_at: int
+    payload: Mapping[str, Any] = field(repr=False)
+    target: str | None = None
+    account_id: int | None = None
+    token_id: int | None = None
+    framed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLink:
+    """A valid link, opened."""
+
+    pk: int
+    site_id: str
+    payload: Mapping[str, Any] = field(repr=False)
+    expires_at: int = 0
+    account_id: int | None = None
+    token_id: int | None = None
+    framed: bool = False
+    opened: bool = False  # before this time
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """The key ring and the source of randomness that links need."""
+
+    keys: KeyRing
+    random_bytes: RandomBytes
+
+
+def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: int) -> list[str]:
+    """Store links and return their handles, which are nowhere else."""
+    handles = [new_handle(vault.random_bytes) for _ in links]
+    if links:
+        rows = [_row(vault, *pair, now) for pair in zip(links, handles, strict=True)]
+        insert_rows(connection, _INSERT, rows)
+    return handles
+
+
+def _row(vault: Vault, link: NewLink, handle: str, now: int) -> dict[str, Any]:
+    hashed = handle_hash(handle)
+    payload = to_json(link.payload)
+    sealed = vault.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
+    return {
+        "handle_hash": hashed,
+        "purpose": link.purpose.value,
+        "site_id": link.site_id,
+        "key_id": sealed.key_id,
+        "sealed": sealed.data,
+        "target": link.target,
+        "account_id": link.account_id,
+        "token_id": link.token_id,
+        "framed": link.framed,
+        "created_at": now,
+        "expires_at": link.expires_at,
+    }
+
+
+def find(
+    connection: Connection, vault: Vault, handle: str, purpose: Purpose, now: int
+) -> FoundLink:
+    """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
+    if not is_handle(handle):
+        raise LinkGone
+    return find_hashed(connection, vault, handle_hash(handle), purpose, now)
+
+
+def find_hashed(
+    connection: Connection, vault: Vault, hashed: str, purpose: Purpose, now: int
+) -> FoundLink:
+    """Return a valid link by the hash of its handle; raise `LinkGone` or `LinkExpired`."""
+    query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
+    row = connection.execute(query).first()
+    if row is None:
+        raise LinkGone
+    if row.revoked_at is not None and not _ended_with_its_token(connection, row):
+        raise ReportDeleted
+    if row.expires_at <= now or row.revoked_at is not None or not _is_member(connection, row):
+        raise LinkExpired
+    binding = Binding(hashed, row.site_id, purpose)
+    try:
+        payload = from_json(vault.keys.open(Sealed(row.key_id, row.sealed), binding))
+    except LinkError:
+        raise LinkGone from None
+    return FoundLink(
+        row.pk,
+        row.site_id,
+        payload,
+        row.expires_at,
+        row.account_id,
+        row.token_id,
+        bool(row.framed),
+        row.opened_at is not None,
+    )
+
+
+def _is_member(connection: Connection, row: Any) -> bool:
+    """Tell whether the user that a link acts as works on its site; a link may act as nobody."""
+    if row.account_id is None:
+        return True
+    query = (
+        select(ACCOUNTS.c.id)
+        .join_from(ACCOUNTS, MEMBERSHIPS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
+        .where(
+            ACCOUNTS.c.id == row.account_id,
+            ACCOUNTS.c.disabled_at.is_(None),
+            MEMBERSHIPS.c.site_id == row.site_id,
+            MEMBERSHIPS.c.left_at.is_(None),
+        )
+    )
+    return connection.execute(query).first() is not None
+
+
+def _ended_with_its_token(connection: Connection, row: Any) -> bool:
+    """Tell the two apart that revoke links: a deletion, and the end of what they were made with."""
+    query = select(TOKENS.c.id).where(
+        TOKENS.c.id == row.token_id, TOKENS.c.revoked_at == row.revoked_at
+    )
+    return connection.execute(query).first() is not None
+
+
+def hold(connection: Connection, link: FoundLink) -> None:
+    """
+    Keep a link as it is until the commit; raise `ReportDeleted` when it was revoked meanwhile.
+
+    For whoever is about to create what the link stands for: a deletion that ran in between
+    has revoked it.
+    """
+    query = select(LINKS.c.revoked_at).where(LINKS.c.pk == link.pk).with_for_update()
+    row = connection.execute(query).first()
+    if row is None or row.revoked_at is not None:
+        raise ReportDeleted
+
+
+def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
+    """Note the first time that a link was opened."""
+    connection.execute(
+        update(LINKS)
+        .where(LINKS.c.pk == link.pk, LINKS.c.opened_at.is_(None))
+        .values(opened_at=now)
+    )
+
+
+def purge(connection: Connection, now: int, limit: int = 1000) -> int:
+    """Delete links long expired, at most `limit` of them; return how many."""
+    return purge_before(connection, now - KEPT_AFTER_EXPIRY_MS, limit)
+
+
+def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
+    """Delete links that expired before a moment, at most `limit` of them; return how many."""
+    old = (
+        select(LINKS.c.pk)
+        .where(LINKS.c.expires_at < moment, ~exists().where(SESSIONS.c.link_pk == LINKS.c.pk))
+        .order_by(LINKS.c.expires_at)
+        .limit(limit)
+    )
+    keys = list(connection.execute(old).scalars())
+    if keys:
+        connection.execute(delete(LINKS).where(LINKS.c.pk.in_(keys)))
+    return len(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """
+    What one step along the links did.
+
+    `unreadable` are sealed under keys that are in no ring any more; `last` is where to go on, None
+    at the end.
+    """
+
+    moved: int
+    unreadable: int
+    last: int | None
+
+
+def reseal(
+    connection: Connection, vault: Vault, now: int, after: int = 0, limit: int = 500
+) -> Resealed:
+    """Move the next valid links behind a key to the newest key of the ring."""
+    rows = connection.execute(
+        select(LINKS)
+        .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now, LINKS.c.pk > after)
+        .order_by(LINKS.c.pk)
+        .limit(limit)
+    ).all()
+    moved = sum(_reseal_one(connection, vault, row) for row in rows)
+    return Resealed(moved, len(rows) - moved, rows[-1].pk if rows else None)
+
+
+def _reseal_one(connection: Connection, vault: Vault, row: Any) -> bool:
+    binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
+    try:
+        sealed = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)
+    except LinkError:
+        return False
+    if sealed is not None:
+        values = {"key_id": sealed.key_id, "sealed": sealed.data}
+        connection.execute(update(LINKS).where(LINKS.c.pk == row.pk).values(**values))
+    return True

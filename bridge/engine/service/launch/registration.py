@@ -1,0 +1,97 @@
+"""Register orders (DESIGN chapter 6, registerOrder): empty, unassigned Ordered reports.
+
+Many at a time, with as few statements as there are kinds of rows. Registering a known order
+again changes the tags of an unsigned report, and nothing of a signed one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import SIGNED, Origin, Status
+from bridge.engine.service.launch.creation import NewReport, OrderInput, create_many, update_order
+from bridge.engine.service.report_lookup import Found, follow_pointers, lock_orders, lock_patients
+from bridge.engine.service.work import Work
+
+
+class Registration(StrEnum):
+    """What registering an order came to."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    SIGNED = "signed"  # the report is signed: nothing was changed
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The outcome for one order, and where its report stands."""
+
+    report_id: str
+    status: Status
+    outcome: Registration
+
+
+def register(work: Work, site_id: str, order: OrderInput) -> Registered:
+    """Register one order; raise Conflict (from the database) when another node was faster."""
+    return register_many(work, site_id, [order])[0]
+
+
+def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[Registered]:
+    """Register orders of one site in their order; all of them or none."""
+    lock_patients(work, site_id, (order.mrn for order in orders))
+    pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
+    triples = [
+        Triple(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
+    ]
+    return register_current(work, triples, orders)
+
+
+def register_current(
+    work: Work, triples: Sequence[Triple], orders: Sequence[OrderInput]
+) -> list[Registered]:
+    """Register orders under triples that have just been followed to those that are valid now."""
+    done: dict[int, Registered] = {}
+    for turn in _turns(triples):
+        found = lock_orders(work, [triples[index] for index in turn], current=True)
+        known = {index: each for index, each in zip(turn, found, strict=True) if each}
+        done |= {index: _again(work, each, orders[index]) for index, each in known.items()}
+        new = [index for index in turn if index not in known]
+        created = _create(work, [triples[index] for index in new], [orders[i] for i in new])
+        done |= dict(zip(new, created, strict=True))
+    return [done[index] for index in range(len(orders))]
+
+
+def _turns(triples: Sequence[Triple]) -> list[list[int]]:
+    """Split into turns in which no order occurs twice; a repeat waits for the next turn."""
+    turns: list[list[int]] = []
+    seen: dict[Triple, int] = {}
+    for index, triple in enumerate(triples):
+        turn = seen.get(triple, 0)
+        seen[triple] = turn + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(index)
+    return turns
+
+
+def _again(work: Work, found: Found, order: OrderInput) -> Registered:
+    report = found.report
+    if report.status in SIGNED:
+        return Registered(report.report_id, report.status, Registration.SIGNED)
+    changed = update_order(work, report, found.order, order, clears=True)
+    outcome = Registration.UPDATED if changed else Registration.UNCHANGED
+    return Registered(report.report_id, report.status, outcome)
+
+
+def _create(
+    work: Work, triples: Sequence[Triple], orders: Sequence[OrderInput]
+) -> list[Registered]:
+    new = [
+        NewReport(triple, order, Status.ORDERED, Origin.ORDER)
+        for triple, order in zip(triples, orders, strict=True)
+    ]
+    return [
+        Registered(each, Status.ORDERED, Registration.CREATED) for each in create_many(work, new)
+    ]

@@ -1,0 +1,128 @@
+"""What a window brings to the report that it opens: its frame, its host, whether it follows
+launches.
+
+Kept in the session's details; whether it may open at all is decided by `service.opening`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import func, select
+
+from bridge.engine.launching.request import App
+from bridge.engine.records.tables import Change, metadata
+from bridge.engine.rules.following import Answer, is_persistent
+from bridge.engine.service.accounts.sessions import Session, idle_seconds
+from bridge.engine.service.launch import links
+from bridge.engine.service.live import sync_launch
+from bridge.engine.service.sites.preferences import preferences_of, read_preferences
+from bridge.engine.service.work import Work
+from bridge.engine.settings import Lifetimes
+
+CHANGES = metadata.tables[str(Change.__tablename__)]
+KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
+"""The details that stay when the page is loaded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Through which link, and into what kind of window, a report is opened."""
+
+    framed: bool  # whether a frame may show it
+    link_pk: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The languages that the window was pre-warmed with."""
+        return dict(self.details.get("prewarmed", {}))
+
+    @property
+    def chosen(self) -> str:
+        """The language that its user chose on the page that is loaded anew; else empty."""
+        return str(self.details.get("chosen_language", ""))
+
+    def warmed_by(self, session: Session | None, site_id: str, account_id: int) -> "Seat":
+        """Carry the languages of a session over, if it was pre-warmed for this user and site."""
+        same = session is not None and (session.site_id, session.account_id) == (
+            site_id,
+            account_id,
+        )
+        if session is None or not same or not session.languages:
+            return self
+        return replace(self, details={**self.details, "prewarmed": session.languages})
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """What the page must know of its window: where the live feed begins, when it signs out."""
+
+    cursor: int
+    idle_seconds: int
+    expires_at: int
+    persistent: bool
+    web_view_objects: bool
+    any_host: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the boot's member `window` (web/src/report/boot.ts)."""
+        return {
+            "cursor": self.cursor,
+            "idleSeconds": self.idle_seconds,
+            "expiresAt": self.expires_at,
+            "persistent": self.persistent,
+            "webViewObjects": self.web_view_objects,
+            "anyHost": self.any_host,
+        }
+
+
+def seat_for(
+    work: Work, link: links.FoundLink, app: App, account_id: int, *, in_frame: bool, host: str
+) -> Seat:
+    """Return the seat of a window that opens a link."""
+    site = preferences_of(work.connection, link.site_id)
+    persistent = is_persistent(
+        wished=app.sync_launch, in_frame=in_frame, frames_follow=site.syncLaunchInFrame
+    )
+    details: dict[str, Any] = {"in_frame": in_frame, "host": host, "persistent": persistent}
+    if persistent:
+        details["sync_sequence"] = _sequence(work, link, account_id)
+    return Seat(link.framed, link.pk, details)
+
+
+def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
+    """
+    Return the newest launch that the window knows of.
+
+    A link's first window catches up with what was launched since; one that opens the link again
+    came for this report.
+    """
+    target = sync_launch.present(work.connection, link.site_id, account_id)
+    if target is None:
+        return 0
+    own = int(link.payload.get("sync_sequence", 0))
+    if own == target.sequence:
+        owner = (link.site_id, account_id)
+        sync_launch.answer(work.connection, owner, own, Answer.FOLLOWED)
+    return target.sequence if link.opened or not own else own
+
+
+def seat_again(work: Work, session: Session) -> Seat:
+    """Return the seat of a window whose page is loaded anew."""
+    details = {name: session.details[name] for name in KEPT if name in session.details}
+    return Seat(session.framed, session.link_pk, details)  # it ends with the link's token
+
+
+def window_facts(work: Work, report_id: str, seat: Seat, site: Any, life: Lifetimes) -> WindowFacts:
+    """Return what the page must know of its window; `site` is the row, the report is locked."""
+    newest = select(func.max(CHANGES.c.cursor)).where(CHANGES.c.report_id == report_id)
+    return WindowFacts(
+        cursor=work.connection.execute(newest).scalar_one() or 0,
+        idle_seconds=idle_seconds(site.settings, life),
+        expires_at=work.now + life.session * 1000,
+        persistent=bool(seat.details.get("persistent")),
+        web_view_objects=read_preferences(site.settings).webViewObjects,
+        # An administrator's link, on a site that has not said who its hosts are.
+        any_host=seat.framed and not site.host_origins,
+    )

@@ -1,0 +1,129 @@
+"""Bring launches into reports: what eager launches and first openings of links share.
+
+Works on rows that the caller has locked or just made. Links and users are other
+files' business.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlmodel import select
+
+from bridge.engine.errors import PatientNameMismatch
+from bridge.engine.launching.request import Attachment, LaunchRequest
+from bridge.engine.records.tables import Report, ReportOrder, Template
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.patients import names_conflict
+from bridge.engine.rules.status import SIGNED, FileKind, Status
+from bridge.engine.service import change_feed
+from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.launch.creation import OrderInput, create_draft, update_order
+from bridge.engine.service.launch.first_text import first_text, joined
+from bridge.engine.service.report_lookup import group_of, key_of, touch
+from bridge.engine.service.report_status import has_content
+from bridge.engine.service.reports.files import attach, given_text
+from bridge.engine.service.signing.prelims import may_take
+from bridge.engine.service.work import ChangeEvent, Work
+from bridge.engine.service.worklist.assignment import open_for
+from bridge.store.statements import among, ask
+
+_NAMES: Final = among(
+    """
+    SELECT DISTINCT mrn, tags ->> 'PatientName' AS name FROM engine_report_order
+    WHERE site_id = :site_id AND mrn IN :mrns
+    """,
+    "mrns",
+    "text",
+).instead("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
+
+
+def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
+    """Return the order that a launch describes, under the identifier that is valid now."""
+    return OrderInput(
+        mrn=triple.mrn,
+        accession=triple.accession,
+        location=request.location,
+        tags=dict(request.tags) | dict.fromkeys(request.cleared, ""),
+        metadata=request.metadata or {},
+        reporting=request.app.to_json(),
+    )
+
+
+def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
+    """Return the PatientNames that a site has under each of these identifiers."""
+    found: dict[str, set[str]] = {}
+    for mrn, name in ask(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
+        if name:
+            found.setdefault(mrn, set()).add(name)
+    return found
+
+
+def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
+    """Raise `PatientNameMismatch` when the launch contradicts a name that is known."""
+    if request.force_name or not request.patient_name:
+        return
+    if any(names_conflict(known, request.patient_name) for known in names):
+        raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
+
+
+def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> Report:
+    """Create a Draft that belongs to somebody, with what the launch brought."""
+    text = joined(request.key_findings, *_texts(request.attachments))
+    order = order_input(request, triple)
+    report = create_draft(work, triple.site_id, order, owner, text)
+    if request.attachments:
+        attach(work, report, request.attachments, group_of(work.session, key_of(report))[0])
+    return report
+
+
+def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+    """
+    Take a launch's values into a locked report that exists.
+
+    Non-empty values win; a signed report stays as it is; key findings count only while
+    there is no content.
+    """
+    if report.status in SIGNED:
+        return
+    triple = Triple(order.site_id, order.mrn, order.accession)
+    update_order(work, report, order, order_input(request, triple))
+    wishes = {**report.reporting, **request.app.to_json()}
+    if wishes != report.reporting:
+        report.reporting = wishes
+        touch(work, report)
+    bring_files(work, report, order, request)
+    if report.status is not Status.ORDERED and fill(work, report):
+        touch(work, report)
+        change_feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
+
+
+def bring_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+    """Add the files of a launch to a locked, unsigned report."""
+    if request.attachments and attach(work, report, request.attachments, order):
+        touch(work, report)
+        change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
+
+
+def give(work: Work, report: Report, owner_id: int) -> Report:
+    """Open a locked report for a user, with its first text where it has none yet."""
+    if report.status not in SIGNED and may_take(work, report, owner_id):
+        fill(work, report)
+    return open_for(work, report, owner_id)
+
+
+def fill(work: Work, report: Report) -> bool:
+    """Write key findings and what the SR files say into an empty report; tell whether it did."""
+    if has_content(report):
+        return False
+    return first_text(work, report, given_text(work, report))
+
+
+def has_template(work: Work, site_id: str, number: int) -> bool:
+    """Tell whether a site has a template of this number."""
+    query = select(Template.id).where(Template.site_id == site_id, Template.number == number)
+    return work.session.exec(query).first() is not None
+
+
+def _texts(files: Sequence[Attachment]) -> list[str]:
+    kind = FileKind.STRUCTURED_REPORT
+    return [str(each.details.get("text", "")) for each in files if each.kind is kind]

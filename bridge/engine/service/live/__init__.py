@@ -1,0 +1,1 @@
+"""Live pages: open windows, events, SyncLaunch."""

@@ -1,0 +1,156 @@
+"""What happens to a report, told to the pages that stand open at it (chapter Events of the
+interface document): each change once, in the order of the commits, with what its event carries.
+
+Reads only. Waiting for the next change is `bridge.engine.live`'s business.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func
+from sqlmodel import Session as Rows
+from sqlmodel import col, select
+
+from bridge.engine.documents.html import fragment
+from bridge.engine.records.tables import Addendum, Change, Report, Signature
+from bridge.engine.rules.text.document import Document, from_text, restore
+from bridge.engine.service.accounts.sessions import Session
+from bridge.engine.service.accounts.users import find_member
+from bridge.engine.service.work import ChangeEvent
+
+LIMIT = 200
+"""Changes in one reading; the rest comes with the next one."""
+
+_OF_ADDENDA = (ChangeEvent.ADDENDUM_SIGNED, ChangeEvent.ADDENDUM_CONTENT_UPDATED)
+_OF_REPORTS = (ChangeEvent.REPORT_SIGNED, ChangeEvent.REPORT_CONTENT_UPDATED)
+_SIGNED = (ChangeEvent.REPORT_SIGNED, ChangeEvent.ADDENDUM_SIGNED)
+_OWNED_ANEW = (ChangeEvent.REPORT_TRANSFERRED, ChangeEvent.REPORT_OPENED)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One change as a page is told of it; `data` is JSON."""
+
+    cursor: int
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text as it was at a change; the document may be missing where only text was kept."""
+
+    content: str = ""
+    document: Any = None
+
+
+def latest_cursor(rows: Rows, report_id: str) -> int:
+    """Return the cursor of a report's newest change, 0 before the first."""
+    query = select(func.max(Change.cursor)).where(Change.report_id == report_id)
+    return rows.exec(query).one() or 0
+
+
+def read_news(rows: Rows, session: Session, after: int) -> list[News]:
+    """Return what happened to a session's report after a cursor, oldest first."""
+    query = (
+        select(Change)
+        .where(Change.report_id == session.report_id, col(Change.cursor) > after)
+        .order_by(col(Change.cursor))
+        .limit(LIMIT)
+    )
+    changes = rows.exec(query).all()
+    if not changes:
+        return []
+    report = rows.exec(select(Report).where(Report.report_id == session.report_id)).first()
+    return [News(each.cursor or 0, _told(rows, session, report, each)) for each in changes]
+
+
+def _told(rows: Rows, session: Session, report: Report | None, change: Change) -> dict[str, Any]:
+    record = change.body["record"]
+    told: dict[str, Any] = {
+        "cursor": change.cursor,
+        "event": change.event,
+        "at": moment(change.at),
+        "own": change.session_pk == session.pk,
+        "gone": report is None,
+        "status": record["status"],
+        "record": record,
+    }
+    event = ChangeEvent(change.event)
+    if event in _SIGNED:
+        told["signedAt"] = moment(change.at)
+    if event in _OWNED_ANEW:
+        told |= _new_owner(rows, session, str(record["userEmail"]))
+    text = _text(rows, report, change, event)
+    if text is not None:
+        told["content"] = text.content
+        told["reportContent"] = report.content_text if report else ""
+        if event in _SIGNED:
+            told["html_content"] = fragment(_document(text))
+    return told
+
+
+def _new_owner(rows: Rows, session: Session, email: str) -> dict[str, Any]:
+    owner = find_member(rows.connection(), session.site_id, email)
+    return {
+        "mine": owner is not None and owner.id == session.account_id,
+        "newOwnerName": email if owner is None else owner.shown,
+    }
+
+
+def _text(rows: Rows, report: Report | None, change: Change, event: ChangeEvent) -> _Text | None:
+    """Return the text that a change is about; as it is now, where it was not signed."""
+    if event in _OF_REPORTS:
+        signed = _signed_text(rows, report, change) if event in _SIGNED else None
+        present = _Text(report.content_text, report.document) if report else _Text()
+        return signed or present
+    if event in _OF_ADDENDA:
+        return _addendum_text(rows, report, change)
+    return None
+
+
+def _signed_text(rows: Rows, report: Report | None, change: Change) -> _Text | None:
+    """Return what was signed at that moment, although it may be recalled and changed by now."""
+    if report is None:
+        return None
+    query = select(Signature).where(
+        Signature.report_pk == report.pk, Signature.signed_at == change.at
+    )
+    found = rows.exec(query).first()
+    return None if found is None else _Text(found.content_text, found.document)
+
+
+def _addendum_text(rows: Rows, report: Report | None, change: Change) -> _Text:
+    number = change.body.get("addendum")
+    if report is None:
+        return _Text()
+    query = select(Addendum).where(Addendum.report_pk == report.pk, Addendum.number == number)
+    found = rows.exec(query).first()
+    if found is not None:
+        return _Text(found.content_text, found.document)
+    return _cleared(rows, report, number)
+
+
+def _cleared(rows: Rows, report: Report, number: object) -> _Text:
+    """Return an addendum that a recall of its report has cleared since."""
+    query = (
+        select(Signature)
+        .where(Signature.report_pk == report.pk, col(Signature.withdrawn_at).is_not(None))
+        .order_by(col(Signature.pk).desc())
+    )
+    for signature in rows.exec(query):
+        for each in signature.cleared or ():
+            if each.get("number") == number:
+                return _Text(str(each.get("content", "")), each.get("document"))
+    return _Text()
+
+
+def _document(text: _Text) -> Document:
+    return from_text(text.content) if text.document is None else restore(text.document)
+
+
+def moment(milliseconds: int) -> str:
+    """Write a moment as events carry it: ISO 8601 in UTC, with `Z`."""
+    when = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,161 @@
+"""SyncLaunch: a user's persistent window follows the newest launch (interface document, launch).
+
+The launch writes down what is to be followed, the window asks for it and opens it by itself,
+or says why it stays. What is written down waits for a window that is away.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from bridge.engine.errors import StateConflict
+from bridge.engine.launching.outcome import Awaited
+from bridge.engine.records.tables import SyncTarget, metadata
+from bridge.engine.rules.following import Answer, follows
+from bridge.engine.service.accounts.sessions import Session
+from bridge.engine.service.live.windows import persistent_windows
+
+TARGETS = metadata.tables[str(SyncTarget.__tablename__)]
+
+
+class Superseded(StateConflict):
+    """Another launch came meanwhile, or there was none."""
+
+    code = "superseded"
+    text = "there is another launch to follow by now"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTarget:
+    """A launch that the user's window is to follow; `report_id` is None before it is created."""
+
+    site_id: str
+    account_id: int
+    sequence: int
+    handle_hash: str
+    report_id: str | None
+    accession: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be followed."""
+
+    sequence: int
+    handle_hash: str
+    report_id: str | None
+    accession: str
+    answer: Answer
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the window is told."""
+        return {"sequence": self.sequence, "accession": self.accession}
+
+
+def reserve(connection: Connection, site_id: str, account_id: int, now: int) -> int:
+    """Return the number of a user's next launch to follow; what waited before is passed over."""
+    mine = _mine(site_id, account_id)
+    counted = update(TARGETS).where(*mine).values(sequence=TARGETS.c.sequence + 1)
+    found = connection.execute(counted.returning(TARGETS.c.sequence)).scalar_one_or_none()
+    if found is not None:
+        return int(found)
+    first = insert(TARGETS).values(
+        site_id=site_id,
+        account_id=account_id,
+        sequence=1,
+        handle_hash="",
+        accession="",
+        launched_at=now,
+        answer=Answer.FOLLOWED,
+        reason="",
+    )
+    connection.execute(first)
+    return 1
+
+
+def aim(connection: Connection, new: NewTarget, now: int) -> Awaited | None:
+    """Write down what the user's window is to show; return the window that will have to follow."""
+    changed = connection.execute(
+        update(TARGETS)
+        .where(*_mine(new.site_id, new.account_id), TARGETS.c.sequence == new.sequence)
+        .values(
+            handle_hash=new.handle_hash,
+            report_id=new.report_id,
+            accession=new.accession,
+            launched_at=now,
+            answer=Answer.PENDING,
+            reason="",
+        )
+    )
+    if changed.rowcount == 0 or not _is_awaited(connection, new, now):
+        return None
+    return Awaited(new.site_id, new.account_id, new.sequence)
+
+
+def _is_awaited(connection: Connection, new: NewTarget, now: int) -> bool:
+    """Tell whether a window stands open that will have to follow: one at another report."""
+    windows = persistent_windows(connection, new.site_id, new.account_id, now)
+    newest = max(windows, key=lambda row: row.session_pk, default=None)
+    return newest is not None and newest.report_id != new.report_id
+
+
+def present(connection: Connection, site_id: str, account_id: int) -> Target | None:
+    """Return what a user's windows should show, None before the first launch."""
+    row = _row(connection, site_id, account_id)
+    return None if row is None else _target(row)
+
+
+def due(connection: Connection, session: Session, now: int) -> Target | None:
+    """Return the launch that this very window is to follow now."""
+    if not session.persistent:
+        return None
+    target = present(connection, session.site_id, session.account_id)
+    if target is None or target.report_id == session.report_id:
+        return None
+    rows = persistent_windows(connection, session.site_id, session.account_id, now)
+    windows = [row.session_pk for row in rows]
+    chosen = follows(
+        window=session.pk,
+        windows=windows,
+        seen=session.sequence,
+        sequence=target.sequence,
+        answer=target.answer,
+    )
+    return target if chosen else None
+
+
+def take(connection: Connection, session: Session, sequence: int) -> Target:
+    """Lock what a window is about to open; raise Superseded when it is not the newest."""
+    row = _row(connection, session.site_id, session.account_id, lock=True)
+    if row is None or row.sequence != sequence or not session.persistent:
+        raise Superseded
+    return _target(row)
+
+
+def answer(
+    connection: Connection,
+    owner: tuple[str, int],
+    sequence: int,
+    outcome: Answer,
+    reason: str = "",
+) -> None:
+    """Write down what came of a launch for a (site, account), if it is still the newest."""
+    connection.execute(
+        update(TARGETS)
+        .where(*_mine(*owner), TARGETS.c.sequence == sequence)
+        .values(answer=outcome, reason=reason)
+    )
+
+
+def _row(connection: Connection, site_id: str, account_id: int, *, lock: bool = False) -> Any:
+    query = select(TARGETS).where(*_mine(site_id, account_id))
+    return connection.execute(query.with_for_update() if lock else query).first()
+
+
+def _mine(site_id: str, account_id: int) -> tuple[Any, Any]:
+    return TARGETS.c.site_id == site_id, TARGETS.c.account_id == account_id
+
+
+def _target(row: Any) -> Target:
+    return Target(row.sequence, row.handle_hash, row.report_id, row.accession, Answer(row.answer))

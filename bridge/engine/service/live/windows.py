@@ -1,0 +1,182 @@
+"""Open windows: which report pages stand open, whose they are, and who of them writes.
+
+A window is kept by the process that serves its stream; one that is not renewed any more
+counts as closed, so that a killed process leaves no ghosts. Its time is that of
+`bridge.store.lease_clock`, for the clocks of nodes differ.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from bridge.engine.records.tables import Window, metadata
+from bridge.engine.service.accounts.sessions import SESSIONS, Session
+from bridge.engine.service.signing.lease import LEASE_MS
+from bridge.store.lease_clock import lease_time
+
+WINDOWS = metadata.tables[str(Window.__tablename__)]
+REPORTS = metadata.tables["engine_report"]
+ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
+
+RENEWED_EVERY_MS = 10_000
+FRESH_MS = 25_000
+"""A window that was not renewed for so long is gone."""
+
+HANDOVER = "handover"
+"""The member of a session's details that says when it was asked to hand the writing over."""
+
+HANDOVER_MS = 10_000
+"""After so long a request to hand the writing over is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onlooker:
+    """Another window at the same report."""
+
+    name: str
+    same_user: bool
+    writing: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the page is told."""
+        return {"name": self.name, "sameUser": self.same_user, "writing": self.writing}
+
+
+def open_window(connection: Connection, session: Session, stream: str, now: int) -> None:
+    """Note that a page stands open; a newer stream of the same page takes its row over."""
+    values = {
+        "site_id": session.site_id,
+        "account_id": session.account_id,
+        "report_id": session.report_id,
+        "persistent": session.persistent,
+        "stream": stream,
+        "seen_at": lease_time(connection, now),
+    }
+    mine = WINDOWS.c.session_pk == session.pk
+    if connection.execute(update(WINDOWS).where(mine).values(**values)).rowcount == 0:
+        connection.execute(insert(WINDOWS).values(session_pk=session.pk, **values))
+
+
+def renew(connection: Connection, streams: Collection[str], now: int) -> None:
+    """Note that the pages of these streams still stand open."""
+    statement = update(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams)))
+    connection.execute(statement.values(seen_at=lease_time(connection, now)))
+
+
+def is_fresh(moment: int) -> list[ColumnElement[bool]]:
+    """Give the conditions of a window that stands open; `moment` is by `lease_time`."""
+    return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
+
+
+def close_windows(connection: Connection, streams: Collection[str]) -> None:
+    """Forget the windows of streams that ended."""
+    connection.execute(delete(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams))))
+
+
+def onlookers(connection: Connection, session: Session, now: int) -> list[Onlooker]:
+    """Return the other windows at a session's report, those of others first."""
+    rows = connection.execute(
+        select(WINDOWS.c.session_pk, WINDOWS.c.account_id, MEMBERSHIPS.c.name, ACCOUNTS.c.email)
+        .join_from(WINDOWS, ACCOUNTS, WINDOWS.c.account_id == ACCOUNTS.c.id)
+        .join(
+            MEMBERSHIPS,
+            (MEMBERSHIPS.c.account_id == WINDOWS.c.account_id)
+            & (MEMBERSHIPS.c.site_id == WINDOWS.c.site_id),
+        )
+        .where(
+            WINDOWS.c.report_id == session.report_id,
+            WINDOWS.c.session_pk != session.pk,
+            *is_fresh(lease_time(connection, now)),
+        )
+        .order_by(WINDOWS.c.session_pk)
+    ).all()
+    if not rows:
+        return []
+    writer = _writer(connection, session.report_id, lease_time(connection, now))
+    found = [
+        Onlooker(
+            row.name or row.email,
+            row.account_id == session.account_id,
+            writer == f"session {row.session_pk}",
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: (each.same_user, not each.writing))
+
+
+def _writer(connection: Connection, report_id: str, now: int) -> str | None:
+    query = select(REPORTS.c.lease_holder).where(
+        REPORTS.c.report_id == report_id,
+        REPORTS.c.lease_until.between(now + 1, now + LEASE_MS),
+    )
+    found: str | None = connection.execute(query).scalar_one_or_none()
+    return found
+
+
+def persistent_windows(
+    connection: Connection, site_id: str, account_id: int, now: int
+) -> Sequence[Any]:
+    """Return the (session_pk, report_id) of a user's windows that follow launches."""
+    query = select(WINDOWS.c.session_pk, WINDOWS.c.report_id).where(
+        WINDOWS.c.account_id == account_id,
+        WINDOWS.c.site_id == site_id,
+        WINDOWS.c.persistent,
+        *is_fresh(lease_time(connection, now)),
+    )
+    return connection.execute(query).all()
+
+
+def request_handover(
+    connection: Connection, report_id: str, session_pk: int | None, now: int
+) -> int | None:
+    """
+    Ask the open window that writes a report to save what was typed there; return its session.
+
+    `session_pk` is the session that takes the writing. None where no other open window writes.
+    """
+    writer = writing_window(connection, report_id, session_pk, now)
+    if writer is None:
+        return None
+    _note_handover(connection, writer, lease_time(connection, now))
+    return writer
+
+
+def writing_window(
+    connection: Connection, report_id: str, session_pk: int | None, now: int
+) -> int | None:
+    """Return the session of the open window, other than this one, that writes a report."""
+    moment = lease_time(connection, now)
+    holder = _writer(connection, report_id, moment) or ""
+    number = holder.removeprefix("session ")
+    if not number.isdigit() or int(number) == session_pk:
+        return None
+    query = select(WINDOWS.c.session_pk).where(
+        WINDOWS.c.session_pk == int(number),
+        WINDOWS.c.report_id == report_id,
+        *is_fresh(moment),
+    )
+    return connection.execute(query).scalars().first()
+
+
+def handover_asked(connection: Connection, session_pk: int, now: int) -> int:
+    """Return when a session was asked to hand the writing over; 0 once it has, or too long ago."""
+    query = select(SESSIONS.c.details).where(SESSIONS.c.pk == session_pk)
+    details = connection.execute(query).scalar_one_or_none() or {}
+    asked = int(details.get(HANDOVER, 0))
+    return asked if abs(lease_time(connection, now) - asked) < HANDOVER_MS else 0
+
+
+def finish_handover(connection: Connection, session: Session) -> None:
+    """Note that a session has saved what was typed: the writing may be taken over."""
+    _note_handover(connection, session.pk, 0)
+
+
+def _note_handover(connection: Connection, session_pk: int, asked: int) -> None:
+    row = SESSIONS.c.pk == session_pk
+    query = select(SESSIONS.c.details).where(row).with_for_update()
+    details = connection.execute(query).scalar_one()
+    values = {"details": {**details, HANDOVER: asked}}
+    connection.execute(update(SESSIONS).where(row).values(**values))

@@ -1,0 +1,335 @@
+"""Find reports by their orders, and lock them.
+
+Locks are taken in the order of the reports' keys, whatever the order asked for, so that two
+requests over the same reports wait for each other and never block each other for good.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam
+from sqlmodel import Session, col, select
+
+from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
+from bridge.engine.records.tables import Report, ReportOrder, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.service.work import Work
+from bridge.store.errors import Busy
+from bridge.store.statements import (
+    Step,
+    Words,
+    among,
+    ask,
+    asked,
+    carry_out,
+    is_asked_once,
+    run_all,
+    unnested,
+)
+
+SITES = metadata.tables["engine_site"]
+ATTEMPTS = 3
+"""How often orders are looked up again that move while their reports are locked."""
+
+_CHUNK = 500  # triples in one statement; SQLite takes 32,766 parameters
+
+REFUSE_MERGED = "refuseMergedIdentifiers"
+"""Site setting: true refuses requests that name a merged identifier instead of following it."""
+
+# Statements that are made once: to make one costs more than to run it.
+_POINTED: Final = among(
+    """
+    SELECT prior_mrn, mrn FROM engine_patient_pointer
+    WHERE site_id = :site_id AND prior_mrn IN :mrns
+    """,
+    "mrns",
+    "text",
+)
+# SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row, and tries each
+# patient with each accession for two INs on indexed columns: so the accession is not one.
+_PLACED: Final = among(
+    """
+    SELECT mrn, accession, report_pk FROM engine_report_order WHERE site_id = :site_id
+        AND mrn IN :mrns AND accession || '' IN (SELECT value FROM json_each(:accessions))
+    """,
+    "mrns",
+    "text",
+)
+# The inner query orders the locks by their keys: transactions over several patients never deadlock.
+_PATIENT_LOCKS: Final = """
+    SELECT patient.mrn, pg_advisory_xact_lock(patient.key) FROM (
+        SELECT DISTINCT coalesce(p.mrn, asked.mrn) AS mrn, hashtextextended(
+            concat_ws(chr(31), 'patient', %(site_id)s::text, coalesce(p.mrn, asked.mrn)), 0
+        ) AS key
+        FROM unnest(%(mrns)s::text[]) AS asked (mrn)
+        LEFT JOIN engine_patient_pointer AS p
+            ON p.site_id = %(site_id)s::text AND p.prior_mrn = asked.mrn
+        ORDER BY key
+    ) AS patient
+"""
+_TRIPLE: Final = ("text", "text", "text")
+_PAIRED: Final = Step(
+    _TRIPLE,
+    "",
+    f"""
+    SELECT o.site_id, o.mrn, o.accession, o.report_pk
+    FROM {unnested(_TRIPLE)} AS asked (site_id, mrn, accession)
+    JOIN engine_report_order AS o USING (site_id, mrn, accession)
+    """,  # noqa: S608  # our own names
+)
+"""The same on PostgreSQL, whose plan it is to look up each triple."""
+_STORED: Final = (
+    select(ReportOrder)
+    .where(
+        col(ReportOrder.site_id) == bindparam("site_id"),
+        col(ReportOrder.mrn).in_(bindparam("mrns", expanding=True)),
+        col(ReportOrder.accession).concat("").in_(bindparam("accessions", expanding=True)),
+    )
+    .execution_options(populate_existing=True)
+)
+_LOCKED: Final = (
+    select(Report)
+    .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
+    .order_by(col(Report.pk))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+_ONE_WRITER = "sqlite"
+"""The dialect whose write transactions wait for each other as a whole: what was read holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An order and the report that it belongs to, both locked."""
+
+    order: ReportOrder
+    report: Report
+
+
+def key_of(report: Report) -> int:
+    """Return the key of a stored report."""
+    if report.pk is None:
+        raise ValueError("the report has not been stored yet")
+    return report.pk
+
+
+def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -> Mapping[str, str]:
+    """
+    Map the merged identifiers among these to those that stand for them now.
+
+    Raise RuleBroken where the site refuses merged identifiers.
+    """
+    found: dict[str, str] = {}
+    wanted = sorted(set(mrns))
+    for start in range(0, len(wanted), _CHUNK):
+        some = wanted[start : start + _CHUNK]
+        found.update(ask(connection, _POINTED, some, site_id=site_id))
+    if found and _refuses_merged(connection, site_id):
+        raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
+    return found
+
+
+def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
+    """
+    Let no other transaction launch, merge or update these patients until this one commits.
+
+    Call it before anything is read of the patients, and before any report is locked. Raise Busy
+    where one of them was merged while the lock was waited for: then all is to be tried again.
+    """
+    connection, wanted = work.connection, sorted(set(mrns))
+    if connection.dialect.name == _ONE_WRITER or not wanted:
+        return
+    locks = Words(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
+    locked, pointed = run_all(
+        connection, [locks, asked(connection, _POINTED, wanted, site_id=site_id)]
+    )
+    pointers = {row.prior_mrn: row.mrn for row in pointed}
+    if not {pointers.get(mrn, mrn) for mrn in wanted} <= set(locked.scalars()):
+        raise Busy("a patient was merged meanwhile")
+
+
+def _refuses_merged(connection: Connection, site_id: str) -> bool:
+    query = select(SITES.c.settings).where(SITES.c.site_id == site_id)
+    settings = connection.execute(query).scalar_one_or_none() or {}
+    return settings.get(REFUSE_MERGED) is True
+
+
+def current_triple(connection: Connection, triple: Triple) -> Triple:
+    """Return the triple under the patient identifier that stands for its own now."""
+    pointers = follow_pointers(connection, triple.site_id, [triple.mrn])
+    return Triple(triple.site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+
+
+def find_orders(
+    session: Session, triples: Sequence[Triple], *, current: bool = False
+) -> dict[Triple, ReportOrder]:
+    """
+    Return the orders there are for these triples, without a lock; merged patients included.
+
+    `current` says that the triples have just been followed to those that are valid now.
+    """
+    keys = (
+        {triple: triple for triple in triples}
+        if current
+        else current_triples(session.connection(), triples)
+    )
+    stored = _stored(session, sorted(set(keys.values()), key=_text))
+    found = {triple: stored[now] for triple, now in keys.items() if now in stored}
+    missing = [] if current else [triple for triple in keys if triple not in found]
+    moved = _moved(session.connection(), missing, keys)
+    return found | find_orders(session, moved) if moved else found
+
+
+def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, Triple]:
+    """Return each triple under the patient identifier that stands for its own now."""
+    found: dict[Triple, Triple] = {}
+    for site_id in {triple.site_id for triple in triples}:
+        own = [triple for triple in triples if triple.site_id == site_id]
+        pointers = follow_pointers(connection, site_id, (triple.mrn for triple in own))
+        for triple in own:
+            found[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+    return found
+
+
+def places_of(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, int]:
+    """Return the keys of the reports that orders belong to; merged patients included."""
+    keys = current_triples(connection, triples)
+    found = report_keys(connection, keys.values())
+    places = {triple: found[now] for triple, now in keys.items() if now in found}
+    moved = _moved(connection, [each for each in keys if each not in places], keys)
+    return places | places_of(connection, moved) if moved else places
+
+
+def _moved(
+    connection: Connection, missing: Sequence[Triple], keys: Mapping[Triple, Triple]
+) -> list[Triple]:
+    """Return those of the missing whose patients were merged since `keys` was read."""
+    if not missing or connection.dialect.name == _ONE_WRITER:
+        return []
+    later = current_triples(connection, missing)
+    return [triple for triple in missing if later[triple] != keys[triple]]
+
+
+def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
+    """Return the keys of the reports that orders belong to; the triples are valid now."""
+    found: dict[Triple, int] = {}
+    wanted = set(triples)
+    if is_asked_once(connection):
+        rows: Iterable[Any] = carry_out(connection, _PAIRED, [*map(_text, wanted)]) or ()
+        return {Triple(*triple): key for *triple, key in rows}
+    for some in _parameters(wanted):
+        site_id, accessions = some["site_id"], json.dumps(some["accessions"])
+        rows = ask(connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions)
+        found |= {Triple(site_id, mrn, accession): key for mrn, accession, key in rows}
+    return {triple: found[triple] for triple in wanted if triple in found}
+
+
+def _stored(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
+    found: dict[Triple, ReportOrder] = {}
+    for some in _parameters(triples):
+        rows = session.exec(_STORED, params=some)
+        found.update((Triple(row.site_id, row.mrn, row.accession), row) for row in rows)
+    return {triple: found[triple] for triple in triples if triple in found}
+
+
+def _parameters(triples: Iterable[Triple]) -> Iterator[dict[str, Any]]:
+    """Split triples into statements' worth; each may also find what was not asked for."""
+    wanted = sorted(triples, key=_text)
+    for site_id, own in groupby(wanted, key=attrgetter("site_id")):
+        here = list(own)
+        for start in range(0, len(here), _CHUNK):
+            some = here[start : start + _CHUNK]
+            yield {
+                "site_id": site_id,
+                "mrns": list(dict.fromkeys(each.mrn for each in some)),
+                "accessions": list(dict.fromkeys(each.accession for each in some)),
+            }
+
+
+def _text(triple: Triple) -> tuple[str, str, str]:
+    return triple.site_id, triple.mrn, triple.accession
+
+
+def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
+    """Lock reports by key and return those that still exist, as they are now."""
+    rows = work.session.exec(_LOCKED, params={"keys": sorted(set(keys))})
+    return {key_of(row): row for row in rows}
+
+
+def lock_orders(
+    work: Work, triples: Sequence[Triple], *, current: bool = False
+) -> list[Found | None]:
+    """
+    Find orders, lock their reports, and return both in the order asked for; None is not found.
+
+    Orders that move or appear while the locks are waited for are looked up again; raise Changed
+    when they will not stand still. `current` is as for `find_orders`.
+    """
+    if current and not report_keys(work.connection, triples):
+        return [None] * len(triples)  # as most that are registered: cheaper than to load none
+    seen = find_orders(work.session, triples, current=current)
+    for _ in range(ATTEMPTS):
+        if not seen:  # nothing to lock; the unique key guards against whoever is faster
+            return [None] * len(triples)
+        reports = lock_reports(work, (order.report_pk for order in seen.values()))
+        before = _places(seen)
+        if work.connection.dialect.name != _ONE_WRITER:  # who waited for a lock looks again
+            seen = find_orders(work.session, triples)
+        if _places(seen) == before:  # what it says now holds until the commit
+            return [
+                Found(seen[triple], reports[seen[triple].report_pk]) if triple in seen else None
+                for triple in triples
+            ]
+    raise Changed
+
+
+def _places(orders: Mapping[Triple, ReportOrder]) -> dict[Triple, int]:
+    return {triple: order.report_pk for triple, order in orders.items()}
+
+
+def lock_report(work: Work, triple: Triple) -> Found:
+    """Find and lock one report by one of its orders; raise ReportNotFound."""
+    found = lock_orders(work, [triple])[0]
+    if found is None:
+        raise ReportNotFound
+    return found
+
+
+def lock_report_by_id(work: Work, report_id: str) -> Report:
+    """Find and lock one report by its public id; raise ReportNotFound."""
+    found = work.session.exec(
+        select(Report)
+        .where(Report.report_id == report_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).first()
+    if found is None:
+        raise ReportNotFound
+    return found
+
+
+def group_of(session: Session, report_pk: int) -> list[ReportOrder]:
+    """Return a report's orders: the anchor first, then in linking order."""
+    return list(
+        session.exec(
+            select(ReportOrder)
+            .where(ReportOrder.report_pk == report_pk)
+            .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+        )
+    )
+
+
+def touch(work: Work, report: Report) -> None:
+    """Count a change of what a report says or where it stands: pages must load it again."""
+    report.version += 1
+    stamp(work, report)
+
+
+def stamp(work: Work, report: Report) -> None:
+    """Note a change around a report, such as of its orders' tags; pages may go on writing."""
+    report.updated_at = work.now  # whoever read it sees to its being written

@@ -1,0 +1,309 @@
+"""What a report looks like from outside: its status record, its content, the status of many at
+once.
+
+Nothing is locked and nothing changes here (interface document: status, content).
+
+Says what `reading.status_records` says of reports that are already loaded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from sqlalchemy import Connection, bindparam
+from sqlmodel import Session, col, select
+
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.signing import is_cooling
+from bridge.engine.rules.status import AddendumState, Status
+from bridge.engine.service.report_facts import Around
+from bridge.engine.service.report_lookup import find_orders, key_of, places_of
+from bridge.store.statements import Answer, Words, among, ask, carry, plain, said, stored_json
+
+# Made once: to make a statement costs more than to run it.
+_ORDERS = (
+    select(ReportOrder)
+    .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
+    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+)
+_GROUP: Final = plain(
+    """
+    SELECT site_id, location, mrn, accession, tags, order_metadata FROM engine_report_order
+    WHERE report_pk = :report ORDER BY position, pk
+    """
+)
+_EMAILS = select(Account.id, Account.email).where(
+    col(Account.id).in_(bindparam("owners", expanding=True))
+)
+_WINDOWS = (
+    select(Addendum.report_pk, Addendum.cooling_until)
+    .where(
+        col(Addendum.report_pk).in_(bindparam("keys", expanding=True)),
+        Addendum.state == AddendumState.SIGNED,
+    )
+    .order_by(col(Addendum.signed_at), col(Addendum.pk))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRecord:
+    """The report status record of the interface document, and two members of ours."""
+
+    report_id: str
+    status: Status
+    user_email: str
+    unsign_until: int | None
+    orders: tuple[Triple, ...] = field(repr=False)
+    has_content: bool
+    addendum_unsign_until: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the members in the document's spelling; `hasContent` on are additions of ours."""
+        return {
+            "reportId": self.report_id,
+            "status": self.status.value,
+            "userEmail": self.user_email,
+            "unsignUntil": self.unsign_until,
+            "clinicalInfo": [
+                {"SiteID": each.site_id, "PatientMRN": each.mrn, "Accession": each.accession}
+                for each in self.orders
+            ],
+            "hasContent": self.has_content,
+            "addendumUnsignUntil": self.addendum_unsign_until,
+        }
+
+
+def has_content(report: Report) -> bool:
+    """Tell whether a report has content; a template that was applied counts as such."""
+    return bool(report.content_text.strip()) or report.template_number is not None
+
+
+def status_records(session: Session, reports: Sequence[Report], now: int) -> list[StatusRecord]:
+    """Return the status records of reports, in their order, with three queries for all."""
+    keys = [key_of(report) for report in reports]
+    groups = orders_by_report(session, keys)
+    emails = owner_emails(session, reports)
+    windows = _addendum_windows(session, keys, now)
+    return [
+        _record(
+            report,
+            About(groups[key], emails.get(report.owner_id or 0, ""), windows.get(key)),
+            now,
+        )
+        for key, report in zip(keys, reports, strict=True)
+    ]
+
+
+class GroupOrder(Protocol):
+    """An order of a report, as far as others are told of it."""
+
+    @property
+    def site_id(self) -> str:
+        """Its SiteID."""
+
+    @property
+    def location(self) -> str:
+        """Its SiteLocation, or ''."""
+
+    @property
+    def mrn(self) -> str:
+        """Its PatientMRN."""
+
+    @property
+    def accession(self) -> str:
+        """Its Accession."""
+
+    @property
+    def tags(self) -> Mapping[str, Any]:
+        """Its clinicalInfo tags that have a value."""
+
+    @property
+    def order_metadata(self) -> Mapping[str, Any]:
+        """Its Metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a status record says that the report itself does not know."""
+
+    orders: Sequence["GroupOrder"] = field(repr=False)
+    user_email: str
+    addendum_unsign_until: int | None
+
+    @classmethod
+    def of(
+        cls, session: Session, report: Report, now: int, around: Around | None = None
+    ) -> "About":
+        """Read it for one report; `around` is what was read in this transaction."""
+        around = around or Around.of(session.connection(), report)
+        orders = group_read(carry(session.connection(), group_asked(session.connection(), report)))
+        return cls.by(session, report, now, around, orders)
+
+    @classmethod
+    def by(
+        cls,
+        reader: Session | Connection,
+        report: Report,
+        now: int,
+        around: Around,
+        orders: Sequence[GroupOrder],
+    ) -> "About":
+        """Make it of what was read in this transaction."""
+        key = key_of(report)
+        windows = _addendum_windows(reader, [key], now) if around.addenda else {}
+        return cls(orders, around.user_email, windows.get(key))
+
+    def record(self, report: Report, now: int) -> StatusRecord:
+        """Give the status record of the report as it is now."""
+        return _record(report, self, now)
+
+
+def _record(report: Report, about: About, now: int) -> StatusRecord:
+    return StatusRecord(
+        report_id=report.report_id,
+        status=report.status,
+        user_email=about.user_email,
+        unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
+        orders=tuple(Triple(order.site_id, order.mrn, order.accession) for order in about.orders),
+        has_content=has_content(report),
+        addendum_unsign_until=about.addendum_unsign_until,
+    )
+
+
+def group_asked(connection: Connection, report: Report) -> Words:
+    """Give the statement for the orders of a stored report, to be run with others."""
+    return said(connection, _GROUP, report=report.pk)
+
+
+def group_read(answer: Answer) -> list[GroupOrder]:
+    """Read the answer: the anchor first, then in linking order."""
+    return [
+        row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
+        for row in answer.all()
+    ]
+
+
+def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
+    """Return the orders of many reports, each group with its anchor first."""
+    groups: dict[int, list[ReportOrder]] = {key: [] for key in keys}
+    for row in session.exec(_ORDERS, params={"keys": list(keys)}):
+        groups[row.report_pk].append(row)
+    return groups
+
+
+def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, str]:
+    """Return the e-mail addresses of the reports' owners, by account."""
+    owners = {report.owner_id for report in reports if report.owner_id is not None}
+    if not owners:
+        return {}
+    rows = session.execute(_EMAILS, {"owners": sorted(owners)})
+    return {identity: email for identity, email in rows if identity is not None}
+
+
+def _addendum_windows(
+    reader: Session | Connection, keys: Sequence[int], now: int
+) -> dict[int, int]:
+    """Return until when the newest signed addendum of each report can be recalled."""
+    rows = reader.execute(_WINDOWS, {"keys": list(keys)})
+    newest = {row.report_pk: row.cooling_until for row in rows}
+    return {key: until for key, until in newest.items() if until is not None and now < until}
+
+
+def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
+    """Return reports by their keys."""
+    rows = session.exec(select(Report).where(col(Report.pk).in_(keys)))
+    return {key_of(row): row for row in rows}
+
+
+def read_report(session: Session, triple: Triple) -> Report:
+    """Return the report of an order; raise ReportNotFound."""
+    order = find_orders(session, [triple]).get(triple)
+    report = session.get(Report, order.report_pk) if order else None
+    if report is None:
+        raise ReportNotFound
+    return report
+
+
+_BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+"""What `str.strip` takes away: a text of nothing else is no content."""
+
+# The text of each is the same, however many reports are asked for: it is planned once.
+_REPORTS: Final = among(
+    """
+    SELECT r.pk, r.report_id, r.status, r.cooling_until,
+        ltrim(r.content_text, :blank) != '' OR r.template_number IS NOT NULL, a.email
+    FROM engine_report AS r LEFT JOIN engine_account AS a ON a.id = r.owner_id
+    WHERE r.pk IN :keys
+    """,
+    "keys",
+)
+_GROUPS: Final = among(
+    """
+    SELECT o.report_pk, o.site_id, o.mrn, o.accession FROM engine_report_order AS o
+    WHERE o.report_pk IN :keys ORDER BY o.position, o.pk
+    """,
+    "keys",
+)
+_STATUS_WINDOWS: Final = among(
+    """
+    SELECT a.report_pk, a.cooling_until FROM engine_addendum AS a
+    WHERE a.report_pk IN :keys AND a.state = :signed ORDER BY a.signed_at, a.pk
+    """,
+    "keys",
+)
+
+
+def query_status(connection: Connection, triples: Sequence[Triple], now: int) -> list[StatusRecord]:
+    """
+    Return one record for each report found, in the order of its first mention.
+
+    Raise ReportNotFound when the only triple asked for is unknown.
+    """
+    places = places_of(connection, triples)
+    if not places and len(set(triples)) == 1:
+        raise ReportNotFound
+    keys = dict.fromkeys(places[each] for each in triples if each in places)
+    records = _records(connection, list(keys), now)
+    return [records[key] for key in keys if key in records]
+
+
+def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:
+    groups = _groups(connection, keys)
+    windows = _addendum_status_windows(connection, keys, now)
+    # All at once, here and below: to fetch each row by itself costs as much again.
+    rows: Sequence[Any] = ask(connection, _REPORTS, keys, blank=_BLANK).all()
+    return {
+        key: StatusRecord(
+            report_id=report_id,
+            status=Status(status),
+            user_email=email or "",
+            unsign_until=until if is_cooling(until, now) else None,
+            orders=tuple(groups[key]),
+            has_content=bool(written),
+            addendum_unsign_until=windows.get(key),
+        )
+        for key, report_id, status, until, written, email in rows
+        if key in groups
+    }
+
+
+def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Triple]]:
+    """Return the orders of reports, each group with its anchor first."""
+    groups: dict[int, list[Triple]] = {}
+    rows: Sequence[Any] = ask(connection, _GROUPS, keys).all()
+    for key, *identity in rows:
+        groups.setdefault(key, []).append(Triple(*identity))
+    return groups
+
+
+def _addendum_status_windows(
+    connection: Connection, keys: Sequence[int], now: int
+) -> dict[int, int]:
+    """Return until when the newest signed addendum of each report can be recalled."""
+    rows: Sequence[Any] = ask(
+        connection, _STATUS_WINDOWS, keys, signed=AddendumState.SIGNED.value
+    ).all()
+    newest = dict(map(tuple, rows))
+    return {key: until for key, until in newest.items() if until is not None and now < until}

@@ -1,0 +1,1 @@
+"""Reports and their orders: link, files, patients, export, deletion, sharing."""

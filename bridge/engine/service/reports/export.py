@@ -1,0 +1,210 @@
+"""Gather what an export shows: the report, its site, its people (interface document, export).
+
+Formats are made by `bridge.engine.documents`; nothing is formatted here.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func
+from sqlalchemy import select as select_columns
+from sqlmodel import Session, col, select
+
+from bridge.engine.documents import model
+from bridge.engine.documents.images import KeyImage
+from bridge.engine.errors import PrelimReadNotFound
+from bridge.engine.records.tables import (
+    Addendum,
+    PrelimRead,
+    Report,
+    ReportFile,
+    Site,
+    metadata,
+)
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import AddendumState, FileKind
+from bridge.engine.rules.text.document import Document, from_text, restore
+from bridge.engine.service.report_lookup import group_of, key_of
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.sites.preferences import read_preferences
+
+DEFAULT_LANGUAGE = "en-US"
+IMAGES, IMAGE_BYTES = 50, 32 * 2**20
+"""So many key images are printed at most, and so many bytes of them together."""
+
+FILES = metadata.tables[str(ReportFile.__tablename__)]
+SIZE = func.length(FILES.c.data).label("size")
+
+
+def gather(session: Session, triple: Triple) -> model.Exported:
+    """Return the report of an order as exports show it; raise ReportNotFound."""
+    return gather_report(session, read_report(session, triple))
+
+
+def gather_report(session: Session, report: Report) -> model.Exported:
+    """Return a report as exports show it: signed addenda and active reads, oldest first."""
+    site = session.get(Site, report.site_id)
+    return model.Exported(
+        site=_site(site, report.signed_zone) if site else model.Site(report.site_id),
+        orders=tuple(_tags(order) for order in group_of(session, key_of(report))),
+        status=report.status.value,
+        body=_document(report.document, report.content_text),
+        signed_at=moment(report.signed_at),
+        signed_by=_person(report.signed_by),
+        addenda=_addenda(session, report),
+        prelims=_prelims(session, report),
+        language=_language(report, site),
+    )
+
+
+def gather_printed(session: Session, report: Report) -> model.Exported:
+    """Return a report as it is printed: with its key images, as many as `IMAGE_BYTES` allow."""
+    rows = session.execute(
+        select_columns(FILES.c.pk, FILES.c.sha256, FILES.c.media_type, FILES.c.details, SIZE)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.KEY_IMAGE)
+        .order_by(FILES.c.pk)
+    ).all()
+    chosen: list[Any] = []
+    left = IMAGE_BYTES
+    for row in rows:
+        if row.size > left or len(chosen) == IMAGES:
+            break
+        left -= row.size
+        chosen.append(row)
+    images = tuple(
+        KeyImage(
+            row.media_type,
+            session.execute(select_columns(FILES.c.data).where(FILES.c.pk == row.pk)).scalar_one(),
+            row.sha256,
+            int(row.details["width"]),
+            int(row.details["height"]),
+        )
+        for row in chosen
+    )
+    exported = gather_report(session, report)
+    return replace(exported, key_images=images, images_left_out=len(rows) - len(images))
+
+
+def read_until(session: Session, report: Report, until: int) -> Document:
+    """
+    Return the text of a report's latest preliminary read by a moment (ms), as it was then.
+
+    Raise PrelimReadNotFound where none counts.
+    """
+    read = session.exec(
+        select(PrelimRead)
+        .where(
+            PrelimRead.report_pk == key_of(report),
+            col(PrelimRead.withdrawn_at).is_(None),
+            PrelimRead.read_at <= until,
+        )
+        .order_by(col(PrelimRead.read_at).desc(), col(PrelimRead.pk).desc())
+        .limit(1)
+    ).first()
+    if read is None:
+        raise PrelimReadNotFound
+    return _document(read.document, read.content_text)
+
+
+def moment(milliseconds: int | None) -> datetime | None:
+    """Return an aware time of milliseconds since the epoch."""
+    if milliseconds is None:
+        return None
+    seconds, rest = divmod(milliseconds, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
+
+
+def _site(site: Site, signed_zone: str | None) -> model.Site:
+    """Show the site; the zone that the signing named goes before the site's own."""
+    header = None
+    if site.header_img and site.header_img_type:
+        header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
+    zone = signed_zone or site.time_zone
+    paper = read_preferences(site.settings).pageSize
+    return model.Site(site.name or site.site_id, header, _image(site.footer_img), zone, paper)
+
+
+def _language(report: Report, site: Site | None) -> str:
+    wished = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
+    own = (site.settings.get("AppLanguage") if site else None) or DEFAULT_LANGUAGE
+    return str(wished or own)
+
+
+def _tags(order: Any) -> Mapping[str, str]:
+    identity = {
+        "SiteID": order.site_id,
+        "SiteLocation": order.location,
+        "PatientMRN": order.mrn,
+        "Accession": order.accession,
+    }
+    return {**{name: str(value) for name, value in order.tags.items()}, **identity}
+
+
+def _document(stored: dict[str, Any] | None, text: str) -> Document:
+    return restore(stored) if stored is not None else from_text(text)
+
+
+def _image(data_uri: str | None) -> model.Image | None:
+    """Read a stored data URI; what cannot be read is not shown."""
+    if not data_uri:
+        return None
+    head, _, data = data_uri.partition(";base64,")
+    try:
+        return model.Image(head.removeprefix("data:"), base64.b64decode(data, validate=True))
+    except ValueError:  # not base64, or not even ASCII
+        return None
+
+
+def _person(stored: Mapping[str, Any] | None) -> model.Person | None:
+    if not stored:
+        return None
+    return model.Person(
+        str(stored.get("name", "")),
+        str(stored.get("email", "")),
+        _image(stored.get("signature")),
+        str(stored.get("text", "")),
+    )
+
+
+def _nobody() -> model.Person:
+    return model.Person("", "")
+
+
+def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, ...]:
+    rows = session.exec(
+        select(Addendum)
+        .where(Addendum.report_pk == key_of(report), Addendum.state == AddendumState.SIGNED)
+        .order_by(col(Addendum.signed_at), col(Addendum.number))
+    )
+    return tuple(
+        model.ExportedAddendum(
+            _document(row.document, row.content_text),
+            signed_at,
+            _person(row.signed_by) or _nobody(),
+        )
+        for row in rows
+        if (signed_at := moment(row.signed_at)) is not None
+    )
+
+
+def _prelims(session: Session, report: Report) -> tuple[model.PrelimRead, ...]:
+    rows = session.exec(
+        select(PrelimRead)
+        .where(PrelimRead.report_pk == key_of(report), col(PrelimRead.withdrawn_at).is_(None))
+        .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
+    )
+    return tuple(
+        model.PrelimRead(
+            row.tag_name,
+            row.group_name,
+            read_at,
+            _person(row.read_by) or _nobody(),
+            moment(row.reviewed_at),
+            _person(row.reviewed_by),
+        )
+        for row in rows
+        if (read_at := moment(row.read_at)) is not None
+    )

@@ -1,0 +1,185 @@
+"""Link and unlink orders (interface document, link-orders, unlink-orders): all of them, or none.
+
+The others' reports go, their orders move to the anchor's report in the order of the request.
+
+A removed order becomes a new, empty Ordered report; the earliest-linked order that stays is the
+anchor of what stays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bridge.engine.errors import ReportNotFound, RuleBroken
+from bridge.engine.records.tables import Report, ReportOrder
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.linking import (
+    MINIMUM,
+    Candidate,
+    already_linked,
+    refuse_link,
+    refuse_unlink,
+)
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import Origin
+from bridge.engine.service import change_feed
+from bridge.engine.service.launch.creation import create_ordered
+from bridge.engine.service.report_lookup import group_of, key_of, lock_orders, stamp
+from bridge.engine.service.report_status import StatusRecord, has_content, status_records
+from bridge.engine.service.reports.deletion import drop_rows
+from bridge.engine.service.reports.files import move_files, take_files
+from bridge.engine.service.work import ChangeEvent, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """An order of the request, locked, and its first place there."""
+
+    place: int
+    order: ReportOrder
+    report: Report
+
+
+def link_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
+    """
+    Link orders of one site; the first is the anchor. Return the record of their report.
+
+    Raise RuleBroken with the place of the guilty order, ReportNotFound, or Changed.
+    """
+    if len(set(triples)) < MINIMUM:
+        raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
+    found = lock_all(work, triples)
+    if len(found) < MINIMUM:  # two names of one merged patient's order
+        raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
+    candidates = [_candidate(work, each) for each in found]
+    anchor = found[0].report
+    if not already_linked(candidates):
+        if broken := refuse_link(candidates[0], candidates[1:]):
+            raise RuleBroken(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
+        _join(work, anchor, [each.report for each in found[1:]])
+    return status_records(work.session, [anchor], work.now)
+
+
+def lock_all(work: Work, triples: Sequence[Triple]) -> list[Requested]:
+    """Find and lock orders, each once; raise ReportNotFound at the first that is not there."""
+    found: dict[int | None, Requested] = {}
+    for place, each in enumerate(lock_orders(work, triples)):
+        if each is None:
+            raise ReportNotFound(pointer=f"/clinicalInfo/{place}")
+        found.setdefault(each.order.pk, Requested(place, each.order, each.report))
+    return list(found.values())
+
+
+def _candidate(work: Work, found: Requested) -> Candidate:
+    group = group_of(work.session, key_of(found.report))
+    own = [found.order, *(order for order in group if order.pk != found.order.pk)]
+    return Candidate(
+        place=found.place,
+        report_id=found.report.report_id,
+        status=found.report.status,
+        has_content=has_content(found.report),
+        is_anchor=group[0].pk == found.order.pk,
+        mrn=found.order.mrn,
+        patients=[{**order.tags, "PatientMRN": order.mrn} for order in own],
+    )
+
+
+def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
+    own = key_of(anchor)
+    position = len(group_of(work.session, own))
+    removed: list[str] = []
+    for other in {key_of(report): report for report in others}.values():
+        if key_of(other) == own:
+            continue
+        removed.append(other.report_id)
+        moving = group_of(work.session, key_of(other))
+        for order in moving:
+            _move(work, order, own, position)
+            position += 1
+        move_files(work, key_of(other), own)
+        drop_rows(work, other)
+    stamp(work, anchor)
+    change_feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)
+
+
+def _move(work: Work, order: ReportOrder, report_pk: int, position: int) -> None:
+    order.report_pk = report_pk
+    order.position = position
+    order.updated_at = work.now
+    work.session.add(order)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """The reports that stay, the new ones in the order of the request, the untouched ones."""
+
+    surviving: list[Report] = field(default_factory=list)
+    created: dict[int, Report] = field(default_factory=dict)  # by the order's key
+    untouched: list[Report] = field(default_factory=list)
+
+
+def unlink_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
+    """Unlink orders of one site; return the records of what changed, is new or was asked for."""
+    found = lock_all(work, triples)
+    by_report: dict[int, list[Requested]] = {}
+    for each in found:
+        by_report.setdefault(key_of(each.report), []).append(each)
+    groups = {key: group_of(work.session, key) for key in by_report}
+    for key, leaving in by_report.items():
+        _refuse(leaving[0], groups[key])
+    outcome = _Outcome()
+    for key, leaving in by_report.items():
+        _take_apart(work, leaving, groups[key], outcome)
+    keys = [each.order.pk or 0 for each in found]
+    created = [outcome.created[key] for key in keys if key in outcome.created]
+    reports = [*outcome.surviving, *created, *outcome.untouched]
+    return status_records(work.session, reports, work.now)
+
+
+def _refuse(first: Requested, group: Sequence[ReportOrder]) -> None:
+    if len(group) == 1:
+        return
+    report = first.report
+    if reason := refuse_unlink(report.status, has_content=has_content(report)):
+        raise RuleBroken(reason, pointer=f"/clinicalInfo/{first.place}")
+
+
+def _take_apart(
+    work: Work, leaving: Sequence[Requested], group: Sequence[ReportOrder], outcome: _Outcome
+) -> None:
+    report = leaving[0].report
+    if len(group) == 1:
+        outcome.untouched.append(report)
+        return
+    going = [each.order for each in leaving]
+    staying = [order for order in group if all(order.pk != each.pk for each in going)]
+    created = [_alone(work, order) for order in going]
+    for order, new in zip(going, created, strict=True):
+        take_files(work, order, key_of(report), key_of(new))
+        outcome.created[order.pk or 0] = new
+    if staying:
+        _close_ranks(work, report, staying)
+        outcome.surviving.append(report)
+    else:
+        first = min(range(len(going)), key=lambda n: group.index(going[n]))
+        move_files(work, key_of(report), key_of(created[first]))
+        drop_rows(work, report)
+    for new in created:
+        change_feed.announce(work, new, ChangeEvent.ORDERS_UNLINKED, formerly=report.report_id)
+
+
+def _alone(work: Work, order: ReportOrder) -> Report:
+    report = create_ordered(work, order.site_id, Origin.UNLINK)
+    order.report_pk = key_of(report)
+    order.position = 0
+    order.updated_at = work.now
+    work.session.add(order)
+    work.session.flush()
+    return report
+
+
+def _close_ranks(work: Work, report: Report, staying: Sequence[ReportOrder]) -> None:
+    for position, order in enumerate(staying):
+        order.position = position
+        work.session.add(order)
+    stamp(work, report)
+    change_feed.announce(work, report, ChangeEvent.ORDERS_UNLINKED)

@@ -1,0 +1,190 @@
+"""Patients: demographics corrected, identifiers merged, over all reports of a site (DESIGN chapter
+6).
+
+Both may be repeated without harm. Signed reports get the new demographics too: what was signed,
+its text and its fingerprint, stays as it is. After a merge the prior identifier leads to the
+survivor, or is refused where the site says so (`finding.REFUSE_MERGED`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import update
+from sqlmodel import col, select
+
+from bridge.engine.errors import Changed, MergeConflict, RuleBroken
+from bridge.engine.records.tables import Link, PatientPointer, Report, ReportOrder
+from bridge.engine.rules.identity import Triple, link_target
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import SIGNED, Status
+from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
+from bridge.engine.service import change_feed
+from bridge.engine.service.report_lookup import (
+    ATTEMPTS,
+    follow_pointers,
+    group_of,
+    lock_patients,
+    lock_reports,
+    stamp,
+)
+from bridge.engine.service.report_status import has_content
+from bridge.engine.service.reports.deletion import drop_rows
+from bridge.engine.service.reports.files import move_files
+from bridge.engine.service.work import ChangeEvent, Work
+
+
+def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str]) -> int:
+    """
+    Set demographic tags on every order of a patient; return how many reports changed.
+
+    A tag given empty is removed, one not given stays. An unknown patient changes nothing.
+    """
+    lock_patients(work, site_id, [mrn])
+    current = follow_pointers(work.connection, site_id, [mrn]).get(mrn, mrn)
+    demographics = {name: value for name, value in given.items() if name in PATIENT}
+    orders, reports = _locked(work, site_id, [current])
+    changed = {order.report_pk for order in orders if _set_tags(work, order, demographics)}
+    for key in sorted(changed):
+        stamp(work, reports[key])
+        change_feed.announce(work, reports[key], ChangeEvent.PATIENT_UPDATED)
+    return len(changed)
+
+
+def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
+    """
+    Move everything of the prior identifier to the survivor; return how many reports changed.
+
+    Raise RuleBroken for a circle or a second survivor, MergeConflict where both patients have
+    begun reports for one accession.
+    """
+    if survivor == prior:
+        raise RuleBroken(Reason.SAME_PATIENT, pointer="/PriorPatientMRN")
+    lock_patients(work, site_id, [survivor, prior])
+    pointers = _pointers(work, site_id, [survivor, prior])
+    target = pointers.get(survivor, survivor)
+    if target == prior:
+        raise RuleBroken(Reason.MERGE_CYCLE, pointer="/PatientMRN")
+    if pointers.get(prior, target) != target:
+        raise RuleBroken(Reason.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
+    _point(work, site_id, prior, target)
+    return _move_orders(work, site_id, prior, target)
+
+
+def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
+    rows = work.session.exec(
+        select(PatientPointer).where(
+            PatientPointer.site_id == site_id, col(PatientPointer.prior_mrn).in_(mrns)
+        )
+    )
+    return {row.prior_mrn: row.mrn for row in rows}
+
+
+def _point(work: Work, site_id: str, prior: str, target: str) -> None:
+    """Point the prior identifier, and all that pointed to it, at the target: never a chain."""
+    work.session.exec(
+        update(PatientPointer)
+        .where(col(PatientPointer.site_id) == site_id, col(PatientPointer.mrn) == prior)
+        .values(mrn=target)
+    )
+    pointer = PatientPointer(site_id=site_id, prior_mrn=prior, mrn=target, merged_at=work.now)
+    work.session.merge(pointer)
+    work.session.flush()
+
+
+def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
+    orders, reports = _locked(work, site_id, [prior, target])
+    known = {order.accession: order for order in orders if order.mrn == target}
+    demographics = _demographics(list(known.values()))
+    changed: set[int] = set()
+    for order in orders:
+        if order.mrn != prior:
+            continue
+        twin = known.get(order.accession)
+        if twin is not None and _give_way(work, order, twin, reports):
+            continue
+        _rename(work, order, target, demographics)
+        changed.add(order.report_pk)
+    for key in sorted(changed):
+        stamp(work, reports[key])
+        change_feed.announce(work, reports[key], ChangeEvent.PATIENT_MERGED)
+    return len(changed)
+
+
+def _give_way(
+    work: Work, order: ReportOrder, twin: ReportOrder, reports: dict[int, Report]
+) -> bool:
+    """
+    Settle that both patients have the same accession: one of the two is an unopened order.
+
+    Tell whether the prior's order went; otherwise the survivor's did, and the prior's moves.
+    """
+    for one, other in ((order, twin), (twin, order)):
+        report = reports[one.report_pk]
+        alone = len(group_of(work.session, one.report_pk)) == 1
+        if one.report_pk != other.report_pk and alone and _is_unopened(report):
+            if reports[other.report_pk].status not in SIGNED:
+                move_files(work, one.report_pk, other.report_pk, heir=other)
+            change_feed.announce(work, report, ChangeEvent.REPORT_DELETED)
+            drop_rows(work, report)
+            return one is order
+    raise MergeConflict
+
+
+def _is_unopened(report: Report) -> bool:
+    return report.status is Status.ORDERED and not has_content(report)
+
+
+def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
+    """Return what is known of the survivor, the newest order's say last."""
+    known: dict[str, Any] = {}
+    for order in sorted(orders, key=lambda each: each.updated_at):
+        known |= {name: order.tags[name] for name in PATIENT if order.tags.get(name)}
+    return known
+
+
+def _rename(work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]) -> None:
+    """Give an order to another patient; its links go with it."""
+    old = link_target(Triple(order.site_id, order.mrn, order.accession))
+    new = link_target(Triple(order.site_id, mrn, order.accession))
+    work.session.exec(update(Link).where(col(Link.target) == old).values(target=new))
+    order.mrn = mrn
+    _set_tags(work, order, demographics)
+    order.search = search_text(mrn, order.accession, order.tags)
+    order.updated_at = work.now
+    work.session.add(order)
+    work.session.flush()
+
+
+def _set_tags(work: Work, order: ReportOrder, given: Mapping[str, Any]) -> bool:
+    tags = corrected_tags(order.tags, given)
+    if tags == order.tags:
+        return False
+    order.tags = tags
+    order.search = search_text(order.mrn, order.accession, tags)
+    order.updated_at = work.now
+    work.session.add(order)
+    return True
+
+
+def _locked(
+    work: Work, site_id: str, mrns: Sequence[str]
+) -> tuple[list[ReportOrder], dict[int, Report]]:
+    """Return all orders of some patients with their reports, locked."""
+    orders = _orders(work, site_id, mrns)
+    for _ in range(ATTEMPTS):
+        reports = lock_reports(work, (order.report_pk for order in orders))
+        orders = _orders(work, site_id, mrns)
+        if all(order.report_pk in reports for order in orders):
+            return orders, reports
+    raise Changed  # others link and unlink these orders all the time
+
+
+def _orders(work: Work, site_id: str, mrns: Sequence[str]) -> list[ReportOrder]:
+    return list(
+        work.session.exec(
+            select(ReportOrder)
+            .where(ReportOrder.site_id == site_id, col(ReportOrder.mrn).in_(mrns))
+            .order_by(col(ReportOrder.pk))
+            .execution_options(populate_existing=True)
+        )
+    )

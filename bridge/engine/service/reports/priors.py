@@ -1,0 +1,128 @@
+"""Earlier reports of the patient, and the earlier states of this report.
+
+Only signed reports of the same patient on the same site: whoever reads a patient's study reads
+what was found before.
+
+Each with the text as it was then, so that preliminary and final can stand side by side.
+"""
+
+from typing import Any
+
+from sqlmodel import col, select
+
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signature
+from bridge.engine.rules.priors import COMPARED, Study, ranked
+from bridge.engine.rules.status import SIGNED
+from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.service.lifecycle import addenda_of, document_json, prelim_reads, signed_addenda
+from bridge.engine.service.report_lookup import group_of, key_of, lock_report_by_id
+from bridge.engine.service.report_status import orders_by_report
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.work import Work
+
+SHOWN = 50
+_TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "StudyTime")
+
+
+def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return the patient's earlier signed reports, the best to compare with first, without text."""
+    report = lock_report_by_id(work, report_id)
+    orders = group_of(work.session, key_of(report))
+    found = _signed(work, report, {order.mrn for order in orders})
+    groups = orders_by_report(work.session, [key_of(each) for each in found])
+    others = [Study(groups[key_of(each)][0].tags, each.signed_at or 0) for each in found]
+    best = ranked(Study(orders[0].tags), others)[:SHOWN]
+    return [
+        {
+            **_summary(found[index], groups[key_of(found[index])]),
+            "compare": place < COMPARED,
+        }
+        for place, index in enumerate(best)
+    ]
+
+
+def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str, Any]:
+    """Return an earlier report of the same patient with its text; raise `ReportNotFound`."""
+    report = lock_report_by_id(work, report_id)
+    mrns = {order.mrn for order in group_of(work.session, key_of(report))}
+    prior = next((e for e in _signed(work, report, mrns) if e.report_id == prior_id), None)
+    if prior is None:
+        raise ReportNotFound
+    return {
+        **_summary(prior, group_of(work.session, key_of(prior))),
+        "document": document_json(prior),
+        "addenda": [
+            {"document": document_json(each), "signedAt": each.signed_at}
+            for each in signed_addenda(addenda_of(work, prior))
+        ],
+    }
+
+
+def _signed(work: Work, report: Report, mrns: set[str]) -> list[Report]:
+    same_patient = select(ReportOrder.report_pk).where(
+        ReportOrder.site_id == report.site_id, col(ReportOrder.mrn).in_(mrns)
+    )
+    query = select(Report).where(
+        col(Report.pk).in_(same_patient),
+        col(Report.pk) != key_of(report),
+        col(Report.status).in_(SIGNED),
+    )
+    return list(work.session.exec(query.order_by(col(Report.pk))))
+
+
+def _summary(report: Report, orders: list[ReportOrder]) -> dict[str, Any]:
+    tags = orders[0].tags if orders else {}
+    return {
+        "reportId": report.report_id,
+        "status": report.status.value,
+        "accessions": [order.accession for order in orders],
+        "signedAt": report.signed_at,
+        "signedBy": (report.signed_by or {}).get("name", ""),
+        "date": Study(tags).day,
+        **{name: tags.get(name, "") for name in _TAGS},
+    }
+
+
+def read_history(work: Work, _: Editor, report_id: str) -> dict[str, Any]:
+    """Return `{prelims, signings}`, oldest first; withdrawn ones say so."""
+    report = lock_report_by_id(work, report_id)
+    signings = work.session.exec(
+        select(Signature)
+        .where(Signature.report_pk == key_of(report))
+        .order_by(col(Signature.signed_at), col(Signature.pk))
+    )
+    return {
+        "prelims": [_prelim(each) for each in prelim_reads(work, report)],
+        "signings": [_signing(each) for each in signings],
+    }
+
+
+def _prelim(read: PrelimRead) -> dict[str, Any]:
+    return {
+        "group": read.group_name,
+        "tag": read.tag_name,
+        "at": read.read_at,
+        "by": _name(read.read_by),
+        "reviewedAt": read.reviewed_at,
+        "reviewedBy": _name(read.reviewed_by),
+        "withdrawn": read.withdrawn_at is not None,
+        "document": _document(read),
+    }
+
+
+def _signing(signature: Signature) -> dict[str, Any]:
+    return {
+        "at": signature.signed_at,
+        "by": _name(signature.signed_by),
+        "withdrawn": signature.withdrawn_at is not None,
+        "document": _document(signature),
+    }
+
+
+def _name(person: dict[str, Any] | None) -> str:
+    return "" if not person else str(person.get("name") or person.get("email", ""))
+
+
+def _document(row: PrelimRead | Signature) -> dict[str, Any]:
+    return row.document if row.document is not None else to_json(from_text(row.content_text))

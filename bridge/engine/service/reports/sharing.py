@@ -1,0 +1,108 @@
+"""Report shares: read-only links that the report's owner or an administrator gives away.
+
+Of a handle only the hash is stored. Recalling, resetting or deleting the report ends its shares.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import Session, col, or_, select
+
+from bridge.engine.documents.model import Exported
+from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.launching.errors import LinkGone
+from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
+from bridge.engine.records.tables import Report, Share
+from bridge.engine.rules.authority import Deed, permits
+from bridge.engine.service.report_lookup import key_of, lock_report_by_id
+from bridge.engine.service.reports.export import gather_report
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class NewShare:
+    """A share that was made; the handle is nowhere else."""
+
+    pk: int
+    handle: str
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the reader of a share sees."""
+
+    site_id: str
+    report_id: str
+    exported: Exported
+
+
+def share(
+    work: Work, editor: Editor, report_id: str, random_bytes: RandomBytes, seconds: int | None
+) -> NewShare:
+    """Give a report away for reading, for so many seconds or as long as the site says."""
+    report = _mine(work, editor, report_id)
+    lifetime = preferences_of(work.connection, report.site_id).shareSeconds
+    expires_at = work.now + min(seconds or lifetime, lifetime) * 1000
+    handle = new_handle(random_bytes)
+    made = Share(
+        report_pk=key_of(report),
+        handle_hash=handle_hash(handle),
+        created_by_id=editor.account_id,
+        created_at=work.now,
+        expires_at=expires_at,
+    )
+    work.session.add(made)
+    work.session.flush()
+    return NewShare(made.pk or 0, handle, expires_at)
+
+
+def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:
+    """End a share; raise `NotFound` for one that this report does not have."""
+    report = _mine(work, editor, report_id)
+    found = work.session.exec(
+        select(Share).where(Share.pk == pk, Share.report_pk == key_of(report))
+    ).first()
+    if found is None:
+        raise NotFound
+    found.revoked_at = found.revoked_at or work.now
+    work.session.add(found)
+
+
+def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return the shares of a report that are still good."""
+    report = _mine(work, editor, report_id)
+    rows = work.session.exec(
+        select(Share)
+        .where(Share.report_pk == key_of(report), col(Share.revoked_at).is_(None))
+        .where(or_(col(Share.expires_at).is_(None), col(Share.expires_at) > work.now))
+        .order_by(col(Share.pk))
+    )
+    return [
+        {"id": row.pk, "createdAt": row.created_at, "expiresAt": row.expires_at} for row in rows
+    ]
+
+
+def open_share(session: Session, handle: str, now: int) -> Shared:
+    """Return what a share shows; raise `LinkGone`, whatever is wrong with it."""
+    if not is_handle(handle):
+        raise LinkGone
+    found = session.exec(
+        select(Share, Report)
+        .join(Report, col(Share.report_pk) == col(Report.pk))
+        .where(Share.handle_hash == handle_hash(handle), col(Share.revoked_at).is_(None))
+        .where(or_(col(Share.expires_at).is_(None), col(Share.expires_at) > now))
+    ).first()
+    if found is None:
+        raise LinkGone
+    report = found[1]
+    return Shared(report.site_id, report.report_id, gather_report(session, report))
+
+
+def _mine(work: Work, editor: Editor, report_id: str) -> Report:
+    report = lock_report_by_id(work, report_id)
+    if not permits(editor.role, Deed.SIGN, owner=report.owner_id == editor.account_id):
+        raise Forbidden
+    return report

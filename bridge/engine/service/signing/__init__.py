@@ -1,0 +1,1 @@
+"""Writing and signing: editing, preliminary reads, addenda, checks, releases."""

@@ -1,0 +1,163 @@
+"""Addenda: written and signed in the app, released and recalled by the app and the API.
+
+Each has a cooling period of its own (interface document, addendum/sign and addendum/unsign).
+"""
+
+from typing import Any
+
+from sqlalchemy import func
+from sqlmodel import col, select
+
+from bridge.engine.errors import NoSignedAddendum, RuleBroken
+from bridge.engine.records.tables import Addendum, Release, Report
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.signing import cooling_end, fingerprint
+from bridge.engine.rules.status import AddendumState, ReleaseKind
+from bridge.engine.rules.text.document import Document, to_json
+from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.service import change_feed
+from bridge.engine.service.lifecycle import (
+    accept_default_text,
+    addenda_of,
+    document_json,
+    open_addendum,
+    person,
+    sign_delay,
+    signed_addenda,
+    take,
+)
+from bridge.engine.service.report_lookup import group_of, key_of, lock_report
+from bridge.engine.service.signing import releases
+from bridge.engine.service.work import ChangeEvent, Work
+
+
+def release_addendum(work: Work, triple: Triple) -> Report:
+    """Deliver the most recently signed addendum now (POST addendum/sign)."""
+    return release_newest(work, lock_report(work, triple).report)
+
+
+def release_newest(work: Work, report: Report) -> Report:
+    """Deliver the most recently signed addendum of a locked report; it is not signed again."""
+    take(work, report, Event.ADDENDUM_RELEASE)
+    releases.expedite(work, report, _newest(work, report))
+    return report
+
+
+def unsign_addendum(work: Work, triple: Triple) -> Report:
+    """Recall the most recently signed addendum (POST addendum/unsign)."""
+    return unsign_newest(work, lock_report(work, triple).report)
+
+
+def unsign_newest(work: Work, report: Report) -> Report:
+    """Recall the most recently signed addendum of a locked report; its text becomes a draft."""
+    take(work, report, Event.ADDENDUM_UNSIGN)
+    addendum = _newest(work, report)
+    releases.withdraw(work, report, addendum)
+    addendum.state = AddendumState.DRAFT
+    addendum.signed_at = addendum.cooling_until = None
+    addendum.signed_by = addendum.content_hash = None
+    addendum.version += 1
+    work.session.add(addendum)
+    change_feed.announce(work, report, ChangeEvent.ADDENDUM_UNSIGNED, addendum=addendum.number)
+    return report
+
+
+def _newest(work: Work, report: Report) -> Addendum:
+    signed = signed_addenda(addenda_of(work, report))
+    if not signed:
+        raise NoSignedAddendum
+    return signed[-1]
+
+
+def create(work: Work, report: Report, author_id: int | None) -> Addendum:
+    """Begin an addendum to a locked, signed report; one at a time."""
+    take(work, report, Event.ADDENDUM_CREATE)
+    if open_addendum(addenda_of(work, report)):
+        raise RuleBroken(Reason.ADDENDUM_OPEN)
+    addendum = Addendum(
+        report_pk=key_of(report),
+        number=_next_number(work, report),
+        created_by_id=author_id,
+        created_at=work.now,
+    )
+    work.session.add(addendum)
+    change_feed.announce(work, report, ChangeEvent.ADDENDUM_CREATED, addendum=addendum.number)
+    return addendum
+
+
+def _next_number(work: Work, report: Report) -> int:
+    """Count on from the addenda there are, and from those that were delivered and then cleared."""
+    own = key_of(report)
+    written = work.session.exec(
+        select(func.max(Addendum.number)).where(Addendum.report_pk == own)
+    ).one()
+    delivered = work.session.exec(
+        select(func.max(Release.sequence)).where(
+            Release.report_pk == own, col(Release.kind) != ReleaseKind.FINAL
+        )
+    ).one()
+    return max(written or 0, delivered or 0) + 1
+
+
+def save(work: Work, report: Report, document: Document) -> Addendum:
+    """Keep what was written in the open addendum of a locked report."""
+    take(work, report, Event.ADDENDUM_SAVE)
+    addendum = _open(work, report)
+    addendum.document = to_json(document)
+    addendum.content_text = plain_text(document)
+    addendum.version += 1
+    work.session.add(addendum)
+    change_feed.announce(
+        work, report, ChangeEvent.ADDENDUM_CONTENT_UPDATED, addendum=addendum.number
+    )
+    return addendum
+
+
+def cancel(work: Work, report: Report) -> None:
+    """Throw the open addendum of a locked report away."""
+    take(work, report, Event.ADDENDUM_CANCEL)
+    addendum = _open(work, report)
+    number = addendum.number
+    work.session.delete(addendum)
+    change_feed.announce(work, report, ChangeEvent.ADDENDUM_CANCELLED, addendum=number)
+
+
+def sign(
+    work: Work, report: Report, signer_id: int | None, *, ignore_delay: bool = False
+) -> Addendum:
+    """Sign the open addendum of a locked report; released at once, or after its own cooling."""
+    addendum = open_addendum(addenda_of(work, report))
+    take(work, report, Event.ADDENDUM_SIGN)
+    if addendum is None or not addendum.content_text.strip():
+        raise RuleBroken(Reason.EMPTY_ADDENDUM)
+    accept_default_text(addendum)
+    signer = person(work, report.site_id, signer_id)
+    ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
+    addendum.state = AddendumState.SIGNED
+    addendum.signed_at = work.now
+    addendum.signed_by = signer
+    addendum.cooling_until = ends
+    addendum.content_hash = _fingerprint(work, report, addendum, signer)
+    addendum.version += 1
+    work.session.add(addendum)
+    change_feed.announce(work, report, ChangeEvent.ADDENDUM_SIGNED, addendum=addendum.number)
+    releases.schedule(work, report, ReleaseKind.ADDENDUM, due_at=ends, addendum=addendum)
+    return addendum
+
+
+def _fingerprint(work: Work, report: Report, addendum: Addendum, signer: dict[str, Any]) -> str:
+    orders = [
+        Triple(order.site_id, order.mrn, order.accession)
+        for order in group_of(work.session, key_of(report))
+    ]
+    content = {"addendum": addendum.number, "document": document_json(addendum)}
+    return fingerprint(report.report_id, orders, content, signer["email"], work.now)
+
+
+def _open(work: Work, report: Report) -> Addendum:
+    addendum = open_addendum(addenda_of(work, report))
+    if addendum is None:
+        raise RuleBroken(Reason.NO_OPEN_ADDENDUM)
+    return addendum

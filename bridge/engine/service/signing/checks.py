@@ -1,0 +1,53 @@
+"""The checks before signing, on a report of a site: what is found, and what the site makes of it.
+
+Asked by the application only; the API signs what it is told to (V50).
+"""
+
+from typing import Any
+
+from bridge.engine.errors import EngineError
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.text.checks import Behaviour, Finding, find_all
+from bridge.engine.rules.text.document import Document, restore
+from bridge.engine.service.lifecycle import document_json
+from bridge.engine.service.report_lookup import group_of, key_of, lock_report_by_id
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.sites.preferences import SignChecks, preferences_of
+from bridge.engine.service.work import Work
+
+
+class SigningProhibited(EngineError):  # noqa: N818  # named for what happened
+    """The site does not let a report with such findings be signed in the application."""
+
+    status = 400
+    code = "signing_prohibited"
+    text = "the site's checks do not let this report be signed"
+
+
+def check(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return what is found in the saved text, with what the site makes of each finding."""
+    report = lock_report_by_id(work, report_id)
+    behaviours = preferences_of(work.connection, report.site_id).signChecks
+    return [
+        {**each.as_json(), "behaviour": behaviours.behaviour(each.check).value}
+        for each in _findings(work, report, behaviours)
+    ]
+
+
+def refuse_prohibited(work: Work, report: Report) -> None:
+    """Raise `SigningProhibited` when a finding is of a kind that the site prohibits."""
+    behaviours = preferences_of(work.connection, report.site_id).signChecks
+    found = _findings(work, report, behaviours)
+    if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
+        raise SigningProhibited
+
+
+def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[Finding]:
+    """Return the findings that the site wants to know of."""
+    orders = [order.tags for order in group_of(work.session, key_of(report))]
+    document: Document = restore(document_json(report))
+    return [
+        each
+        for each in find_all(document, orders)
+        if behaviours.behaviour(each.check) is not Behaviour.SILENT
+    ]

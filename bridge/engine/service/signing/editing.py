@@ -1,0 +1,177 @@
+"""What the report page does with the report that it shows: save, sign, addend, discard.
+
+A save names the version that it was made from and is refused when the report has moved on, or
+when another session writes. What the page shows is `paging`'s.
+"""
+
+from typing import Any
+
+from bridge.engine.errors import Forbidden, RuleBroken, VersionConflict
+from bridge.engine.records.tables import Addendum, Report
+from bridge.engine.rules.authority import Deed, permits
+from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import SIGNED, AddendumState
+from bridge.engine.rules.text.document import BadDocument, Document, parse, to_json
+from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.service import change_feed
+from bridge.engine.service.lifecycle import addenda_of, document_json, take
+from bridge.engine.service.report_lookup import lock_report_by_id
+from bridge.engine.service.reports.deletion import discard
+from bridge.engine.service.signing import addenda, checks, lease
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.signing.prelims import prelim_report
+from bridge.engine.service.signing.sign import sign_report, unsign_report
+from bridge.engine.service.sites import billing
+from bridge.engine.service.work import ChangeEvent, Work
+
+
+def save(
+    work: Work,
+    editor: Editor,
+    report_id: str,
+    version: int,
+    document: Any,
+    *,
+    template: int | None = None,
+) -> Report:
+    """
+    Keep the page's text, and the number of the template that was applied to it, if one was.
+
+    Raise VersionConflict or BeingEdited when the page may not write.
+    """
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.EDIT)
+    if report.status in SIGNED:
+        raise RuleBroken(Reason.SIGNED)
+    lease.require(work, editor, report)
+    content = read_document(document)
+    if version != report.version:
+        raise VersionConflict
+    lease.renew(work, editor, report)
+    if template in (None, report.template_number) and document_json(report) == to_json(content):
+        return report
+    take(work, report, Event.SAVE)
+    report.template_number = template if template is not None else report.template_number
+    report.document = to_json(content)
+    report.content_text = plain_text(content)
+    change_feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
+    return report
+
+
+def sign(
+    work: Work, editor: Editor, report_id: str, version: int, *, ignore_delay: bool = False
+) -> Report:
+    """Sign in the editor's own name what the editor sees; or release what is cooling."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.SIGN)
+    if report.status not in SIGNED:
+        lease.require(work, editor, report)
+        if version != report.version:
+            raise VersionConflict
+        checks.refuse_prohibited(work, report)
+    return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
+
+
+def unsign(work: Work, editor: Editor, report_id: str) -> Report:
+    """Recall the report within its cooling period."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.SIGN)
+    return unsign_report(work, report)
+
+
+def prelim(
+    work: Work, editor: Editor, report_id: str, version: int, group: str, tag: str
+) -> Report:
+    """Make the report Preliminary in the editor's own name."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.PRELIM)
+    if report.status not in SIGNED:
+        lease.require(work, editor, report)
+        if version != report.version:
+            raise VersionConflict
+    return prelim_report(work, report, editor.account_id, group, tag)
+
+
+def discard_report(work: Work, editor: Editor, report_id: str) -> Report | None:
+    """Discard a Draft; None when it is gone, the report when it is an order again."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.DISCARD)
+    lease.require(work, editor, report)
+    return discard(work, report)
+
+
+def create_addendum(work: Work, editor: Editor, report_id: str) -> Addendum:
+    """Begin an addendum."""
+    return addenda.create(work, _addended(work, editor, report_id), editor.account_id)
+
+
+def save_addendum(
+    work: Work, editor: Editor, report_id: str, version: int, document: Any
+) -> Addendum:
+    """Keep the text of the open addendum; `version` is the addendum's own."""
+    report = _addended(work, editor, report_id)
+    content = read_document(document)
+    _same_addendum(work, report, version)
+    return addenda.save(work, report, content)
+
+
+def cancel_addendum(work: Work, editor: Editor, report_id: str) -> None:
+    """Throw the open addendum away."""
+    addenda.cancel(work, _addended(work, editor, report_id))
+
+
+def sign_addendum(
+    work: Work, editor: Editor, report_id: str, version: int, *, ignore_delay: bool = False
+) -> Addendum:
+    """Sign the open addendum in the editor's own name."""
+    report = _addended(work, editor, report_id)
+    _same_addendum(work, report, version)
+    return addenda.sign(work, report, editor.account_id, ignore_delay=ignore_delay)
+
+
+def release_addendum(work: Work, editor: Editor, report_id: str) -> Report:
+    """Deliver the newest signed addendum now (the app's Sign Now)."""
+    return addenda.release_newest(work, _addended(work, editor, report_id))
+
+
+def unsign_addendum(work: Work, editor: Editor, report_id: str) -> Report:
+    """Recall the newest signed addendum."""
+    return addenda.unsign_newest(work, _addended(work, editor, report_id))
+
+
+def generate_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
+    """Derive the report's billing codes from its site's code map, and keep them."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.SIGN)
+    return billing.generate(work, report)
+
+
+def read_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any] | None:
+    """Return the billing codes that were generated last, None before that."""
+    return billing.latest(work.session, lock_report_by_id(work, report_id))
+
+
+def read_document(value: Any) -> Document:
+    """Read a document that a page sent; raise RuleBroken with its place."""
+    try:
+        return parse(value)
+    except BadDocument as error:
+        raise RuleBroken(Reason.BAD_DOCUMENT, pointer=f"/document{error.place}") from None
+
+
+def _addended(work: Work, editor: Editor, report_id: str) -> Report:
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.ADDEND)
+    return report
+
+
+def _same_addendum(work: Work, report: Report, version: int) -> None:
+    drafts = [each for each in addenda_of(work, report) if each.state is AddendumState.DRAFT]
+    if drafts and drafts[-1].version != version:
+        raise VersionConflict
+
+
+def _require(editor: Editor, report: Report, deed: Deed) -> None:
+    if not permits(editor.role, deed, owner=report.owner_id == editor.account_id):
+        raise Forbidden

@@ -1,0 +1,88 @@
+"""The writing lease of a report: one session writes at a time, the others read.
+
+Held under the session's name for `LEASE_MS`, renewed by whatever the session does. Holding it
+is no change of the report. It goes by the clock of `bridge.store.lease_clock`, not by a node's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from bridge.engine.errors import BeingEdited
+from bridge.engine.records.tables import Report, metadata
+from bridge.engine.rules.authority import Role
+from bridge.engine.service.accounts.users import Person, find_person
+from bridge.engine.service.work import Work
+from bridge.store.lease_clock import lease_time
+
+SESSIONS = metadata.tables["engine_browser_session"]
+
+LEASE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """Who sits at the page: the account, its role on the report's site, the browser session."""
+
+    account_id: int
+    role: Role
+    session_id: str
+
+
+def is_free(work: Work, editor: Editor, report: Report) -> bool:
+    """Tell whether no other session holds the lease."""
+    held = report.lease_holder not in (None, editor.session_id)
+    return not (held and _runs(work, report))
+
+
+def is_held(work: Work, editor: Editor, report: Report) -> bool:
+    """Tell whether this session holds the lease."""
+    return report.lease_holder == editor.session_id and _runs(work, report)
+
+
+def require(work: Work, editor: Editor, report: Report) -> None:
+    """Raise `BeingEdited` while another session holds the lease."""
+    if not is_free(work, editor, report):
+        raise BeingEdited
+
+
+def renew(work: Work, editor: Editor, report: Report) -> None:
+    """Take the lease, or hold it on."""
+    report.lease_holder = editor.session_id
+    report.lease_until = lease_time(work.connection, work.now) + LEASE_MS
+    work.session.add(report)
+
+
+def release(work: Work, holder: str, report: Report) -> None:
+    """Give the lease back, if it is this holder's."""
+    if report.lease_holder == holder:
+        report.lease_holder = report.lease_until = None
+        work.session.add(report)
+
+
+def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
+    """Return who else writes at present: `{name, own}`, `own` for another window of this user."""
+    if report.lease_holder is None or is_free(work, editor, report):
+        return None
+    holder = _holder(work.connection, report)
+    return {
+        "name": "" if holder is None else holder.shown,
+        "own": holder is not None and holder.id == editor.account_id,
+    }
+
+
+def _runs(work: Work, report: Report) -> bool:
+    """Tell whether a lease has not ended; one that is longer than any is of another clock."""
+    if report.lease_until is None:
+        return False
+    return 0 < report.lease_until - lease_time(work.connection, work.now) <= LEASE_MS
+
+
+def _holder(connection: Connection, report: Report) -> Person | None:
+    number = (report.lease_holder or "").rpartition(" ")[2]
+    if not number.isdigit():
+        return None
+    query = select(SESSIONS.c.account_id).where(SESSIONS.c.pk == int(number))
+    account_id = connection.execute(query).scalar_one_or_none()
+    return None if account_id is None else find_person(connection, report.site_id, account_id)

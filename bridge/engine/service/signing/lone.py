@@ -1,0 +1,90 @@
+"""A report by itself: read with its lock, and written back, by a statement each, past the ORM.
+
+For what every signature does. It belongs to no session: what is changed of it stays unwritten
+until `written` says it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from pydantic_core import to_json
+from sqlalchemy import JSON, Connection
+from sqlalchemy.orm import class_mapper
+
+from bridge.engine.records.reports import ALONE
+from bridge.engine.records.tables import Report, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import Origin, Status
+from bridge.engine.service.work import Work
+from bridge.store.statements import Plain, Words, plain, said, say, stored_json
+
+_TABLE: Final = metadata.tables[str(Report.__tablename__)]
+_NAMES: Final = tuple(column.name for column in _TABLE.columns)
+_DOCUMENTS: Final = frozenset(c.name for c in _TABLE.columns if isinstance(c.type, JSON))
+_WORDS: Final = {"status": Status, "origin": Origin}
+_READ: Final = f"""
+    SELECT {", ".join(f"r.{name}" for name in _NAMES)}
+    FROM engine_report AS r JOIN engine_report_order AS o ON o.report_pk = r.pk
+    WHERE o.site_id = :site_id AND o.mrn = :mrn AND o.accession = :accession
+        AND NOT EXISTS (
+            SELECT 1 FROM engine_patient_pointer AS p
+            WHERE p.site_id = :site_id AND p.prior_mrn = :mrn
+        )
+"""  # noqa: S608  # a table's own names
+# The look-up and the lock in one: whoever asks sees then if the order is still the report's.
+_LOCKED: Final = Plain(_READ, plain(f"{_READ} FOR UPDATE OF r").postgres)
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """A locked report, and how it was when it was read."""
+
+    report: Report
+    before: Mapping[str, Any]
+
+    def written(self, connection: Connection) -> list[Words]:
+        """Give what writes down all that has changed, to be run with others."""
+        now = vars(self.report)
+        changed = tuple(name for name in _NAMES if now[name] != self.before[name])
+        if not changed:
+            return []
+        values = {name: _stored(name, now[name]) for name in changed}
+        return [said(connection, _update(changed), pk=self.report.pk, **values)]
+
+
+def lock_alone(work: Work, triple: Triple) -> Lone | None:
+    """
+    Find and lock a report by one of its orders, where the patient was never merged; else None.
+
+    The order may have left the report while its lock was waited for: the caller, who reads the
+    report's orders now, sees to that.
+    """
+    asked = {"site_id": triple.site_id, "mrn": triple.mrn, "accession": triple.accession}
+    row = say(work.connection, _LOCKED, **asked).first()
+    if row is None:
+        return None
+    values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
+    report: Report = class_mapper(Report).class_manager.new_instance()  # as the ORM makes them
+    vars(report).update(values, **{ALONE: True})
+    return Lone(report, values)
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _DOCUMENTS:
+        return stored_json(value)
+    return _WORDS[name](value) if name in _WORDS else value
+
+
+def _stored(name: str, value: Any) -> Any:
+    if name in _DOCUMENTS and value is not None:
+        return to_json(value).decode()
+    return value.value if name in _WORDS else value
+
+
+@cache
+def _update(names: tuple[str, ...]) -> Plain:
+    """Say it for some columns: it is always the same few."""
+    sets = ", ".join(f"{name} = :{name}" for name in names)
+    return plain(f"UPDATE engine_report SET {sets} WHERE pk = :pk")  # noqa: S608  # a table's own names

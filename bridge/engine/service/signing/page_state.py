@@ -1,0 +1,150 @@
+"""What the report page shows, and whether it may write: the state that every deed answers with.
+
+`load` takes the writing lease when it is free; `presence` holds it on and says in a few words
+whether there is something new to load.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlmodel import col, select
+
+from bridge.engine.documents.html import fragment
+from bridge.engine.records.tables import Addendum, Report, Signature
+from bridge.engine.rules.authority import Deed, permits
+from bridge.engine.rules.status import SIGNED, AddendumState
+from bridge.engine.rules.text.document import restore
+from bridge.engine.service import change_feed
+from bridge.engine.service.accounts.users import find_person, settings_of
+from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
+from bridge.engine.service.report_lookup import key_of, lock_report_by_id
+from bridge.engine.service.report_status import About
+from bridge.engine.service.reports.files import list_set_aside
+from bridge.engine.service.signing import lease
+from bridge.engine.service.signing.draft_keys import journal_key
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.work import Work
+
+
+def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False) -> dict[str, Any]:
+    """
+    Return all that the page shows, and whether it may write; take the lease if it is free.
+
+    `take_over` takes it from another session; that one's next save is refused.
+    """
+    report = lock_report_by_id(work, report_id)
+    _hold(work, editor, report, take_over=take_over)
+    return _page(work, editor, report)
+
+
+def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
+    """Hold the lease on; return `{version, status, writable, writer, now}` to compare with."""
+    report = lock_report_by_id(work, report_id)
+    _hold(work, editor, report, take_over=False)
+    return {
+        "version": report.version,
+        "status": report.status.value,
+        "writable": lease.is_held(work, editor, report),
+        "writer": lease.writer(work, editor, report),
+        "now": work.now,
+    }
+
+
+def leave(work: Work, editor: Editor, report_id: str) -> None:
+    """Give the lease back: the page is being left."""
+    lease.release(work, editor.session_id, lock_report_by_id(work, report_id))
+
+
+def _hold(work: Work, editor: Editor, report: Report, *, take_over: bool) -> None:
+    writable = report.status not in SIGNED and _owns(editor, report)
+    if writable and (take_over or lease.is_free(work, editor, report)):
+        lease.renew(work, editor, report)
+
+
+def _owns(editor: Editor, report: Report) -> bool:
+    return report.owner_id == editor.account_id
+
+
+def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
+    about = About.of(work.session, report, work.now)
+    described = change_feed.describe(about, report, work.now)
+    preferences = preferences_of(work.connection, report.site_id)
+    return {
+        **described["record"],
+        "version": report.version,
+        "orders": [_displayed(each) for each in described["orders"]],
+        "reporting": report.reporting,
+        "autoCompare": _auto_compare(work, editor, report, preferences.AutoComparePrior),
+        "template": report.template_number,
+        "document": document_json(report),
+        "content": report.content_text,
+        "html": _html(report) if report.status in SIGNED else None,
+        "signedAt": report.signed_at,
+        "signedBy": report.signed_by,
+        "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
+        "setAside": list_set_aside(work, report),
+        "recalled": _recalled(work, report) if report.status not in SIGNED else None,
+        "owner": _owns(editor, report),
+        "ownerName": _owner_name(work, report),
+        "writable": lease.is_held(work, editor, report),
+        "writer": lease.writer(work, editor, report),
+        "permitted": sorted(
+            deed.value for deed in Deed if permits(editor.role, deed, owner=_owns(editor, report))
+        ),
+        "signChecks": preferences.signChecks.model_dump(),
+        # Without a sign delay a signature cannot be recalled: a key alone does not sign.
+        "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
+        "journalKey": journal_key(work, key_of(report), editor.account_id),
+        "now": work.now,
+    }
+
+
+def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out Metadata, which is not displayed in the UI (clinicalInfo tags)."""
+    return {name: value for name, value in order.items() if name != "Metadata"}
+
+
+def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:
+    """Return the launch's word, else the user's own choice, else the site's, else no (V3)."""
+    own = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
+    choices = (report.reporting.get("auto_compare"), own, site)
+    return next((each for each in choices if isinstance(each, bool)), False)
+
+
+def _html(row: Report | Addendum) -> str:
+    return fragment(restore(document_json(row)))
+
+
+def _owner_name(work: Work, report: Report) -> str:
+    if report.owner_id is None:
+        return ""
+    owner = find_person(work.connection, report.site_id, report.owner_id)
+    return "" if owner is None else owner.shown
+
+
+def _addendum_json(addendum: Addendum) -> dict[str, Any]:
+    return {
+        "number": addendum.number,
+        "state": addendum.state.value,
+        "document": document_json(addendum),
+        "content": addendum.content_text,
+        "html": _html(addendum) if addendum.state is AddendumState.SIGNED else None,
+        "signedAt": addendum.signed_at,
+        "signedBy": addendum.signed_by,
+        "unsignUntil": addendum.cooling_until,
+        "released": addendum.released_at is not None,
+        "version": addendum.version,
+    }
+
+
+def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
+    """Return the text of the newest signing that was recalled, when it differs from the present."""
+    newest = work.session.exec(
+        select(Signature)
+        .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_not(None))
+        .order_by(col(Signature.pk).desc())
+    ).first()
+    if newest is None or newest.content_text == report.content_text:
+        return None
+    return {"document": newest.document, "content": newest.content_text, "at": newest.signed_at}

@@ -1,0 +1,176 @@
+"""Releases: what is owed downstream, from the moment it is signed to the moment it may leave.
+
+A release is written in the transaction of its cause and removed by a recall before it is due.
+`release_due` runs on any node, as often as one likes: each release happens once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, func
+from sqlalchemy import select as select_columns
+from sqlmodel import col, select
+
+from bridge.audit.events import AuditEvent
+from bridge.engine.records.tables import Addendum, Release, Report, metadata
+from bridge.engine.rules.status import ReleaseKind
+from bridge.engine.service import change_feed
+from bridge.engine.service.lifecycle import addenda_of, signed_addenda
+from bridge.engine.service.report_lookup import key_of, stamp
+from bridge.engine.service.report_status import About
+from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
+from bridge.store.database import Database
+from bridge.store.statements import Words, plain, run_all, said
+
+RELEASES = metadata.tables[str(Release.__tablename__)]
+
+# What may be NULL says of which type it is.
+_OWE: Final = plain(
+    """
+    INSERT INTO engine_release (report_pk, addendum_pk, kind, due_at, released_at, sequence)
+    SELECT CAST(:report_pk AS bigint), CAST(:addendum_pk AS bigint), CAST(:kind AS text),
+        CAST(:due_at AS bigint), CAST(:released_at AS bigint),
+        coalesce(CAST(:sequence AS bigint), max(sequence) + 1, 1)
+    FROM engine_release WHERE report_pk = :report_pk AND kind = :kind
+    RETURNING sequence
+    """
+)
+_NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
+
+_EVENTS = {
+    ReleaseKind.FINAL: ChangeEvent.REPORT_FINALIZED,
+    ReleaseKind.ADDENDUM: ChangeEvent.ADDENDUM_FINALIZED,
+    ReleaseKind.RETRACTION: ChangeEvent.ADDENDUM_RETRACTED,
+}
+
+
+def schedule(
+    work: Work,
+    report: Report,
+    kind: ReleaseKind,
+    *,
+    due_at: int | None = None,
+    addendum: Addendum | None = None,
+    about: About | None = None,
+    before: Sequence[Words] = (),
+) -> None:
+    """
+    Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number.
+
+    `about` is what was read of the report in this transaction; what is to be written `before` it
+    goes along.
+    """
+    row: dict[str, Any] = {
+        "report_pk": key_of(report),
+        "addendum_pk": addendum.pk if addendum else None,
+        "kind": kind,
+        "due_at": work.now if due_at is None else due_at,
+        "released_at": work.now if due_at is None else None,
+    }
+    number = addendum.number if addendum else None
+    connection = work.connection
+    owed = said(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
+    row["sequence"] = run_all(connection, [*before, owed])[-1].scalar()
+    if due_at is None:
+        _announce(work, report, Release(**row), addendum, about)
+
+
+def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | None) -> None:
+    release.released_at = work.now
+    work.session.add(release)
+    _announce(work, report, release, addendum)
+
+
+def _announce(
+    work: Work,
+    report: Report,
+    release: Release,
+    addendum: Addendum | None,
+    about: About | None = None,
+) -> None:
+    """Tell of a release that has just been let go, and end the cooling period."""
+    more: dict[str, int] = {}
+    if addendum is not None:
+        signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
+        more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
+    if release.kind is ReleaseKind.FINAL:
+        report.cooling_until = None
+    if release.kind is ReleaseKind.ADDENDUM and addendum is not None:
+        addendum.cooling_until = None
+        addendum.released_at = work.now
+        work.session.add(addendum)
+    stamp(work, report)
+    work.note(
+        AuditEvent(
+            "release",
+            report.site_id,
+            report.report_id,
+            work.actor.account_id,
+            work.actor.token_id,
+            details={"kind": release.kind.value, "sequence": release.sequence},
+        )
+    )
+    change_feed.announce(work, report, _EVENTS[release.kind], release=release, about=about, **more)
+
+
+def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[Release]:
+    """Return what a report, or one addendum of it, still owes."""
+    query = select(Release).where(
+        Release.report_pk == key_of(report), col(Release.released_at).is_(None)
+    )
+    if addendum is not None:
+        query = query.where(Release.addendum_pk == addendum.pk)
+    return list(work.session.exec(query.order_by(col(Release.due_at), col(Release.pk))))
+
+
+def expedite(work: Work, report: Report, addendum: Addendum | None = None) -> None:
+    """Let go at once of the report itself, or of one addendum, before its time."""
+    kind = ReleaseKind.FINAL if addendum is None else ReleaseKind.ADDENDUM
+    for release in pending(work, report, addendum):
+        if release.kind is kind:
+            _let_go(work, report, release, addendum)
+
+
+def withdraw(work: Work, report: Report, addendum: Addendum | None = None) -> None:
+    """Drop what is not released yet: of one addendum, or of the whole report."""
+    for release in pending(work, report, addendum):
+        work.session.delete(release)
+    work.session.flush()
+
+
+def next_due(connection: Connection) -> int | None:
+    """Return when the next release falls due, in milliseconds; None when nothing is owed."""
+    found: int | None = connection.execute(_NEXT_DUE).scalar_one()
+    return found
+
+
+def release_due(database: Database, now: int, limit: int = 100) -> int:
+    """
+    Let go of what is due, at most of `limit` reports, each in a transaction; return how many.
+
+    A report that somebody works on at this moment is left for the next time.
+    """
+    with database.read() as connection:
+        query = (
+            select_columns(RELEASES.c.report_pk, func.min(RELEASES.c.due_at).label("due"))
+            .where(RELEASES.c.released_at.is_(None), RELEASES.c.due_at <= now)
+            .group_by(RELEASES.c.report_pk)
+            .order_by("due")
+            .limit(limit)
+        )
+        keys = [row.report_pk for row in connection.execute(query)]
+    return sum(_release_report(database, key, now) for key in keys)
+
+
+def _release_report(database: Database, report_pk: int, now: int) -> int:
+    with transaction(database, Actor(), now) as work:
+        report = work.session.exec(
+            select(Report).where(Report.pk == report_pk).with_for_update(skip_locked=True)
+        ).first()
+        if report is None:
+            return 0
+        due = [release for release in pending(work, report) if release.due_at <= now]
+        for release in due:
+            addendum = release.addendum_pk and work.session.get(Addendum, release.addendum_pk)
+            _let_go(work, report, release, addendum or None)
+        return len(due)

@@ -1,0 +1,255 @@
+"""Sign a report and recall it (interface document, sign and unsign).
+
+The moment and the cooling period are the server's. Recalling is `unsign`.
+
+What was made after signing is cleared; the text that was signed stays in the history. An
+addendum that had already been delivered is retracted downstream.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypedDict
+
+from sqlalchemy import delete
+from sqlmodel import col, select
+
+from bridge.engine.errors import RuleBroken
+from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
+from bridge.engine.rules.authority import Deed, Role
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.lifecycle import Event, Fact
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.signing import cooling_end, fingerprint
+from bridge.engine.rules.status import SIGNED, ReleaseKind, Status
+from bridge.engine.service import change_feed
+from bridge.engine.service.lifecycle import (
+    accept_default_text,
+    addenda_of,
+    author_read,
+    document_json,
+    gather,
+    permitted_author,
+    person_asked,
+    prelim_reads,
+    take,
+)
+from bridge.engine.service.report_facts import Around
+from bridge.engine.service.report_lookup import key_of, lock_report
+from bridge.engine.service.report_status import About, GroupOrder, group_asked, group_read
+from bridge.engine.service.signing import releases
+from bridge.engine.service.signing.lone import lock_alone
+from bridge.engine.service.signing.prelims import review
+from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.statements import Words, inserted, insertion, run_all
+
+_KEPT: Final = insertion(
+    metadata.tables[str(Signature.__tablename__)],
+    (
+        "report_pk",
+        "signed_at",
+        "signed_by",
+        "acted_by_id",
+        "document",
+        "content_text",
+        "content_hash",
+        "cleared",
+    ),
+)
+
+
+class _Scene(NamedTuple):
+    """What a signing needs to know: what stands around, the report's orders, who signs."""
+
+    around: Around
+    orders: Sequence[GroupOrder]
+    signer: dict[str, Any]
+    role: Role | None
+
+
+class _How(TypedDict):
+    """What the signer says of it."""
+
+    ignore_delay: bool
+    time_zone: str | None
+
+
+def sign(
+    work: Work, triple: Triple, *, ignore_delay: bool = False, time_zone: str | None = None
+) -> Report:
+    """
+    Sign in the name of the report's owner, as the API does.
+
+    The owner must be permitted to sign in the application, too; the signature names the owner and
+    the account that acted. Raise `AuthorNotPermitted`.
+    """
+    how: _How = {"ignore_delay": ignore_delay, "time_zone": time_zone}
+    lone = lock_alone(work, triple)
+    scene = None if lone is None else _look(work, lone.report, lone.report.owner_id)
+    if lone is None or scene is None or triple not in map(_triple, scene.orders):
+        report = lock_report(work, triple).report
+        return sign_report(work, report, report.owner_id, **how)
+    report = sign_report(work, lone.report, lone.report.owner_id, **how, scene=scene)
+    work.last += lone.written(work.connection)
+    return report
+
+
+def sign_report(
+    work: Work,
+    report: Report,
+    signer_id: int | None,
+    *,
+    ignore_delay: bool = False,
+    time_zone: str | None = None,
+    scene: _Scene | None = None,
+) -> Report:
+    """
+    Sign a locked report, or end the cooling period of one that is signed already.
+
+    `scene` is what has been read of this report and signer since the lock.
+    """
+    was_signed = report.status in SIGNED
+    around, orders, signer, role = scene or _look(work, report, signer_id)
+    facts = gather(work, report, ignores_delay=ignore_delay, around=around)
+    take(work, report, Event.SIGN, facts=facts)
+    if was_signed:
+        releases.expedite(work, report)
+        return report
+    if signer_id is None:
+        raise RuleBroken(Reason.NOT_OWNED)
+    permitted_author(role, Deed.SIGN, owner=signer_id == report.owner_id)
+    # Past the session, so that all that changes of the report is one statement.
+    about = About.by(work.connection, report, work.now, around, orders)
+    signature = _signature(work, report, signer_id, signer, orders, time_zone)
+    if Fact.PRELIM_READ in facts:
+        review(work, report, signer_id)
+    ends = cooling_end(work.now, around.sign_delay, ignore_delay=ignore_delay)
+    report.cooling_until = ends
+    change_feed.announce(work, report, ChangeEvent.REPORT_SIGNED, about=about)
+    releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about, before=[signature])
+    return report
+
+
+def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
+    connection = work.connection
+    asked = [
+        Around.asked(connection, report),
+        group_asked(connection, report),
+        person_asked(work, report.site_id, signer_id),
+    ]
+    proxy = work.actor.account_id not in (None, signer_id)
+    if proxy:
+        asked.append(person_asked(work, report.site_id, work.actor.account_id))
+    around, orders, author, *acting = run_all(connection, asked)
+    signer, role = author_read(author)
+    if proxy:
+        actor, _ = author_read(acting[0])
+        signer["actedBy"] = {"name": actor["name"], "email": actor["email"]}
+    return _Scene(Around.read(around), group_read(orders), signer, role)
+
+
+def _triple(order: GroupOrder) -> Triple:
+    return Triple(order.site_id, order.mrn, order.accession)
+
+
+def _signature(
+    work: Work,
+    report: Report,
+    signer_id: int,
+    signer: dict[str, Any],
+    orders: Sequence[GroupOrder],
+    time_zone: str | None,
+) -> Words:
+    """Let the report say that it is signed; give what keeps the signing."""
+    accept_default_text(report)
+    content = document_json(report)
+    triples = list(map(_triple, orders))
+    report.signed_at = work.now
+    report.signed_by_id = signer_id
+    report.signed_by = signer
+    report.signed_zone = time_zone
+    report.content_hash = fingerprint(report.report_id, triples, content, signer["email"], work.now)
+    report.lease_holder = report.lease_until = None
+    row = {
+        "report_pk": key_of(report),
+        "signed_at": work.now,
+        "signed_by": signer,
+        "acted_by_id": work.actor.account_id,
+        "document": content,
+        "content_text": report.content_text,
+        "content_hash": report.content_hash,
+        "cleared": [],
+    }
+    return inserted(work.connection, _KEPT, [row])
+
+
+def unsign(work: Work, triple: Triple) -> Report:
+    """Recall the report of an order."""
+    return unsign_report(work, lock_report(work, triple).report)
+
+
+def unsign_report(work: Work, report: Report) -> Report:
+    """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
+    take(work, report, Event.UNSIGN)
+    signed_at = report.signed_at or 0
+    releases.withdraw(work, report)
+    addenda = addenda_of(work, report)
+    _keep_history(work, report, addenda)
+    delivered = [each for each in addenda if each.released_at is not None]
+    _clear_signature(report)
+    if report.status is Status.PRELIMINARY:
+        _restore_prelim(work, report, signed_at)
+    _clear_later(work, report, signed_at)
+    change_feed.announce(work, report, ChangeEvent.REPORT_UNSIGNED)
+    for addendum in delivered:
+        releases.schedule(work, report, ReleaseKind.RETRACTION, addendum=addendum)
+    work.session.flush()
+    for addendum in addenda:
+        work.session.delete(addendum)
+    return report
+
+
+def _keep_history(work: Work, report: Report, addenda: list[Addendum]) -> None:
+    newest = work.session.exec(
+        select(Signature)
+        .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_(None))
+        .order_by(col(Signature.pk).desc())
+    ).first()
+    if newest is not None:
+        newest.withdrawn_at = work.now
+        newest.cleared = [_history_of(each) for each in addenda]
+        work.session.add(newest)
+
+
+def _history_of(addendum: Addendum) -> dict[str, Any]:
+    return {
+        "number": addendum.number,
+        "state": addendum.state.value,
+        "document": addendum.document,
+        "content": addendum.content_text,
+        "signedAt": addendum.signed_at,
+        "signedBy": addendum.signed_by,
+        "releasedAt": addendum.released_at,
+    }
+
+
+def _clear_signature(report: Report) -> None:
+    report.signed_at = report.signed_by_id = report.cooling_until = None
+    report.signed_by = report.signed_zone = report.content_hash = None
+
+
+def _restore_prelim(work: Work, report: Report, signed_at: int) -> None:
+    """Bring the newest active preliminary read back, and undo the review by this signing."""
+    reads = [read for read in prelim_reads(work, report) if read.withdrawn_at is None]
+    report.document = reads[-1].document
+    report.content_text = reads[-1].content_text
+    for read in reads:
+        if read.reviewed_at == signed_at:
+            read.reviewed_at = read.reviewed_by = None
+            work.session.add(read)
+
+
+def _clear_later(work: Work, report: Report, signed_at: int) -> None:
+    own = key_of(report)
+    for table in (Billing, Share):
+        work.session.exec(
+            delete(table).where(col(table.report_pk) == own, col(table.created_at) >= signed_at)
+        )

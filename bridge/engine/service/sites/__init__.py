@@ -1,0 +1,1 @@
+"""Sites: what each has set up."""

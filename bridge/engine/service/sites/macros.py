@@ -1,0 +1,77 @@
+"""Macros: a text behind a short trigger, of a whole site or of one user there.
+
+A user's own goes before the site's with the same trigger. Expanding them is the editor's.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+
+from bridge.engine.errors import NotFound, RuleBroken
+from bridge.engine.records.tables import Macro, metadata
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.text.document import Document, to_json
+from bridge.engine.service.sites.sites import lock_site
+
+MACROS = metadata.tables[str(Macro.__tablename__)]
+MAX_MACROS = 2000
+"""So many for a site, and for each user."""
+
+
+def macros_of(connection: Connection, site_id: str, account_id: int | None) -> list[dict[str, Any]]:
+    """Return a site's macros and this user's own; with no account the site's alone."""
+    owners = or_(MACROS.c.account_id.is_(None), MACROS.c.account_id == account_id)
+    rows = connection.execute(
+        select(MACROS).where(MACROS.c.site_id == site_id, owners).order_by(MACROS.c.trigger)
+    ).all()
+    own = {row.trigger for row in rows if row.account_id is not None}
+    return [_json(row) for row in rows if row.account_id is not None or row.trigger not in own]
+
+
+def set_macro(
+    connection: Connection,
+    site_id: str,
+    account_id: int | None,
+    trigger: str,
+    name: str,
+    document: Document,
+    now: int,
+) -> None:
+    """Create or replace a macro of a site (no account) or of a user there."""
+    if account_id is None:
+        lock_site(connection, site_id)  # the unique key does not cover macros without an account
+    values = {"name": name, "document": to_json(document), "updated_at": now}
+    here = _here(site_id, account_id)
+    statement = update(MACROS).where(*here, MACROS.c.trigger == trigger).values(**values)
+    if connection.execute(statement).rowcount:
+        return
+    if len(connection.execute(select(MACROS.c.id).where(*here)).all()) >= MAX_MACROS:
+        raise RuleBroken(Reason.TOO_MANY_MACROS)
+    connection.execute(
+        insert(MACROS).values(site_id=site_id, account_id=account_id, trigger=trigger, **values)
+    )
+
+
+def delete_macro(
+    connection: Connection, site_id: str, account_id: int | None, trigger: str
+) -> None:
+    """Remove a macro; raise `NotFound`."""
+    here = (*_here(site_id, account_id), MACROS.c.trigger == trigger)
+    if connection.execute(delete(MACROS).where(*here)).rowcount == 0:
+        raise NotFound("there is no such macro")
+
+
+def _here(site_id: str, account_id: int | None) -> tuple[Any, ...]:
+    owner = (
+        MACROS.c.account_id.is_(None) if account_id is None else MACROS.c.account_id == account_id
+    )
+    return MACROS.c.site_id == site_id, owner
+
+
+def _json(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "trigger": row.trigger,
+        "name": row.name,
+        "document": row.document,
+        "own": row.account_id is not None,
+    }

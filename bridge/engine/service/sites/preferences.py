@@ -1,0 +1,94 @@
+"""What a site may choose beyond its columns: languages, lifetimes, switches. All of it typed.
+
+Stored as one JSON object of the site, in the spelling of the API; what is absent is as the
+installation has it.
+"""
+
+# ruff: noqa: N815  # the spelling of the interface document and of the API
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from sqlalchemy import Connection, select
+
+from bridge.engine.documents.model import PageSize
+from bridge.engine.launching.languages import language
+from bridge.engine.records.tables import metadata
+from bridge.engine.rules.text.checks import Behaviour, Check
+from bridge.engine.settings import Lifetimes
+
+SITES = metadata.tables["engine_site"]
+
+_DAY = 24 * 3600
+
+
+def _known_language(code: str) -> str:
+    known = language(code)
+    if known is None:
+        message = "is none of the 17 language codes"
+        raise ValueError(message)
+    return known
+
+
+Language = Annotated[str, AfterValidator(_known_language)]
+
+
+class SignChecks(BaseModel):
+    """What each check before signing in the application leads to."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    emptyField: Behaviour = Behaviour.ALERT
+    openBracket: Behaviour = Behaviour.ALERT
+    laterality: Behaviour = Behaviour.ALERT
+    sexMismatch: Behaviour = Behaviour.ALERT
+    suggestion: Behaviour = Behaviour.ALERT
+
+    def behaviour(self, check: Check) -> Behaviour:
+        """Return what a finding of this check leads to."""
+        chosen: Behaviour = getattr(self, check.value)
+        return chosen
+
+
+class Preferences(BaseModel):
+    """A site's choices. Seconds for lifetimes; None: as the installation has it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    AppLanguage: Language | None = None
+    SpeechLanguage: Language | None = None
+    AutoComparePrior: StrictBool | None = None
+    signChecks: SignChecks = SignChecks()
+    confirmSigning: StrictBool = True
+    refuseMergedIdentifiers: StrictBool = False
+    browserInit: StrictBool = True
+    syncLaunchInFrame: StrictBool = False
+    webViewObjects: StrictBool = False
+    frameLinkSeconds: Annotated[StrictInt, Field(ge=60, le=7 * _DAY)] | None = None
+    loginLinkSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] | None = None
+    pageSize: PageSize = PageSize.A4
+    shareSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] = 30 * _DAY
+    sessionIdleSeconds: Annotated[StrictInt, Field(ge=300, le=480 * 60)] | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as it is stored."""
+        return self.model_dump(exclude_defaults=True)
+
+    def lifetimes(self, general: Lifetimes) -> tuple[int, int]:
+        """Return the seconds that a site's links live: those that act as a user, and others."""
+        return (
+            self.frameLinkSeconds or general.frame_link,
+            self.loginLinkSeconds or general.login_link,
+        )
+
+
+def read_preferences(stored: Mapping[str, Any] | None) -> Preferences:
+    """Read what is stored; what an older or newer release put there beside it is passed over."""
+    known = {k: v for k, v in (stored or {}).items() if k in Preferences.model_fields}
+    return Preferences(**known)
+
+
+def preferences_of(connection: Connection, site_id: str) -> Preferences:
+    """Return a site's choices; the defaults for a site that there is not."""
+    query = select(SITES.c.settings).where(SITES.c.site_id == site_id)
+    return read_preferences(connection.execute(query).scalar_one_or_none())

@@ -1,0 +1,252 @@
+"""Sites and what they have set up: locations, time zone, sign delay, prelim groups, templates.
+
+Administrative: the reports of a site are other files' business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from bridge.engine.errors import EngineError, NotFound, SiteNotFound, StateConflict
+from bridge.engine.records.tables import metadata
+from bridge.engine.rules.text.document import restore
+from bridge.engine.rules.text.plain_text import outline
+
+SITES = metadata.tables["engine_site"]
+GROUPS = metadata.tables["engine_prelim_group"]
+TEMPLATES = metadata.tables["engine_template"]
+
+TIME_ZONES = frozenset(available_timezones() - {"Factory", "localtime"})
+"""The zones of IANA; the two are whatever a machine makes of them."""
+
+MAX_SITE_ID = 255
+"""Bytes in UTF-8."""
+
+MAX_SIGN_DELAY = 86_400
+"""Seconds; the suggested delay is 60."""
+
+
+class BadSite(EngineError):  # noqa: N818  # named for what was sent
+    """A setting of a site that makes no sense."""
+
+    status = 400
+    code = "bad_site"
+
+
+class SiteExists(StateConflict):
+    """The SiteID is taken."""
+
+    code = "site_exists"
+    text = "there is a site with this SiteID already"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    """A site as administrators see it; `sign_delay` is in seconds, 0 switches it off."""
+
+    site_id: str
+    name: str = ""
+    time_zone: str = "UTC"
+    sign_delay: int = 0
+    locations: tuple[str, ...] = ()
+    host_origins: tuple[str, ...] = ()
+    settings: Mapping[str, Any] | None = None
+    header_img_type: str | None = None
+    header_img: str | None = None
+    footer_img: str | None = None
+
+    def __post_init__(self) -> None:
+        """Write origins as browsers do, whoever gave them, so that comparing them is enough."""
+        origins = dict.fromkeys(canonical_origin(each) for each in self.host_origins)
+        object.__setattr__(self, "host_origins", tuple(origins))
+
+
+def add_site(connection: Connection, site: SiteSettings, now: int) -> None:
+    """Create a site; raise `SiteExists` or `BadSite`."""
+    check_site(site)
+    if "/" in site.site_id:  # the administrative addresses could not name it
+        raise BadSite("the SiteID has a slash", pointer="/SiteID")
+    known = select(SITES.c.site_id).where(SITES.c.site_id == site.site_id)
+    if connection.execute(known).first() is not None:
+        raise SiteExists
+    connection.execute(insert(SITES).values(**_values(site), site_id=site.site_id, created_at=now))
+
+
+def update_site(connection: Connection, site: SiteSettings) -> None:
+    """Replace a site's settings; raise `SiteNotFound` or `BadSite`."""
+    check_site(site)
+    statement = update(SITES).where(SITES.c.site_id == site.site_id).values(**_values(site))
+    if connection.execute(statement).rowcount == 0:
+        raise SiteNotFound
+
+
+def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> SiteSettings:
+    """Return a site's settings, locked if the caller changes them; raise `SiteNotFound`."""
+    query = select(SITES).where(SITES.c.site_id == site_id)
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).first()
+    if row is None:
+        raise SiteNotFound
+    return _site(row)
+
+
+def lock_site(connection: Connection, site_id: str) -> None:
+    """Let no other transaction change what the site has set up; its reports are not locked."""
+    # FOR NO KEY UPDATE: rows that refer to the site can be inserted meanwhile.
+    query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
+    connection.execute(query.with_for_update(key_share=True))
+
+
+def list_sites(connection: Connection, only: Sequence[str] | None) -> list[SiteSettings]:
+    """Return sites by their id; `only` None means all."""
+    query = select(SITES).order_by(SITES.c.site_id)
+    if only is not None:
+        query = query.where(SITES.c.site_id.in_(only))
+    return [_site(row) for row in connection.execute(query)]
+
+
+def check_site(site: SiteSettings) -> None:
+    """Raise `BadSite` with the setting that makes no sense."""
+    if not site.site_id.strip() or not site.site_id.isprintable():
+        raise BadSite("the SiteID is empty or has control characters", pointer="/SiteID")
+    if len(site.site_id.encode()) > MAX_SITE_ID:
+        raise BadSite(f"the SiteID is longer than {MAX_SITE_ID} bytes", pointer="/SiteID")
+    if site.time_zone not in TIME_ZONES:
+        raise BadSite("timeZone is not an IANA time zone", pointer="/timeZone")
+    if not 0 <= site.sign_delay <= MAX_SIGN_DELAY:
+        raise BadSite(f"signDelay is not 0 to {MAX_SIGN_DELAY} seconds", pointer="/signDelay")
+    for index, origin in enumerate(site.host_origins):
+        if not is_origin(origin):
+            detail = "a host origin is scheme://host[:port], with no path and no wildcard"
+            raise BadSite(detail, pointer=f"/hostOrigins/{index}")
+
+
+def canonical_origin(text: str) -> str:
+    """Write an origin as browsers name theirs: lower case, and no port that goes without saying."""
+    text = text.lower()
+    default = {"http": ":80", "https": ":443"}.get(text.partition(":")[0], "")
+    return text.removesuffix(default) if default else text
+
+
+def is_origin(text: str) -> bool:
+    """Tell whether `text` is a web origin that a policy can name: nothing that could add to it."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    plain = all(each.isalnum() or each in "-.:" for each in host) and host.isascii()
+    shown = f"[{host}]" if ":" in host else host
+    return (
+        bool(host)
+        and plain
+        and parts.scheme in ("http", "https")
+        and text.lower() == f"{parts.scheme}://{shown}" + (f":{port}" if port else "")
+    )
+
+
+def set_prelim_group(
+    connection: Connection,
+    site_id: str,
+    name: str,
+    tags: Sequence[str],
+    members: Sequence[str] = (),
+    reviewers: Sequence[str] | None = None,
+) -> None:
+    """Create or replace a prelim group of a site."""
+    connection.execute(delete(GROUPS).where(GROUPS.c.site_id == site_id, GROUPS.c.name == name))
+    connection.execute(
+        insert(GROUPS).values(
+            site_id=site_id,
+            name=name,
+            tags=list(tags),
+            members=list(members),
+            reviewers=None if reviewers is None else list(reviewers),
+            configured=True,
+        )
+    )
+
+
+def delete_prelim_group(connection: Connection, site_id: str, name: str) -> None:
+    """Remove a prelim group of a site; raise `NotFound`. Reads made in it stay."""
+    here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
+    if connection.execute(delete(GROUPS).where(*here)).rowcount == 0:
+        raise NotFound("the site has no such prelim group")
+
+
+def list_prelim_groups(connection: Connection, site_id: str) -> list[dict[str, Any]]:
+    """Return a site's prelim groups."""
+    rows = connection.execute(
+        select(GROUPS).where(GROUPS.c.site_id == site_id).order_by(GROUPS.c.name)
+    )
+    return [
+        {
+            "name": row.name,
+            "tags": list(row.tags),
+            "members": list(row.members),
+            "reviewers": row.reviewers,
+            "configured": bool(row.configured),
+        }
+        for row in rows
+    ]
+
+
+def set_template(
+    connection: Connection, site_id: str, number: int, name: str, document: Any, now: int
+) -> None:
+    """Create or replace a numbered template; the document was checked."""
+    here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
+    values = {"name": name, "document": document, "settings": {}, "updated_at": now}
+    if connection.execute(update(TEMPLATES).where(*here).values(**values)).rowcount == 0:
+        connection.execute(insert(TEMPLATES).values(site_id=site_id, number=number, **values))
+
+
+def delete_template(connection: Connection, site_id: str, number: int) -> None:
+    """Remove a numbered template; raise `NotFound`."""
+    here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
+    if connection.execute(delete(TEMPLATES).where(*here)).rowcount == 0:
+        raise NotFound("the site has no such template")
+
+
+def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]:
+    """Return a site's templates by number."""
+    rows = connection.execute(
+        select(TEMPLATES).where(TEMPLATES.c.site_id == site_id).order_by(TEMPLATES.c.number)
+    )
+    return [
+        {
+            "number": row.number,
+            "name": row.name,
+            "document": row.document,
+            "text": outline(restore(row.document)),
+        }
+        for row in rows
+    ]
+
+
+def _values(site: SiteSettings) -> dict[str, Any]:
+    values = asdict(site)
+    del values["site_id"]
+    for name in ("locations", "host_origins"):
+        values[name] = list(values[name])
+    values["settings"] = dict(site.settings or {})
+    return values
+
+
+def _site(row: Any) -> SiteSettings:
+    return SiteSettings(
+        row.site_id,
+        row.name,
+        row.time_zone,
+        row.sign_delay,
+        tuple(row.locations),
+        tuple(row.host_origins),
+        row.settings,
+        row.header_img_type,
+        row.header_img,
+        row.footer_img,
+    )

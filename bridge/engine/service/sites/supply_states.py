@@ -1,0 +1,122 @@
+"""What audit events say of a site's supplies and of profiles, before and after a change.
+
+Supplies are templates, macros, prelim groups, the code map and signatures.
+
+Each function returns the members of a thing before or after a change, none where it does not
+exist. Texts and images are named by a hash.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from bridge.engine.service.accounts import users
+from bridge.engine.service.accounts.users import MEMBERSHIPS
+from bridge.engine.service.sites.billing import CODES
+from bridge.engine.service.sites.macros import MACROS
+from bridge.engine.service.sites.sites import GROUPS, TEMPLATES
+
+State = dict[str, Any]
+Look = Callable[[Connection], State]
+"""Reads the state of one thing in the transaction that changes it."""
+
+
+def template(site_id: str, number: int) -> Look:
+    """Look at a numbered template."""
+
+    def look(connection: Connection) -> State:
+        here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
+        row = connection.execute(select(TEMPLATES).where(*here)).first()
+        return {} if row is None else {"name": row.name, "document": _hash(row.document)}
+
+    return look
+
+
+def macro(site_id: str, account_id: int | None, trigger: str) -> Look:
+    """Look at a macro of a site, or of a user there."""
+
+    def look(connection: Connection) -> State:
+        own = MACROS.c.account_id.is_not_distinct_from(account_id)
+        here = (MACROS.c.site_id == site_id, MACROS.c.trigger == trigger, own)
+        row = connection.execute(select(MACROS).where(*here)).first()
+        return {} if row is None else {"name": row.name, "document": _hash(row.document)}
+
+    return look
+
+
+def prelim_group(site_id: str, name: str) -> Look:
+    """Look at a prelim group."""
+
+    def look(connection: Connection) -> State:
+        here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
+        row = connection.execute(select(GROUPS).where(*here)).first()
+        if row is None:
+            return {}
+        return {"tags": row.tags, "members": row.members, "reviewers": row.reviewers}
+
+    return look
+
+
+def code_map(site_id: str) -> Look:
+    """Look at the billing code map."""
+
+    def look(connection: Connection) -> State:
+        columns = (CODES.c.system, CODES.c.match, CODES.c.code, CODES.c.description)
+        query = select(*columns).where(CODES.c.site_id == site_id).order_by(CODES.c.id)
+        rows = [list(row) for row in connection.execute(query)]
+        return {"rows": len(rows), "content": _hash(rows)} if rows else {}
+
+    return look
+
+
+def signature(email: str, site_id: str | None = None) -> Look:
+    """Look at the signatures of a user, on one site or on all of theirs."""
+
+    def look(connection: Connection) -> State:
+        account = users.find_account(connection, email)
+        if account is None:
+            return {}
+        query = select(MEMBERSHIPS.c.site_id, MEMBERSHIPS.c.signature).where(
+            MEMBERSHIPS.c.account_id == account.id, MEMBERSHIPS.c.signature.is_not(None)
+        )
+        if site_id is not None:
+            query = query.where(MEMBERSHIPS.c.site_id == site_id)
+        return {row.site_id: _hash(row.signature) for row in connection.execute(query)}
+
+    return look
+
+
+def profile(account_id: int, site_id: str | None = None) -> Look:
+    """Look at what a user chose about themselves, on one site or on the site they begin at."""
+
+    def look(connection: Connection) -> State:
+        place = site_id or users.home_of(connection, account_id)
+        row = connection.execute(
+            select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.signature, MEMBERSHIPS.c.settings).where(
+                MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id == place
+            )
+        ).first()
+        if row is None:
+            return {}
+        signature = {"signature": _hash(row.signature)} if row.signature else {}
+        return {"name": row.name, **signature, **(row.settings or {})}
+
+    return look
+
+
+def difference(before: State, after: State) -> dict[str, Any]:
+    """Return the members that changed, before and after; of a missing member none."""
+    missing = object()
+    names = [n for n in {**before, **after} if before.get(n, missing) != after.get(n, missing)]
+    return {
+        name: {each: state[each] for each in names if each in state}
+        for name, state in (("before", before), ("after", after))
+    }
+
+
+def _hash(content: Any) -> str:
+    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"

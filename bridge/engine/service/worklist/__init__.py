@@ -1,0 +1,1 @@
+"""The worklist: rows, filters, assignment."""

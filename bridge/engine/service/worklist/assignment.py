@@ -1,0 +1,56 @@
+"""Whose report it is: opened, taken over, unassigned (interface document, States and transitions).
+
+The prompt before a transfer is the app's; here it has been answered, or forced.
+"""
+
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.status import SIGNED, Status
+from bridge.engine.service import change_feed
+from bridge.engine.service.lifecycle import clear, take
+from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.reports.files import refresh_findings
+from bridge.engine.service.signing.prelims import may_take
+from bridge.engine.service.work import ChangeEvent, Work
+
+
+def needs_transfer(report: Report, account_id: int) -> bool:
+    """Tell whether opening asks first: a Draft that somebody else owns."""
+    return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
+
+
+def open_for(work: Work, report: Report, account_id: int) -> Report:
+    """
+    Open a locked report for a user: an Ordered one becomes their Draft, an unsigned one theirs.
+
+    A reviewer who opens a Preliminary takes it for review, anybody else only sees it; a signed
+    report stays as it is.
+    """
+    before = report.owner_id
+    was = report.status
+    if was in SIGNED or (was is not Status.ORDERED and before == account_id):
+        return report
+    if not may_take(work, report, account_id):
+        return report
+    take(work, report, Event.OPEN)
+    report.owner_id = account_id
+    report.lease_holder = report.lease_until = None
+    if was is Status.ORDERED:
+        refresh_findings(work, report)
+    moved = was is Status.DRAFT and before is not None
+    event = ChangeEvent.REPORT_TRANSFERRED if moved else ChangeEvent.REPORT_OPENED
+    change_feed.announce(work, report, event)
+    return report
+
+
+def unassign(work: Work, triple: Triple) -> Report:
+    """Give a Draft back to the worklist; its content stays."""
+    return unassign_report(work, lock_report(work, triple).report)
+
+
+def unassign_report(work: Work, report: Report) -> Report:
+    """Give a locked Draft back to the worklist; its content stays."""
+    clear(work, report, take(work, report, Event.UNASSIGN))
+    change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
+    return report

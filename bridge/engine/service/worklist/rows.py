@@ -1,0 +1,172 @@
+"""The worklist as the application scrolls through it: any stretch of it, and how long it is.
+
+Sorted by what a column shows; the anchor order speaks for its group. The API's own
+worklist, page after page, is `service.worklist`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, func
+from sqlmodel import Session, col, select
+
+from bridge.engine.records.tables import Change, Membership, PrelimRead, Report, ReportOrder
+from bridge.engine.rules.status import Status
+from bridge.engine.service.report_lookup import key_of
+from bridge.engine.service.signing.prelims import newest_in
+from bridge.engine.service.worklist.worklist import WorklistQuery, filters, items_of
+
+
+class Column(StrEnum):
+    """What the rows can be sorted by."""
+
+    UPDATED = "updated"
+    CREATED = "created"
+    PATIENT = "patient"
+    MRN = "mrn"
+    ACCESSION = "accession"
+    STUDY = "study"
+    STUDY_DATE = "studyDate"
+    MODALITY = "modality"
+    LOCATION = "location"
+    STATUS = "status"
+    OWNER = "owner"
+    WAITING = "waiting"
+
+
+class Owner(StrEnum):
+    """Whose reports are wanted."""
+
+    ANYBODY = ""
+    ME = "me"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsQuery:
+    """What is wanted: `offset` and `limit` count reports. Empty filters let everything through."""
+
+    site_id: str
+    status: Collection[Status] = ()
+    owner: Owner = Owner.ANYBODY
+    text: str = ""
+    location: str = ""
+    prelim_group: str = ""
+    prelim_tag: str = ""
+    report_ids: Collection[str] = ()
+    sort: Column = Column.UPDATED
+    descending: bool = True
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A stretch of the worklist; `cursor` is the newest change of the site that it shows."""
+
+    items: tuple[Mapping[str, Any], ...]
+    total: int
+    cursor: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the application reads it."""
+        return {"items": list(self.items), "total": self.total, "cursor": self.cursor}
+
+
+_TAGS = {
+    Column.PATIENT: "PatientName",
+    Column.STUDY: "StudyDescription",
+    Column.STUDY_DATE: "StudyDate",
+    Column.MODALITY: "Modality",
+}
+_ANCHOR = col(ReportOrder.position) == 0
+_WAITS = col(PrelimRead.reviewed_at).is_(None) & col(PrelimRead.withdrawn_at).is_(None)
+_OWNER_NAME = select(func.lower(Membership.name)).where(
+    Membership.site_id == Report.site_id, Membership.account_id == Report.owner_id
+)
+_FIRST_READ = select(func.min(PrelimRead.read_at)).where(PrelimRead.report_pk == Report.pk, _WAITS)
+_VALUES: Mapping[Column, Any] = {
+    Column.UPDATED: col(Report.updated_at),
+    Column.CREATED: col(Report.created_at),
+    Column.STATUS: col(Report.status),
+    Column.MRN: col(ReportOrder.mrn),
+    Column.ACCESSION: col(ReportOrder.accession),
+    Column.LOCATION: col(ReportOrder.location),
+    Column.OWNER: func.coalesce(_OWNER_NAME.scalar_subquery(), ""),
+    Column.WAITING: func.coalesce(_FIRST_READ.scalar_subquery(), 0),
+}
+
+
+def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> Rows:
+    """Return a stretch of a site's worklist as an account sees it."""
+    conditions = _conditions(session, query, account_id)
+    total = session.exec(select(func.count()).select_from(Report).where(*conditions)).one()
+    statement = select(Report).where(*conditions)
+    if query.sort not in (Column.UPDATED, Column.CREATED):
+        anchor = (col(ReportOrder.report_pk) == col(Report.pk)) & _ANCHOR
+        statement = statement.join(ReportOrder, anchor, isouter=True)
+    value = _value(query)
+    last = col(Report.pk)
+    order = (value.desc(), last.desc()) if query.descending else (value.asc(), last.asc())
+    reports = list(session.exec(statement.order_by(*order).offset(query.offset).limit(query.limit)))
+    return Rows(_with_reads(session, reports, now), total, newest_change(session, query.site_id))
+
+
+def newest_change(session: Session, site_id: str) -> int:
+    """Return the cursor of a site's newest change, 0 before the first."""
+    newest = select(func.max(Change.cursor)).where(Change.site_id == site_id)
+    return session.exec(newest).one() or 0
+
+
+def _conditions(session: Session, query: RowsQuery, account_id: int) -> list[ColumnElement[bool]]:
+    shared = WorklistQuery(query.site_id, query.status, text=query.text)
+    found = [col(Report.site_id) == query.site_id, *filters(session, shared)]
+    if query.owner is Owner.ME:
+        found.append(col(Report.owner_id) == account_id)
+    if query.owner is Owner.NOBODY:
+        found.append(col(Report.owner_id).is_(None))
+    if query.report_ids:
+        found.append(col(Report.report_id).in_(query.report_ids))
+    if query.location:
+        here = col(ReportOrder.location) == query.location
+        found.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(here)))
+    if query.prelim_group:
+        found.append(newest_in(query.prelim_group, query.prelim_tag))
+        found.append(col(Report.pk).in_(select(PrelimRead.report_pk).where(_WAITS)))
+    return found
+
+
+def _value(query: RowsQuery) -> Any:
+    if query.sort in _TAGS:
+        tags: Any = col(ReportOrder.tags)
+        return func.coalesce(func.lower(tags[_TAGS[query.sort]].as_string()), "")
+    return _VALUES[query.sort]
+
+
+def _with_reads(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
+    """Return rows with the preliminary read that waits for a review, where there is one."""
+    reads = _reads(session, [key_of(report) for report in reports])
+    items = items_of(session, reports, now)
+    return tuple(
+        {**item, "prelim": reads.get(key_of(report))}
+        for report, item in zip(reports, items, strict=True)
+    )
+
+
+def _reads(session: Session, keys: list[int]) -> dict[int, dict[str, Any]]:
+    rows = session.exec(
+        select(PrelimRead)
+        .where(col(PrelimRead.report_pk).in_(keys), _WAITS)
+        .order_by(col(PrelimRead.read_at))
+    )
+    return {
+        row.report_pk: {
+            "group": row.group_name,
+            "tag": row.tag_name,
+            "readAt": row.read_at,
+            "readBy": row.read_by.get("name") or row.read_by.get("email") or "",
+        }
+        for row in rows
+    }

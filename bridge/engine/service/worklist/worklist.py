@@ -1,0 +1,238 @@
+"""The worklist (DESIGN chapter 6): a site's reports, filtered, sorted, page by page.
+
+A page goes on where the last one ended, by the sorted value and the key: what changes in
+between can move a report to an earlier page, and never makes one appear twice on a later one.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_
+from sqlmodel import Session, col, select
+
+from bridge.email import canonical_email
+from bridge.engine.errors import RuleBroken
+from bridge.engine.records.tables import Account, Membership, Report, ReportOrder
+from bridge.engine.rules.moments import iso
+from bridge.engine.rules.patients import folded_name
+from bridge.engine.rules.priority import most_urgent, priority_code
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import Status
+from bridge.engine.service.change_feed import order_json
+from bridge.engine.service.report_lookup import follow_pointers, key_of
+from bridge.engine.service.report_status import orders_by_report, status_records
+
+
+class Sort(StrEnum):
+    """Orders of the worklist; a minus sign puts the newest first."""
+
+    UPDATED = "updated"
+    NEWEST_UPDATED = "-updated"
+    CREATED = "created"
+    NEWEST_CREATED = "-created"
+    STUDY_DATE = "studyDate"
+    NEWEST_STUDY_DATE = "-studyDate"
+    PATIENT = "patient"
+    PATIENT_BACKWARDS = "-patient"
+
+
+NOBODY = "none"
+"""In place of a reader: reports that nobody owns."""
+
+_TAGS: Any = col(ReportOrder.tags)
+_STUDY_DAY = func.substr(
+    func.replace(func.coalesce(_TAGS["StudyDate"].as_string(), ""), "-", ""), 1, 8
+)
+"""Of DICOM, HL7 and ISO dates alike; other forms are compared as they are written."""
+_FIRST_DAY = "10000101"
+_ANCHOR = (col(ReportOrder.report_pk) == col(Report.pk)) & (col(ReportOrder.position) == 0)
+_VALUES: Mapping[str, Any] = {
+    "updated": col(Report.updated_at),
+    "created": col(Report.created_at),
+    "studyDate": func.coalesce(_STUDY_DAY, ""),
+    "patient": func.coalesce(func.lower(_TAGS["PatientName"].as_string()), ""),
+}
+"""What the reports are sorted by; the anchor order speaks for its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorklistQuery:
+    """
+    What is asked for; empty filters let everything through.
+
+    `study_from` and `study_to` are days (YYYYMMDD), both included. `reader` is the owner's e-mail
+    address, or `NOBODY`.
+    """
+
+    site_id: str
+    status: Collection[Status] = ()
+    mrn: str = ""
+    accession: str = ""
+    text: str = ""
+    study_from: str = ""
+    study_to: str = ""
+    modalities: Collection[str] = ()
+    locations: Collection[str] = ()
+    reader: str = ""
+    sort: Sort = Sort.NEWEST_UPDATED
+    limit: int = 100
+    cursor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorklistPage:
+    """A page of the worklist; `next` is the cursor of the next one, None at the end."""
+
+    items: tuple[Mapping[str, Any], ...]
+    next: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the page as the edge sends it."""
+        return {"items": list(self.items), "next": self.next}
+
+
+def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistPage:
+    """Return one page; raise RuleBroken for a cursor that was not given out for this sort."""
+    value = _VALUES[query.sort.removeprefix("-")]
+    statement = select(Report, value).where(Report.site_id == query.site_id)
+    if not _is_moment(query.sort):
+        statement = statement.join(ReportOrder, _ANCHOR, isouter=True)
+    for condition in filters(session, query):
+        statement = statement.where(condition)
+    if query.cursor:
+        statement = statement.where(_beyond(query, value))
+    descending = query.sort.startswith("-")
+    order = (value.desc(), col(Report.pk).desc()) if descending else (value, col(Report.pk))
+    rows = list(session.exec(statement.order_by(*order).limit(query.limit + 1)))
+    page = rows[: query.limit]
+    more = len(rows) > query.limit
+    items = items_of(session, [report for report, _ in page], now)
+    return WorklistPage(
+        tuple(map(_with_iso_times, items)), _cursor(query.sort, *page[-1]) if more else None
+    )
+
+
+def _with_iso_times(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the times of an item as our own endpoints do."""
+    times = {name: item[name] for name in ("createdAt", "updatedAt", "signedAt")}
+    return {**item, **{name: None if at is None else iso(at) for name, at in times.items()}}
+
+
+def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
+    """Return the conditions that a query's filters come to, beside its site."""
+    own = [col(ReportOrder.site_id) == query.site_id]
+    if query.mrn:
+        pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
+        own.append(col(ReportOrder.mrn) == pointers.get(query.mrn, query.mrn))
+    if query.accession:
+        own.append(col(ReportOrder.accession) == query.accession)
+    own += [
+        col(ReportOrder.search).contains(word, autoescape=True)
+        for word in folded_name(query.text).split()
+    ]
+    own += _study_filters(query)
+    filters: list[ColumnElement[bool]] = []
+    if len(own) > 1:
+        filters.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*own)))
+    if query.status:
+        filters.append(col(Report.status).in_(query.status))
+    if query.reader == NOBODY:
+        filters.append(col(Report.owner_id).is_(None))
+    elif query.reader:
+        email = canonical_email(query.reader)
+        filters.append(col(Report.owner_id).in_(select(Account.id).where(Account.email == email)))
+    return filters
+
+
+def _study_filters(query: WorklistQuery) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if query.study_from or query.study_to:
+        found.append((query.study_from or _FIRST_DAY) <= _STUDY_DAY)
+    if query.study_to:
+        found.append(query.study_to >= _STUDY_DAY)
+    if query.modalities:
+        wanted = [each.upper() for each in query.modalities]
+        found.append(func.upper(_TAGS["Modality"].as_string()).in_(wanted))
+    if query.locations:
+        found.append(col(ReportOrder.location).in_(query.locations))
+    return found
+
+
+def _beyond(query: WorklistQuery, value: Any) -> ColumnElement[bool]:
+    last, pk = _read_cursor(query)
+    key = col(Report.pk)
+    if query.sort.startswith("-"):
+        return or_(value < last, (value == last) & (key < pk))
+    return or_(value > last, (value == last) & (key > pk))
+
+
+def _cursor(sort: Sort, report: Report, value: int | str) -> str:
+    text = json.dumps([sort.value, value, key_of(report)], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _is_moment(sort: Sort) -> bool:
+    return "created" in sort or "updated" in sort
+
+
+def _read_cursor(query: WorklistQuery) -> tuple[int | str, int]:
+    padded = query.cursor + "=" * (-len(query.cursor) % 4)
+    try:
+        sort, value, pk = json.loads(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor") from None
+    sound = _is_key(value) if _is_moment(query.sort) else _is_storable(value)
+    if sort != query.sort.value or not (sound and _is_key(pk)):
+        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
+    return value, pk
+
+
+def _is_key(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_storable(value: object) -> bool:
+    """Tell whether both databases take a text."""
+    if not isinstance(value, str) or "\x00" in value:
+        return False
+    return not any("\ud800" <= each <= "\udfff" for each in value)
+
+
+def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
+    """Return reports as the worklist shows them."""
+    records = status_records(session, reports, now)
+    groups = orders_by_report(session, [key_of(report) for report in reports])
+    names = _owner_names(session, reports)
+    return tuple(
+        {
+            **record.as_json(),
+            "ownerName": names.get((report.site_id, report.owner_id), ""),
+            **_urgency(groups[key_of(report)]),
+            "orders": [order_json(order) for order in groups[key_of(report)]],
+            "createdAt": report.created_at,
+            "updatedAt": report.updated_at,
+            "signedAt": report.signed_at,
+        }
+        for report, record in zip(reports, records, strict=True)
+    )
+
+
+def _urgency(orders: Sequence[ReportOrder]) -> dict[str, str | None]:
+    """Return the most urgent priority of a group, and when its first order came."""
+    first = min((order.created_at for order in orders), default=None)
+    return {
+        "priority": most_urgent(priority_code(order.order_metadata) for order in orders),
+        "orderedAt": None if first is None else iso(first),
+    }
+
+
+def _owner_names(session: Session, reports: list[Report]) -> dict[tuple[str, int | None], str]:
+    """Return the owners' names, by site and account."""
+    owners = {report.owner_id for report in reports if report.owner_id is not None}
+    rows = session.exec(select(Membership).where(col(Membership.account_id).in_(owners)))
+    return {(row.site_id, row.account_id): row.name for row in rows}

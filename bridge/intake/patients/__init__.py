@@ -1,0 +1,1 @@
+"""Patient identity: merges, demographics, visits, and orders that belong to another patient."""

@@ -1,0 +1,1 @@
+"""From stored message to calls of the report service: plan, link, launch."""

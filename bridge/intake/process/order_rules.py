@@ -1,0 +1,179 @@
+"""Order rules: what an order event does to an order, given its state. One table.
+
+Pure. HL7 promises no order between messages about one order (cancel before new, change
+before new, new twice), so every pair is decided here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from bridge.store.records.message_time import MessageTime, is_earlier, newest
+from bridge.store.records.order_index import IndexedOrder
+from mappings.inbound.events import Action, OrderEvent
+
+PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
+"""Actions on a patient, whatever orders there are."""
+
+ORDERS = frozenset(Action) - PATIENTS - {Action.IGNORE}
+
+
+class OrderState(StrEnum):
+    """Where an order stands by the sender's word."""
+
+    UNKNOWN = "unknown"
+    ORDERED = "ordered"
+    HELD = "held"
+    CANCELLED = "cancelled"
+    AWAITED = "awaited"  # not examined yet, where the definition wants to wait for that
+
+
+class Step(StrEnum):
+    """What is done about it."""
+
+    REGISTER = "register"  # launch: it stands on the worklist, with these tags
+    WITHDRAW = "withdraw"  # take it off the worklist, unless somebody has begun to read it
+    REMEMBER = "remember"  # keep the tags for later, off the worklist
+    DETACH = "detach"  # take it out of its group
+    NOTHING = "nothing"
+
+
+Rule = tuple[Step, OrderState]
+
+_U, _O, _H, _C, _A = OrderState
+_REGISTER = (Step.REGISTER, OrderState.ORDERED)
+_STAYS_HELD = (Step.REMEMBER, OrderState.HELD)
+_ORDER_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
+_AWAITS = (Step.REMEMBER, OrderState.AWAITED)
+_CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
+_HOLD = (Step.WITHDRAW, OrderState.HELD)
+
+RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
+    {
+        **{(Action.CREATE, state): _REGISTER for state in OrderState},
+        (Action.CHANGE, _U): _REGISTER,  # the change overtook the order
+        (Action.CHANGE, _O): _REGISTER,
+        (Action.CHANGE, _H): _STAYS_HELD,
+        (Action.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
+        (Action.CHANGE, _A): _AWAITS,
+        (Action.AWAIT, _U): _AWAITS,
+        (Action.AWAIT, _O): _REGISTER,  # it was examined before
+        (Action.AWAIT, _H): _STAYS_HELD,
+        (Action.AWAIT, _C): _AWAITS,
+        (Action.AWAIT, _A): _AWAITS,
+        **{(Action.CANCEL, state): _CANCEL for state in OrderState},
+        **{(Action.DISCONTINUE, state): _CANCEL for state in OrderState},
+        **{(Action.REPLACE, state): _CANCEL for state in OrderState},
+        (Action.HOLD, _U): _HOLD,
+        (Action.HOLD, _O): _HOLD,
+        (Action.HOLD, _H): _STAYS_HELD,
+        (Action.HOLD, _C): _ORDER_CANCELLED,
+        (Action.HOLD, _A): _HOLD,
+        (Action.RELEASE, _U): _REGISTER,
+        (Action.RELEASE, _O): _REGISTER,
+        (Action.RELEASE, _H): _REGISTER,
+        (Action.RELEASE, _C): _ORDER_CANCELLED,
+        (Action.RELEASE, _A): _AWAITS,
+        (Action.LINK, _U): _REGISTER,
+        (Action.LINK, _O): _REGISTER,
+        (Action.LINK, _H): _STAYS_HELD,
+        (Action.LINK, _C): _ORDER_CANCELLED,
+        (Action.LINK, _A): _AWAITS,
+        (Action.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
+        (Action.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
+        (Action.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
+        (Action.UNLINK, _C): _ORDER_CANCELLED,
+        (Action.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
+    }
+)
+
+EXAMINED: Mapping[OrderState, Rule] = MappingProxyType(
+    {OrderState.HELD: _REGISTER, OrderState.AWAITED: _REGISTER}
+)
+"""What `examined` does, where it does anything: there are images that wait to be read."""
+
+ORDERING = frozenset({Action.CREATE, Action.AWAIT})
+"""Actions that bring an order into being."""
+
+CLOSING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.REPLACE, Action.HOLD})
+"""Actions that take an order off the worklist."""
+
+OPENING = ORDERING | {Action.RELEASE}
+"""Actions after which an order stands again, whatever was said before."""
+
+OPEN = frozenset({OrderState.ORDERED, OrderState.AWAITED})
+"""States of an order that is to be read."""
+
+CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RELEASE})
+"""Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
+
+OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
+    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
+)
+"""What an order, a release or an examination does that was sent before the hold or cancel."""
+
+
+def decide(
+    action: Action,
+    state: OrderState,
+    sent_at: MessageTime | None,
+    turned_at: MessageTime | None,
+    *,
+    opened_at: MessageTime | None = None,
+    examined: bool = False,
+    came_first: bool = False,
+) -> Rule:
+    """Look the pair up; times only settle who was overtaken. `came_first`: it is tried again."""
+    overtaken = is_earlier(sent_at, turned_at, came_first=came_first)
+    if (action in OPENING or examined) and state in OVERTAKEN and overtaken:
+        return OVERTAKEN[state]
+    if action in CLOSING and state in {*OPEN, OrderState.HELD} and is_earlier(sent_at, opened_at):
+        return Step.NOTHING, state  # it was ordered again since
+    if action is Action.HOLD and state in OPEN and is_earlier(sent_at, turned_at):
+        return Step.NOTHING, state  # it was released or examined since
+    if examined and state in EXAMINED:
+        return EXAMINED[state]
+    return RULES[action, state]
+
+
+class Said(Protocol):
+    """The message: its row id, and when its sender says it was sent."""
+
+    @property
+    def message_id(self) -> int:
+        """The row."""
+
+    @property
+    def sent_at(self) -> MessageTime | None:
+        """MSH-7; None: missing or not to be trusted."""
+
+
+def turned(
+    base: IndexedOrder,
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    after: OrderState,
+    occasion: Said,
+) -> IndexedOrder:
+    """Give an order its state after an event, and the times that go with it."""
+    state = OrderState(before.state) if before else OrderState.UNKNOWN
+    opened = event.action in ORDERING
+    return replace(
+        base,
+        state=after,
+        last_message=occasion.message_id,
+        turned_at=_turned_at(state, after, base, event, occasion),
+        opened_at=newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
+    )
+
+
+def _turned_at(
+    state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Said
+) -> MessageTime | None:
+    """Give the time of the word by which an order is closed, or was put back."""
+    stays = state is after or (state in OPEN and after in OPEN)
+    known = base.turned_at if stays else None
+    turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
+    return newest(known, occasion.sent_at) if turns else known

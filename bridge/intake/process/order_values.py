@@ -1,0 +1,109 @@
+"""The values of an order after a message about it: tags, echo, procedures. The later message wins.
+
+Pure. What a newer message was silent about, an older one that comes behind it still adds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridge.intake.process.link_signals import lasting
+from bridge.store.records.order_index import IndexedOrder
+from mappings.inbound.echo import Procedure, joined, procedures_of, remaining, updated
+from mappings.inbound.events import OrderEvent
+
+DESCRIPTION = "StudyDescription"
+_WHAT = (DESCRIPTION, "ProcedureCode")
+
+
+def says_what(event: OrderEvent) -> bool:
+    """Tell whether an event says what is to be done; many that close an order name it only."""
+    return any(event.clinical_info.get(tag) for tag in _WHAT)
+
+
+def together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
+    """Make one event of two groups of a message about one order; the first one's values win."""
+    head, parts = _procedures(first)
+    more = [each for each in _procedures(second)[1] if each not in parts]
+    echo, description = joined(head, [*parts, *more])
+    info = merged(second.clinical_info, first.clinical_info)
+    return replace(
+        first,
+        clinical_info=info | ({DESCRIPTION: description} if description else {}),
+        echo=echo,
+        link_signals=tuple(dict.fromkeys([*first.link_signals, *second.link_signals])),
+        placer=first.placer or second.placer,
+        filler=first.filler or second.filler,
+    )
+
+
+def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
+    return procedures_of(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
+
+
+def merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay newer tags over older ones; Metadata key by key."""
+    found = {**older, **newer}
+    if "Metadata" in older and "Metadata" in newer:
+        found["Metadata"] = {**older["Metadata"], **newer["Metadata"]}
+    return found
+
+
+def said(
+    base: IndexedOrder, echo: tuple[str, ...], info: Mapping[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Give echo and tags of an order after a newer word about it, or about a part of it."""
+    tags = merged(base.tags, info)
+    if not base.echo:
+        return echo, tags
+    _, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    head, parts = procedures_of(echo, str(info.get(DESCRIPTION, "")))
+    all_parts = updated(known, parts) if parts else known
+    lines, description = joined(head, all_parts)
+    if len(all_parts) <= len(parts):
+        return lines or base.echo, tags
+    return lines, {**tags, DESCRIPTION: description} if description else tags
+
+
+def straggled(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
+    """
+    Take of a message that was overtaken by a newer one only what that one was silent about.
+
+    What the newer one said of the order stands.
+    """
+    tags = merged(event.clinical_info, base.tags)
+    head, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    more = remaining(_procedures(event)[1], known)
+    echo, description = joined(head, [*known, *more])
+    return replace(
+        base,
+        placer=base.placer or event.placer,
+        filler=base.filler or event.filler,
+        tags={**tags, DESCRIPTION: description} if known and more and description else tags,
+        echo=echo if known else base.echo or event.echo,
+        signals=base.signals | lasting(base.signals, event),
+    )
+
+
+def is_overruled(event: OrderEvent, after: IndexedOrder) -> bool:
+    """Tell whether an order has another value, after an event, than the event gives."""
+    info = dict(event.clinical_info)
+    metadata = info.pop("Metadata", {})
+    known = after.tags.get("Metadata", {})
+    return any(after.tags.get(tag) != value for tag, value in info.items()) or any(
+        known.get(key) != value for key, value in metadata.items()
+    )
+
+
+def left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
+    """Give the procedures of an order that a cancellation or hold does not name."""
+    _, known = procedures_of(before.echo, str(before.tags.get(DESCRIPTION, "")))
+    return remaining(known, _procedures(event)[1]) if len(known) > 1 else []
+
+
+def kept(before: IndexedOrder, parts: Sequence[Procedure], message_id: int) -> IndexedOrder:
+    """Keep an order for the procedures that are left of it."""
+    head, _ = procedures_of(before.echo, "")
+    echo, description = joined(head, parts)
+    tags = {**before.tags, DESCRIPTION: description}
+    return replace(before, last_message=message_id, tags=tags, echo=echo)

@@ -1,0 +1,110 @@
+"""What a failure means for a stored message; and a place to wait for what became of one.
+
+Decides and remembers; the database is asked by whoever is handed in.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.queue.claims import Claimed, Outcome
+from bridge.queue.states import Event, Failure, State, after
+
+PATIENCE = 12
+"""Attempts whose outcome nobody knows, before a person has to look."""
+
+FORGOTTEN_FOR = 5_000
+"""Milliseconds until what could not be remembered is tried again."""
+
+UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
+
+LOOK_EVERY = 0.25  # seconds; another node may have applied it
+
+
+def failed(claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
+    """
+    Decide what follows a call that came to nothing.
+
+    Transient: again, for ever. Ambiguous: again, but not for ever, for the message itself
+    may be what breaks the service. Permanent: a person.
+    """
+    wait = failure.retry_after
+    return _outcome(
+        claimed,
+        failure.failure,
+        failure.code,
+        failure.call,
+        None if wait is None else now + round(wait * 1000),
+    )
+
+
+def unremembered(claimed: Claimed, now: int) -> Outcome:
+    """Decide what follows when the service has it and the index cannot be told."""
+    return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered", retry_at=now + FORGOTTEN_FOR)
+
+
+def unread(claimed: Claimed) -> Outcome:
+    """Decide what follows when nobody could read it: it may be what ends whoever reads it."""
+    return _outcome(claimed, Failure.AMBIGUOUS, "not_read")
+
+
+def _outcome(
+    claimed: Claimed, failure: Failure, code: str, detail: str = "", retry_at: int | None = None
+) -> Outcome:
+    doubts = claimed.doubts + (failure is Failure.AMBIGUOUS)
+    gives_up = failure is Failure.PERMANENT or doubts >= PATIENCE
+    event = Event.GIVEN_UP if gives_up else Event.POSTPONED
+    # Whoever replays what was given up gives it new patience.
+    return Outcome(
+        claimed.message_id,
+        event,
+        failure,
+        code,
+        detail,
+        retry_at,
+        doubts=0 if gives_up else doubts,
+    )
+
+
+class Waiting:
+    """Who waits for which message to be finished."""
+
+    def __init__(self, state_of: Callable[[int], Awaitable[State]]) -> None:
+        """Take a way to ask what state a stored message is in."""
+        self._state_of = state_of
+        self._waiters: defaultdict[int, set[asyncio.Future[State]]] = defaultdict(set)
+        self._tasks: set[asyncio.Task[State]] = set()
+
+    def wait(self, message_id: int, limit: float) -> "asyncio.Future[State]":
+        """Give the message's state as soon as it is finished, or after `limit` seconds."""
+        task = asyncio.ensure_future(self._wait(message_id, limit))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell what this node has made of messages, before it is written down."""
+        for outcome in outcomes:
+            for waiter in self._waiters.get(outcome.message_id, ()):
+                if outcome.event is not Event.POSTPONED and not waiter.done():
+                    waiter.set_result(after(State.CLAIMED, outcome.event))
+
+    async def _wait(self, message_id: int, limit: float) -> State:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limit
+        told: asyncio.Future[State] = loop.create_future()
+        self._waiters[message_id].add(told)
+        try:
+            while True:
+                state = await self._state_of(message_id)
+                left = until - loop.time()
+                if state not in UNFINISHED or left <= 0:
+                    return state
+                await asyncio.wait([told], timeout=min(left, LOOK_EVERY))
+                if told.done():
+                    return told.result()
+        finally:
+            self._waiters[message_id].discard(told)
+            if not self._waiters[message_id]:
+                del self._waiters[message_id]

@@ -1,0 +1,1 @@
+"""From frame to acknowledgment: judge a frame, store it, answer it."""

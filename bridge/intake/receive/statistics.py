@@ -1,0 +1,150 @@
+"""Count what comes in, by listener: connections, frames, acknowledgments.
+
+Nothing here sees a payload.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, partial
+from time import monotonic, perf_counter
+
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from typing_extensions import override
+
+from bridge.intake.receive.verdict import Verdict
+from bridge.observability.metrics import Metrics
+from bridge.queue.ledger.arrivals import Receipt
+from mappings.hl7.refusals import Refusal
+from mappings.hl7.tables import AckCode
+from mllp.admission import Refusal as Refused
+from mllp.contract import Handler, Peer, ServerObserver, Tell, directly, promised
+from mllp.errors import FrameMemoryExhausted, FramingError
+from mllp.framing import Frame
+
+_REPORT_EVERY = 60.0  # seconds
+
+
+class AckCounter:
+    """Counts acknowledgments of one listener by code and error condition."""
+
+    def __init__(self, metrics: Metrics, listener: str) -> None:
+        """Count under this listener's name."""
+        # Both codes are from tables: there are few pairs, and each is looked up once.
+        self._acks = cache(partial(metrics.acks.labels, listener))
+        self._accepted = metrics.acks.labels(listener, AckCode.ACCEPT.value, "")
+        self._duplicates = metrics.duplicates.labels(listener)
+        self._reused = metrics.reused_ids.labels(listener)
+        self._suspects = metrics.charset_suspects.labels(listener)
+
+    def stored(self, receipt: Receipt, verdict: Verdict) -> None:
+        """Count a message that is on disk, with the code it is answered with."""
+        error = verdict.refusals[0].error_code.value if verdict.refusals else ""
+        self._acks(receipt.ack_code, error).inc()
+        if receipt.duplicate:
+            self._duplicates.inc()
+        if receipt.reused:
+            self._reused.inc()
+        if verdict.charset_suspect:
+            self._suspects.inc()
+
+    def accepted(self) -> None:
+        """Count an ordinary message that is on disk: AA, and nothing else to be said."""
+        self._accepted.inc()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count a refusal of something that was not stored."""
+        self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
+
+
+class WireCounter(ServerObserver):
+    """Counts what one listener's transport tells."""
+
+    def __init__(self, metrics: Metrics, listener: str, seen: Counter[str] | None = None) -> None:
+        """Count under this listener's name; `seen` counts its frames for those who watch."""
+        self._seen = Counter[str]() if seen is None else seen
+        self._refusals = metrics.frames_refused
+        self._listener = listener
+        self._open = metrics.connections.labels(listener)
+        self._turned_away = metrics.connections_refused.labels(listener)
+        self._evicted = metrics.connections_evicted.labels(listener)
+        self._reports = _Reports(listener)
+        self._frames = metrics.frames.labels(listener)
+        self._bytes = metrics.frame_bytes.labels(listener)
+        self._noise = metrics.noise_bytes.labels(listener)
+
+    @override
+    def connection_opened(self, peer: Peer) -> None:
+        self._open.inc()
+
+    @override
+    def connection_closed(self, peer: Peer) -> None:
+        self._open.dec()
+
+    @override
+    def refused(self, reason: Refused, host: str) -> None:
+        self._turned_away.inc()
+        if reason is not Refused.DRAINING:
+            self._reports.add(f"connection refused: {reason}", host)
+
+    @override
+    def evicted(self, host: str) -> None:
+        self._evicted.inc()
+        self._reports.add("connection closed: its slot was needed for another", host)
+
+    @override
+    def frame_received(self, size: int) -> None:
+        self._frames.inc()
+        self._seen[self._listener] += 1
+        self._bytes.inc(size)
+
+    @override
+    def noise(self, length: int) -> None:
+        self._noise.inc(length)
+
+    @override
+    def frame_refused(self, reason: FramingError) -> None:
+        self._refusals.labels(self._listener, type(reason).__name__).inc()
+        if isinstance(reason, FrameMemoryExhausted):
+            self._reports.add("frame refused: all memory for frames is in use", "")
+
+
+class _Reports:
+    """Logs events that any client can cause: each kind once a minute, with its count."""
+
+    def __init__(self, listener: str) -> None:
+        self._log = structlog.get_logger("intake").bind(listener=listener)
+        self._counts = Counter[str]()
+        self._next: dict[str, float] = {}
+
+    def add(self, event: str, host: str) -> None:
+        """Count an event; log it if none of its kind was logged in the last minute."""
+        self._counts[event] += 1
+        now = monotonic()
+        if now >= self._next.get(event, 0.0):
+            self._next[event] = now + _REPORT_EVERY
+            self._log.warning(event, count=self._counts.pop(event), address=host)
+
+
+class Timed:
+    """A handler, and how long each of its answers takes."""
+
+    def __init__(self, handle: Handler, metrics: Metrics, listener: str) -> None:
+        """Measure under this listener's name."""
+        self._direct = directly(handle)
+        self._observe = metrics.ack_seconds.labels(listener).observe
+
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Answer, and note the time from the frame to its answer."""
+        return promised(self.direct, frame, peer)
+
+    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
+        """Answer, as a call does, by telling."""
+        began = perf_counter()
+
+        def told(replies: Sequence[bytes] | Failure) -> None:
+            self._observe(perf_counter() - began)
+            tell(replies)
+
+        self._direct(frame, peer, told)

@@ -1,0 +1,3 @@
+"""Monitoring for operators: alerts, conditions, probes, certificates, channels, archive. No patient
+data.
+"""

@@ -1,0 +1,120 @@
+"""What each node observes of its own files: expiry of certificates, free disk space.
+
+Whoever watches for all sees only its own disk; the others write down theirs. A row counts as long
+as its node renews it: of a node that is gone nothing is news but that. Blocking.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from sqlalchemy import text
+
+from bridge.monitoring.conditions import Files, Life
+from bridge.store.database import Database
+
+_END_OF_LIST = b"-----END X509 CRL-----"
+
+
+def expiries(files: Mapping[str, Path]) -> dict[str, int]:
+    """Give, for what each file belongs to, when the first of its chain expires (ms)."""
+    return {owner: life.ends for owner, life in chains(files).items()}
+
+
+def chains(files: Mapping[str, Path]) -> dict[str, Life]:
+    """Give, for what each file belongs to, how long the first of its chain to expire is valid."""
+    return _each(files, lambda data: min(_certificates(data), key=_end))
+
+
+def authorities(files: Mapping[str, Path]) -> dict[str, Life]:
+    """Give the authority of each file that is valid longest: after it nobody is trusted."""
+    return _each(files, lambda data: max(_certificates(data), key=_end))
+
+
+def revocation_lists(files: Mapping[str, Path]) -> dict[str, Life]:
+    """
+    Give the list of each file that wants to be renewed first.
+
+    OpenSSL refuses all whom its authority has issued to from then on (RFC 5280 §5.1.2.5).
+    """
+    return _each(files, lambda data: min(_lists(data), key=_end))
+
+
+def _each(files: Mapping[str, Path], choose: Callable[[bytes], Life]) -> dict[str, Life]:
+    found = {}
+    for owner, file in files.items():
+        with suppress(OSError, ValueError):  # `bridge check` and the start say what is wrong
+            found[owner] = choose(file.read_bytes())
+    return found
+
+
+def _end(life: Life) -> int:
+    return life.ends
+
+
+def _certificates(data: bytes) -> list[Life]:
+    return [
+        Life(_ms(each.not_valid_before_utc), _ms(each.not_valid_after_utc))
+        for each in x509.load_pem_x509_certificates(data)
+    ]
+
+
+def _lists(data: bytes) -> list[Life]:
+    parts = data.split(_END_OF_LIST)[:-1]
+    lists = [x509.load_pem_x509_crl(part.lstrip() + _END_OF_LIST) for part in parts]
+    return [
+        Life(_ms(each.last_update_utc), _ms(each.next_update_utc))
+        for each in lists
+        if each.next_update_utc is not None
+    ]
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+_KEPT = 86_400_000  # ms
+
+_NOTE = text("""
+    INSERT INTO node_files (node, host, files, at) VALUES (:node, :host, :files, :at)
+    ON CONFLICT (node) DO UPDATE SET host = :host, files = :files, at = :at
+""")
+_FORGET = text("DELETE FROM node_files WHERE at < :before")
+_STANDING = text("SELECT host, files FROM node_files WHERE node <> :node AND at > :after")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node is: the name of its slot, and that of its host for people."""
+
+    node: str
+    host: str
+
+
+def note(
+    database: Database, place: Place, certificates: Mapping[str, Life], free: int | None, now: int
+) -> None:
+    """Write down what a node sees now (`now` in ms, `free` in bytes)."""
+    lives = {name: [life.begins, life.ends] for name, life in certificates.items()}
+    files = json.dumps({"certificates": lives, "disk_free": free})
+    row = {"node": place.node, "host": place.host, "files": files, "at": now}
+    with database.write() as connection:
+        connection.execute(_NOTE, row)
+        connection.execute(_FORGET, {"before": now - _KEPT})
+
+
+def of_others(database: Database, node: str, after: int) -> list[Files]:
+    """Give what all nodes but this one wrote down after a time, ms."""
+    with database.read() as connection:
+        rows = connection.execute(_STANDING, {"node": node, "after": after}).all()
+    return [_read(row.host, json.loads(row.files)) for row in rows]
+
+
+def _read(host: str, files: Mapping[str, Mapping[str, tuple[int, int]]]) -> Files:
+    lives = {name: Life(*life) for name, life in files["certificates"].items()}
+    free = files["disk_free"]
+    return Files(host, lives, free if isinstance(free, int) else None)

@@ -1,0 +1,155 @@
+"""Listeners and destinations as operators see them: paused or not, and when last active.
+
+Kept in the database, so that a pause outlasts restarts and holds on every node. Blocking.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+
+from bridge.audit.outbox import describe
+from bridge.store.database import Database
+
+
+class Kind(StrEnum):
+    """What a channel is."""
+
+    LISTENER = "listener"
+    DESTINATION = "destination"
+
+
+LOADED_FOR = 30_000  # ms
+"""Nodes note what they have loaded more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One listener or destination; times in ms, None where there is none."""
+
+    name: str
+    paused_at: int | None = None
+    paused_by: str = ""
+    active_at: int | None = None
+    open_until: int | None = None
+    """Of a destination that does not answer: until when nothing is sent, or was."""
+    refused: int = 0
+    """How many messages in a row a destination has refused."""
+    loaded_at: int | None = None
+    """When a node last noted that it has loaded the channel."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is taken or sent until somebody resumes it."""
+        return self.paused_at is not None
+
+    def is_loaded(self, now: int) -> bool:
+        """Whether a running node has loaded the channel; `now` in ms."""
+        return self.loaded_at is not None and now - self.loaded_at < LOADED_FOR
+
+
+_PAUSE = text("""
+    INSERT INTO channel (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :by)
+    ON CONFLICT (kind, name) DO UPDATE SET
+        paused_at = coalesce(channel.paused_at, :now),
+        paused_by = CASE WHEN channel.paused_at IS NULL THEN :by ELSE channel.paused_by END
+""")
+_RESUME = text("""
+    UPDATE channel SET paused_at = NULL, paused_by = ''
+    WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL RETURNING name
+""")
+_ACTIVE = text("""
+    INSERT INTO channel (kind, name, active_at) VALUES (:kind, :name, :now)
+    ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
+""")
+_CIRCUIT = text("""
+    INSERT INTO channel (kind, name, open_until, refused)
+    VALUES (:kind, :name, :open_until, :refused)
+    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused
+""")
+_LOADED = text("""
+    INSERT INTO channel (kind, name, loaded_at) VALUES (:kind, :name, :now)
+    ON CONFLICT (kind, name) DO UPDATE SET loaded_at = :now
+""")
+_PAUSED = text("""
+    SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
+""")
+_ALL = text("""
+    SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at
+    FROM channel WHERE kind = :kind
+""")
+
+
+def pause(database: Database, kind: Kind, name: str, now: int, by: str) -> None:
+    """Pause a channel; one that is paused already keeps who did it, and when."""
+    with database.write() as connection:
+        _describe(connection, kind, name, paused=True)
+        connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
+
+
+def resume(database: Database, kind: Kind, name: str) -> bool:
+    """Let a channel run again; tell whether it was paused."""
+    with database.write() as connection:
+        _describe(connection, kind, name, paused=False)
+        return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
+
+
+def _describe(connection: Connection, kind: Kind, name: str, *, paused: bool) -> None:
+    """Add the state before and after to the audit event of the action in progress."""
+    found = connection.execute(_PAUSED, {"kind": kind.value, "name": name}).first()
+    describe(before={"paused": found is not None}, after={"paused": paused})
+
+
+def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) -> None:
+    """Note when channels were last active, whichever node saw it last."""
+    rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
+    if rows:
+        with database.write() as connection:
+            connection.execute(_ACTIVE, rows)
+
+
+class Circuit(NamedTuple):
+    """Until when a destination that does not answer is left alone (None: it answers)."""
+
+    open_until: int | None
+    refused: int = 0
+    """How many messages in a row it has refused."""
+
+
+def note_circuits(database: Database, circuits: Mapping[str, Circuit]) -> None:
+    """Note which destinations do not answer, and which refuse what they are sent."""
+    rows = [
+        {"kind": Kind.DESTINATION.value, "name": name, **circuit._asdict()}
+        for name, circuit in circuits.items()
+    ]
+    if rows:
+        with database.write() as connection:
+            connection.execute(_CIRCUIT, rows)
+
+
+def note_loaded(database: Database, kind: Kind, names: Collection[str], now: int | None) -> None:
+    """Note which channels a node has loaded; `now` None: it stops."""
+    if names:
+        rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
+        with database.write() as connection:
+            connection.execute(_LOADED, rows)
+
+
+def channels(database: Database, kind: Kind) -> dict[str, Channel]:
+    """Give what is known of all channels of a kind, by name."""
+    with database.read() as connection:
+        rows = connection.execute(_ALL, {"kind": kind.value}).all()
+    return {
+        row.name: Channel(
+            row.name,
+            row.paused_at,
+            row.paused_by,
+            row.active_at or None,
+            row.open_until,
+            row.refused,
+            row.loaded_at,
+        )
+        for row in rows
+    }

@@ -1,0 +1,245 @@
+"""What is worth telling a person, from a look at the whole: silence, growth, parked, expiry, doubt.
+
+Pure. Each condition has a key that stays the same while it lasts, so that it is told once;
+texts bear names of ours, counts and durations, never what a message says.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bridge.store.records.exceptions import Concern, Subject
+from bridge.store.records.unmapped_codes import UnknownCode
+
+DAY = 86_400_000  # ms
+
+
+class Severity(StrEnum):
+    """How soon somebody should look."""
+
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that stands, until it is gone."""
+
+    key: str
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """From when to when something is valid; ms."""
+
+    begins: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a node sees of its own: what of TLS is valid until when, bytes left where HOME is."""
+
+    host: str
+    certificates: Mapping[str, Life]
+    disk_free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When a condition stands; ms, and counts. 0 switches one off."""
+
+    queue_depth: int = 1000
+    queue_age: int = 600_000
+    parked: int = 1
+    certificate: int = 14 * DAY
+    refused: int = 50
+    """Of one listener within an hour."""
+    disk_free: int = 0
+    silence: Mapping[str, int] = field(default_factory=dict)
+    """Listener to how long nothing may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits in one queue: how many, how many of them parked, and since when (ms)."""
+
+    waiting: int
+    parked: int
+    oldest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look at everything; times in ms."""
+
+    now: int
+    started_at: int
+    queues: Mapping[str, Queue]
+    last_message: Mapping[str, int | None]
+    paused: Mapping[str, int]
+    certificates: Mapping[str, Life]
+    """What of TLS expires, such as `certificate of listener orders`, to when it is valid."""
+    circuits: Collection[str] = ()
+    """Destinations that do not answer and are left alone."""
+    concerns: Sequence[Concern] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Messages that each listener refused within the last hour."""
+    disk_free: int | None = None
+    """Bytes left where HOME is."""
+    unknown_codes: Sequence[UnknownCode] = ()
+    """Codes that the definitions in force have met, and no table of theirs has."""
+    host: str = ""
+    """Where `certificates` and the disk are."""
+    elsewhere: Sequence[Files] = ()
+    """What other nodes see of theirs."""
+
+    @property
+    def files(self) -> Sequence[Files]:
+        """What each node sees of its own."""
+        return [Files(self.host, self.certificates, self.disk_free), *self.elsewhere]
+
+
+KEPT_AS_THEY_ARE = "keep"
+MOST_CONCERNS = 20
+"""Messages that are told of one by one; further ones are told together."""
+
+
+def conditions(sight: Sight, limits: Thresholds) -> list[Condition]:
+    """Give all that stands."""
+    return [
+        *_queues(sight, limits),
+        *_silence(sight, limits),
+        *_paused(sight),
+        *_certificates(sight, limits),
+        *_circuits(sight),
+        *_refused(sight, limits),
+        *_disk(sight, limits),
+        *_concerns(sight),
+        *_codes(sight),
+    ]
+
+
+def _queues(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    for name, queue in sight.queues.items():
+        if limits.queue_depth and queue.waiting >= limits.queue_depth:
+            text = f"{queue.waiting} wait in {name}"
+            yield Condition(f"depth:{name}", Severity.CRITICAL, text)
+        age = 0 if queue.oldest is None else sight.now - queue.oldest
+        if limits.queue_age and age >= limits.queue_age:
+            text = f"the oldest in {name} has waited for {duration(age)}"
+            yield Condition(f"age:{name}", Severity.CRITICAL, text)
+        if limits.parked and queue.parked >= limits.parked:
+            text = f"{queue.parked} parked in {name} wait for a person"
+            yield Condition(f"parked:{name}", Severity.WARNING, text)
+
+
+def _silence(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    for name, most in limits.silence.items():
+        if not most or f"listener {name}" in sight.paused:
+            continue
+        last = sight.last_message.get(name)
+        quiet = sight.now - max(last or 0, 0 if last else sight.started_at)
+        if quiet >= most:
+            text = f"nothing has come in at listener {name} for {duration(quiet)}"
+            yield Condition(f"silence:{name}", Severity.WARNING, text)
+
+
+def _paused(sight: Sight) -> Iterator[Condition]:
+    for name in sight.paused:
+        yield Condition(f"paused:{name}", Severity.WARNING, f"{name} is paused")
+
+
+def _certificates(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    for name in dict.fromkeys(name for files in sight.files for name in files.certificates):
+        own = [(each.host, each.certificates.get(name)) for each in sight.files]
+        soon = [(host, life.ends) for host, life in own if life and _ends_soon(life, sight, limits)]
+        past = [host for host, ends in soon if ends <= sight.now]
+        key = f"certificate:{name.removeprefix('certificate of ')}"
+        if past:
+            text = f"the {name} has expired{_where(sight, past)}"
+            yield Condition(key, Severity.CRITICAL, text)
+        elif soon:
+            left = duration(min(ends for _, ends in soon) - sight.now)
+            text = f"the {name} expires in {left}{_where(sight, [host for host, _ in soon])}"
+            yield Condition(key, Severity.WARNING, text)
+
+
+def _ends_soon(life: Life, sight: Sight, limits: Thresholds) -> bool:
+    left = life.ends - sight.now
+    soon = min(limits.certificate, (life.ends - life.begins) // 4)  # some live for a week
+    return left <= 0 or left < soon
+
+
+def _where(sight: Sight, hosts: Collection[str]) -> str:
+    """Say on which hosts, where there are several."""
+    several = len({each.host for each in sight.files}) > 1
+    return f" on {', '.join(sorted(set(hosts)))}" if several else ""
+
+
+def _circuits(sight: Sight) -> Iterator[Condition]:
+    for name in sight.circuits:
+        text = f"destination {name} does not answer; it is tried now and then"
+        yield Condition(f"circuit:destination {name}", Severity.WARNING, text)
+
+
+def _refused(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    for name, count in sight.refused.items():
+        if limits.refused and count >= limits.refused:
+            text = f"listener {name} has refused {limits.refused} messages or more within an hour"
+            yield Condition(f"refused:listener {name}", Severity.WARNING, text)
+
+
+def _disk(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    full = {
+        each.host
+        for each in sight.files
+        if each.disk_free is not None and each.disk_free < limits.disk_free
+    }
+    if full:
+        text = f"less than {limits.disk_free // 2**20} MiB are left on the disk of HOME"
+        yield Condition("disk", Severity.CRITICAL, text + _where(sight, full))
+
+
+def _concerns(sight: Sight) -> Iterator[Condition]:
+    """Each message by itself, since each is about a patient; what differs, by kind."""
+    messages = [each for each in sight.concerns if each.kind is Subject.MESSAGE]
+    for each in messages[:MOST_CONCERNS]:
+        text = f"message {each.row_id} was applied and still wants a person: {each.code}"
+        yield Condition(f"concern:message {each.row_id}", Severity.WARNING, text)
+    if messages[MOST_CONCERNS:]:
+        text = f"more than {MOST_CONCERNS} messages were applied and still want a person"
+        yield Condition("concern:further", Severity.WARNING, text)
+    if any(each.kind is Subject.FEED for each in sight.concerns):
+        text = (
+            "the change feed of the report service was replaced, such as by a restored backup;"
+            " it is read again from its beginning: compare reports and results since the backup"
+        )
+        yield Condition("concern:feed", Severity.CRITICAL, text)
+    differing = Counter(each.code for each in sight.concerns if each.kind is Subject.ORDER)
+    for code, count in differing.items():
+        text = f"{count} orders differ from the report service: {code}"
+        yield Condition(f"differs:{code}", Severity.WARNING, text)
+
+
+def _codes(sight: Sight) -> Iterator[Condition]:
+    """Each table by itself, unless what it does not have is kept, which is as good as meant."""
+    told = Counter(
+        (each.mapping, each.code_table)
+        for each in sight.unknown_codes
+        if each.policy != KEPT_AS_THEY_ARE and each.seen_at is None
+    )
+    for (mapping, table), count in told.items():
+        text = f"of the codes that messages had, the code table {table} of {mapping} lacks {count}"
+        yield Condition(f"codes:{mapping} {table}", Severity.WARNING, text)
+
+
+def duration(milliseconds: int) -> str:
+    """Write a duration in its biggest unit: `3 d`, `2 h`, `5 min`, `10 s`."""
+    for name, size in (("d", DAY), ("h", 3_600_000), ("min", 60_000)):
+        if milliseconds >= size:
+            return f"{milliseconds // size} {name}"
+    return f"{milliseconds // 1000} s"

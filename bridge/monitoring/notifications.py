@@ -1,0 +1,95 @@
+"""Notify operators by e-mail and by a POST to a web hook. Blocking.
+
+One message for all that is new, so that many troubles at once are one mail and no storm.
+"""
+
+import smtplib
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import localtime, make_msgid
+from typing import Any
+
+import httpx
+
+from bridge.monitoring.alerts import Notice
+
+TIMEOUT = 15.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """How mail is sent; `security` is `none`, `starttls` or `tls`."""
+
+    host: str
+    port: int
+    sender: str
+    to: tuple[str, ...]
+    security: str = "starttls"
+    user: str = ""
+    password: str = ""
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where a web hook is; `authorization` is sent as that header."""
+
+    url: str
+    authorization: str = ""
+
+
+def send_mail(mail: Mail, system: str, notices: Sequence[Notice]) -> None:
+    """Send one mail. Raises OSError (smtplib's errors are such)."""
+    message = EmailMessage()
+    first = notices[0]
+    more = f" (+{len(notices) - 1})" if len(notices) > 1 else ""
+    message["Subject"] = f"[{system}] {first.news}: {first.condition.text}{more}"
+    message["From"], message["To"] = mail.sender, ", ".join(mail.to)
+    message["Date"] = localtime()  # relays need not add it (RFC 5322 §3.6)
+    message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
+    message.set_content("\n".join(map(line, notices)) + "\n")
+    context = ssl.create_default_context(cafile=mail.ca)
+    if mail.security == "tls":
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(
+            mail.host, mail.port, timeout=TIMEOUT, context=context
+        )
+    else:
+        smtp = smtplib.SMTP(mail.host, mail.port, timeout=TIMEOUT)
+    with smtp:
+        if mail.security == "starttls":
+            smtp.starttls(context=context)
+        if mail.user:
+            smtp.login(mail.user, mail.password)
+        smtp.send_message(message)
+
+
+def call_hook(hook: Hook, system: str, notices: Sequence[Notice]) -> None:
+    """Post all notices as one JSON document. Raises httpx.HTTPError."""
+    headers = {"authorization": hook.authorization} if hook.authorization else {}
+    body = {"system": system, "alerts": [told(each) for each in notices]}
+    httpx.post(hook.url, json=body, headers=headers, timeout=TIMEOUT).raise_for_status()
+
+
+def told(notice: Notice) -> dict[str, Any]:
+    """Write a notice as JSON has it."""
+    return {
+        "news": notice.news.value,
+        "key": notice.condition.key,
+        "severity": notice.condition.severity.value,
+        "text": notice.condition.text,
+        "since": _moment(notice.raised_at),
+    }
+
+
+def line(notice: Notice) -> str:
+    """Write a notice as a line for people."""
+    condition = notice.condition
+    since = _moment(notice.raised_at)
+    return f"{notice.news:<8}  {condition.severity:<8}  {condition.text}  (since {since})"
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

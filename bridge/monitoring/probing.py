@@ -1,0 +1,159 @@
+"""Try a connection for real, and say what was found, step by step. Sends no message.
+
+Knows no settings. What is told are codes, times and what a certificate says of itself.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from bridge.executors import Threads
+
+_LISTENS = 0.3  # seconds in which one who wants no connection hangs up
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was tried; `code` says what was found, `took` in ms, `expires` in ms."""
+
+    name: str
+    ok: bool
+    code: str = ""
+    took: int = 0
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom to connect to; `tls` None: in clear. `limit` in seconds."""
+
+    host: str
+    port: int
+    limit: float
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
+
+
+async def try_connection(target: Target) -> list[Step]:
+    """Look the name up, connect, greet by TLS, see whether the other side stays, hang up."""
+    steps: list[Step] = []
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(target.limit):
+            address = await _resolve(target)
+            steps.append(_done("resolve", began, address))
+            began = time.monotonic()
+            await _connect(target, steps, began)
+    except TimeoutError:
+        steps.append(_failed(steps, began, "timeout"))
+    except ssl.SSLCertVerificationError as error:
+        steps.append(Step("tls", False, f"certificate: {error.verify_message}", _since(began)))
+    except ssl.SSLError as error:
+        steps.append(Step("tls", False, (error.reason or "tls").lower(), _since(began)))
+    except OSError as error:
+        code = os.strerror(error.errno) if error.errno and error.errno > 0 else "not found"
+        steps.append(_failed(steps, began, code.lower()))
+    return steps
+
+
+async def try_folder(path: Path) -> list[Step]:
+    """See that a folder is there, and that we may write into it."""
+    return await Threads.CHECKS.run(_folder, path)
+
+
+def try_port(host: str, port: int) -> Step:
+    """See that we could listen there: nobody else does, and we may."""
+    began = time.monotonic()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            return Step("free", False, (error.strerror or "").lower(), _since(began))
+    return Step("free", True, "", _since(began))
+
+
+async def _resolve(target: Target) -> str:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
+
+
+async def _connect(target: Target, steps: list[Step], began: float) -> None:
+    reader, writer = await asyncio.open_connection(target.host, target.port)
+    try:
+        steps.append(_done("connect", began))
+        if target.tls is not None:
+            began = time.monotonic()
+            name = target.server_name or target.host
+            await writer.start_tls(target.tls, server_hostname=name)
+            steps.append(_done("tls", began, _version(writer)))
+            steps.append(_certificate(writer))
+        began = time.monotonic()
+        stays = await _stays(reader)
+        why = "" if stays else "closed by the other side"
+        steps.append(Step("stays", stays, why, _since(began)))
+    finally:
+        writer.transport.abort()
+
+
+async def _stays(reader: asyncio.StreamReader) -> bool:
+    try:
+        return bool(await asyncio.wait_for(reader.read(1), _LISTENS))
+    except TimeoutError:
+        return True
+
+
+def _version(writer: asyncio.StreamWriter) -> str:
+    found: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+    return (found.version() or "") if found else ""
+
+
+def _certificate(writer: asyncio.StreamWriter) -> Step:
+    """Say who the other side is, by the certificate that it shows, and until when."""
+    found: ssl.SSLObject = writer.get_extra_info("ssl_object")
+    shown = found.getpeercert(binary_form=True)
+    if not shown:
+        return Step("certificate", False, "none was shown")
+    certificate = x509.load_der_x509_certificate(shown)
+    expires = round(certificate.not_valid_after_utc.timestamp() * 1000)
+    return Step("certificate", True, certificate.subject.rfc4514_string()[:200], 0, expires)
+
+
+def _folder(path: Path) -> list[Step]:
+    began = time.monotonic()
+    if not path.is_dir():
+        return [Step("folder", False, "there is no such folder", _since(began))]
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        return [
+            Step("folder", True),
+            Step("write", False, (error.strerror or "").lower(), _since(began)),
+        ]
+    return [Step("folder", True), Step("write", True, "", _since(began))]
+
+
+def _done(name: str, began: float, code: str = "") -> Step:
+    return Step(name, True, code, _since(began))
+
+
+def _failed(steps: list[Step], began: float, code: str) -> Step:
+    """Name the step that came to nothing: the one behind the last that went well."""
+    behind = {"resolve": "connect", "connect": "tls"}
+    name = behind.get(steps[-1].name, "stays") if steps else "resolve"
+    return Step(name, False, code, _since(began))
+
+
+def _since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)

@@ -1,0 +1,162 @@
+"""Traces, where they are asked for: a span for each frame in, each message applied, each message
+out.
+
+Spans with one mark, which is a message's digest, are one trace: from its arrival to the results of
+its orders. Attributes are our own names, sizes and codes. Knows no SDK: that is `telemetry`'s.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from bridge.queue.claims import Claimed, Outcome
+from bridge.queue.deliveries import ClaimedDelivery, in_hand
+from bridge.queue.ledger.arrivals import digest
+from bridge.queue.ledger.deduplication import short
+from mllp.contract import Handler, Peer
+from mllp.framing import Frame
+
+
+class Span(Protocol):
+    """What is needed of a span."""
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Say something about it."""
+
+    def end(self) -> None:
+        """Note that it is over."""
+
+
+class Tracer(Protocol):
+    """What is needed of a tracer."""
+
+    def start_span(self, name: str, *, attributes: dict[str, Any], mark: int | None = None) -> Span:
+        """Begin a span; those with one mark belong together."""
+
+
+Origin = Callable[[ClaimedDelivery], Awaitable[int | None]]
+"""Gives the mark of the message that a delivery goes back to."""
+
+Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
+"""Applies messages, an outcome for each."""
+
+
+def mark_of(payload: bytes) -> int:
+    """Give the mark of a message: 64 bits of its digest, as the queue keeps them."""
+    return short(digest(payload))
+
+
+class Sending(Protocol):
+    """A connection that sends messages."""
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Send one, give its reply."""
+
+    def close(self) -> Deferred[None]:
+        """Stop for good."""
+
+
+def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
+    """Let every frame of a listener be a span, from its arrival to its answer."""
+
+    def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
+        mark = mark_of(frame.payload)
+        span = tracer.start_span("hl7 receive", attributes=attributes, mark=mark)
+        return handle(frame, peer).addBoth(_ended, span)
+
+    return answer
+
+
+def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
+    """Let every message that is applied be a span; batches share their time."""
+    if tracer is None:
+        return apply
+
+    async def answer(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        spans = {
+            each.message_id: tracer.start_span(
+                "hl7 apply",
+                attributes={"hl7.listener": each.listener, "bridge.message_id": each.message_id},
+                mark=mark_of(each.payload),
+            )
+            for each in claimed
+        }
+        events: dict[int, Outcome] = {}
+        try:
+            async with aclosing(apply(claimed)) as given:
+                async for outcomes in given:
+                    events |= {each.message_id: each for each in outcomes}
+                    yield outcomes
+        finally:
+            for message_id, span in spans.items():
+                _told(span, events.get(message_id))
+
+    return answer
+
+
+def _told(span: Span, outcome: Outcome | None) -> None:
+    with suppress(Exception):  # a trace must not change what it traces
+        span.set_attribute("bridge.outcome", outcome.event.value if outcome else "none")
+        if outcome is not None and outcome.code:
+            span.set_attribute("bridge.code", outcome.code)
+        span.end()
+
+
+class TracedSender:
+    """A connection whose messages are spans, from their sending to their reply."""
+
+    def __init__(
+        self, inner: Sending, tracer: Tracer, destination: str, origin: Origin | None = None
+    ) -> None:
+        """Send by `inner`; `origin` says which message a delivery goes back to."""
+        self._inner = inner
+        self._tracer = tracer
+        self._destination = destination
+        self._origin = origin
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Send one message, give its reply."""
+        delivery = in_hand.get()
+        if delivery is None or self._origin is None:
+            return self._send(payload, None)
+        sending = self._send_of(payload, self._origin, delivery)
+        return Deferred.fromFuture(asyncio.ensure_future(sending))
+
+    async def _send_of(self, payload: bytes, origin: Origin, delivery: ClaimedDelivery) -> bytes:
+        mark = None
+        with suppress(Exception):  # as above
+            mark = await origin(delivery)
+        sent = self._send(payload, mark, {"bridge.delivery_id": delivery.delivery_id})
+        return await sent.asFuture(asyncio.get_running_loop())
+
+    def _send(
+        self, payload: bytes, mark: int | None, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> Deferred[bytes]:
+        attributes = {"hl7.destination": self._destination, "hl7.size": len(payload), **more}
+        span = self._tracer.start_span("hl7 send", attributes=attributes, mark=mark)
+        return self._inner.send(payload).addBoth(_ended, span)
+
+    def close(self) -> Deferred[None]:
+        """Stop for good."""
+        return self._inner.close()
+
+
+def traced(
+    inner: Sending, tracer: Tracer | None, destination: str, origin: Origin | None = None
+) -> Sending:
+    """Give a connection that is traced, if anything is."""
+    return inner if tracer is None else TracedSender(inner, tracer, destination, origin)
+
+
+def _ended(outcome: Any, span: Span) -> Any:
+    with suppress(Exception):  # a trace must not change what it traces
+        if isinstance(outcome, Failure):
+            span.set_attribute("error.type", type(outcome.value).__name__)
+        span.end()
+    return outcome

@@ -1,0 +1,149 @@
+"""Look at everything, note what stands, tell those who want to know. One look at a time.
+
+Gathers and passes on; what is worth telling is `conditions`' business.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from bridge.monitoring.alerts import News, Notice, take_note, untold
+from bridge.monitoring.channels import Kind, channels
+from bridge.monitoring.conditions import (
+    Condition,
+    Files,
+    Life,
+    Queue,
+    Sight,
+    Thresholds,
+    conditions,
+)
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.queue import browse
+from bridge.queue.listing_rows import Depth
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.store.records import unmapped_codes
+from bridge.store.records.exceptions import unseen
+
+Tell = Callable[[Sequence[Notice]], None]
+"""Tells somebody, or raises."""
+
+
+MOST_CONCERNS = 1000
+MOST_CODES = 2000
+HOUR = 3_600_000  # ms
+
+
+def nothing() -> None:
+    """Know nothing."""
+
+
+def nobody(_now: int) -> Sequence[Files]:
+    """Be alone."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What one installation is watched for, and who is told; blocking."""
+
+    database: Database
+    thresholds: Callable[[], Thresholds]
+    certificates: Callable[[], Mapping[str, Life]]
+    tell: Mapping[str, Tell]
+    """The ways to tell people, by name."""
+    metrics: Metrics
+    clock: Callable[[], int]
+    started_at: int
+    repeat_after: int
+    names: Callable[[], frozenset[str]] = frozenset
+    """Channels of today's settings: what is paused and gone from them is no news."""
+    disk_free: Callable[[], int | None] = nothing
+    hold: int = 0
+    """How long what came back again and again must be gone, ms."""
+    host: str = ""
+    """Where this process is, for people."""
+    elsewhere: Callable[[int], Sequence[Files]] = nobody
+    """What other nodes see of their own files and disks; takes the time now, ms."""
+    owed: dict[str, dict[str, Notice]] = field(default_factory=dict)
+    """What could not be told in each way, by key, for as long as this process lives."""
+
+    def look(self) -> list[Condition]:
+        """Look once; tell what is new; give what stands. Raises StoreError."""
+        now = self.clock()
+        found = conditions(self._sight(now), self.thresholds())
+        notices = take_note(self.database, found, now, self.repeat_after, self.hold)
+        self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
+        log = structlog.get_logger("alerts")
+        for notice in notices:
+            log.warning("alert", state=notice.news.value, reason=notice.condition.text)
+        standing = {each.key for each in found}
+        reached = [self._told(way, notices, standing) for way in self.tell]
+        if notices and self.tell and not any(reached):
+            untold(self.database, notices)
+        return found
+
+    def _told(self, way: str, notices: Sequence[Notice], standing: Container[str]) -> bool:
+        """Tell in one way what is new, and what could not be told before and is still true."""
+        owed = self.owed.pop(way, {}).items()
+        news = {k: each for k, each in owed if (k in standing) is (each.news is not News.CLEARED)}
+        news |= {each.condition.key: each for each in notices}
+        if not news:
+            return True
+        try:
+            self.tell[way]([*news.values()])
+        except Exception as error:  # noqa: BLE001  # the others are told all the same
+            structlog.get_logger("alerts").error("not told", endpoint=way, error=describe(error))
+            self.owed[way] = news
+            return False
+        return True
+
+    def _sight(self, now: int) -> Sight:
+        names = self.names()
+        listeners = channels(self.database, Kind.LISTENER)
+        destinations = channels(self.database, Kind.DESTINATION)
+        paused = {
+            f"{kind} {each.name}": each.paused_at
+            for kind, found in ((Kind.LISTENER, listeners), (Kind.DESTINATION, destinations))
+            for each in found.values()
+            if each.paused_at is not None and f"{kind} {each.name}" in names
+        }
+        queues = {
+            "the inbox": browse.open_messages(self.database),
+            **{
+                f"destination {name}": found
+                for name, found in browse.open_deliveries(self.database).items()
+            },
+        }
+        return Sight(
+            now=now,
+            started_at=self.started_at,
+            queues={name: _queue(depths) for name, depths in queues.items()},
+            last_message={each.name: each.active_at for each in listeners.values()},
+            paused=paused,
+            certificates=self.certificates(),
+            circuits=[
+                each.name
+                for each in destinations.values()
+                if each.open_until is not None and f"destination {each.name}" in names
+            ],
+            concerns=unseen(self.database, MOST_CONCERNS),
+            refused=browse.refused_since(self.database, now - HOUR),
+            disk_free=self.disk_free(),
+            unknown_codes=unmapped_codes.standing(self.database, MOST_CODES),
+            host=self.host,
+            elsewhere=self.elsewhere(now),
+        )
+
+
+def _queue(depths: Mapping[State, Depth]) -> Queue:
+    waiting = [depths[each] for each in (State.QUEUED, State.CLAIMED) if each in depths]
+    parked = depths.get(State.PARKED)
+    return Queue(
+        waiting=sum(each.count for each in waiting),
+        parked=0 if parked is None else parked.count,
+        oldest=min((each.oldest for each in waiting if each.count), default=None),
+    )

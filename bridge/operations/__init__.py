@@ -1,1 +1,0 @@
-"""What operators do and are told: pausing, alerts, retention and archive. No patient data."""

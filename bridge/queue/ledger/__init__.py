@@ -1,0 +1,1 @@
+"""The ledger: store arrivals before they are acknowledged, and recognize retransmits."""

@@ -1,0 +1,286 @@
+"""The blocking half of the ledger: write groups of arrivals in one transaction.
+
+Tuples and the driver's own cursor, no ORM, no object for each row. Within the caller's
+transaction; decides nothing but leaves that to `admission`.
+
+A storage failure answers for its batch and leaves nothing open; one arrival that cannot be
+stored answers for itself alone. Knows no loop, no thread and no waiting.
+
+Where a commit is quick, whoever has arrivals writes them on the spot: handing them to a thread
+costs more than the commit. Where it is slow, the thread does it, and senders that wait for each
+answer would split into two halves that wait for each other's commit; waiting a little for the
+other half makes one big batch of two small ones. Pure: the caller measures and counts.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.queue.ledger.arrivals import Arrival, Flag, Receipt
+from bridge.queue.ledger.deduplication import (
+    HOT_PATHS,
+    NEW,
+    HotPath,
+    Row,
+    Ruling,
+    insert_new,
+    rule,
+    short,
+)
+from bridge.queue.payload_blobs import PayloadBlobs
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.store.errors import Conflict, Lost, StatementRefused, StoreError, StoreUnavailable
+from bridge.workers.offload import LARGE
+
+_KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
+
+
+def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store what is new, look up what is not; give one receipt for each arrival, in order."""
+    identities = [each.identity for each in arrivals]
+    rulings = rule(arrivals, path.known(cursor, identities))
+    rows = [
+        _row(arrival, ruling)
+        for arrival, ruling in zip(arrivals, rulings, strict=True)
+        if ruling.is_new
+    ]
+    ids = iter(path.insert(cursor, rows) if rows else ())
+    new_ids = [next(ids) if ruling.is_new else 0 for ruling in rulings]
+    copies = {_original(ruling, new_ids) for ruling in rulings if not ruling.is_new}
+    acks = path.retransmitted(cursor, sorted(copies)) if copies else {}
+    return [
+        _receipt(arrival, ruling, message_id)
+        if ruling.is_new
+        else _repeated(_original(ruling, new_ids), acks)
+        for arrival, ruling, message_id in zip(arrivals, rulings, new_ids, strict=True)
+    ]
+
+
+def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store arrivals on PostgreSQL in one statement; store and return nothing if one is known."""
+    ids = insert_new(cursor, [_row(arrival, NEW) for arrival in arrivals])
+    return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
+
+
+def _row(arrival: Arrival, ruling: Ruling) -> Row:
+    """Lay an arrival out as `arrival_statements.COLUMNS` says."""
+    refused = ruling.reused and arrival.refuse_reuse is not None
+    lanes = (*arrival.lanes, None, None)
+    code, place = _KEY_REUSED if refused else (arrival.error_code, arrival.error_place)
+    return (
+        arrival.received_at,
+        arrival.listener,
+        arrival.identity,
+        short(arrival.digest),
+        ruling.edition,
+        arrival.message_type,
+        arrival.mapping,
+        arrival.mapping_version,
+        lanes[0],
+        lanes[1],
+        _flags(arrival, ruling),
+        arrival.refuse_reuse_code if refused else arrival.ack_code,
+        arrival.acknowledgment.value,
+        code,
+        place,
+        State.REFUSED.value if refused else arrival.state.value,
+        arrival.payload,
+        arrival.refuse_reuse if refused else arrival.ack,
+    )
+
+
+def _flags(arrival: Arrival, ruling: Ruling) -> int:
+    flags = int(arrival.flags)
+    if ruling.reused:
+        flags |= Flag.REUSED_CONTROL_ID.value
+    return flags | Flag.CORRECTED.value if ruling.edition else flags
+
+
+def _receipt(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
+    """Say what a new message's sender is to be told."""
+    if arrival.refuse_reuse is not None and ruling.reused:
+        ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code
+    else:
+        ack, code = arrival.ack, arrival.ack_code
+    return Receipt(message_id, ack, code, duplicate=False, reused=ruling.reused)
+
+
+def _repeated(original: int, acks: Mapping[int, tuple[bytes, str]]) -> Receipt:
+    ack, code = acks[original]
+    return Receipt(original, ack, code, duplicate=True, reused=False)
+
+
+def _original(ruling: Ruling, new_ids: Sequence[int]) -> int:
+    """Give the id of the message that a copy repeats."""
+    if ruling.stored is not None:
+        return ruling.stored
+    assert ruling.twin is not None  # noqa: S101  # what is not new is one or the other
+    return new_ids[ruling.twin]
+
+
+_TRIES = 3  # of a batch that lost a race against another node, or its connection
+
+Answer = Sequence[Receipt] | BaseException
+
+
+@dataclass(slots=True)
+class Group:
+    """Arrivals that are kept all or none, and who waits for them."""
+
+    arrivals: Sequence[Arrival]
+    settle: Callable[[Answer], object]
+    size: int
+
+
+class Keeper:
+    """Writes batches, one at a time, and times how long the flush to disk takes."""
+
+    def __init__(
+        self, database: Database, *, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._database = database
+        self._path = HOT_PATHS[database.dialect]
+        self._writer = database.writer()
+        self._blobs = PayloadBlobs(database)
+        self._timer = timer
+        self.flush_took = 0.0
+        """Seconds of the last commit."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a commit is a flush to our own disk and waits for no server."""
+        return self._database.dialect == "sqlite"
+
+    def close(self) -> None:
+        """Let the database's connection go."""
+        self._writer.close()
+        self._blobs.close()
+
+    def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
+        """
+        Store a batch; whatever goes wrong, nothing of it stays open and everyone is told.
+
+        Gives an answer for each group. Never raises.
+        """
+        for _ in range(_TRIES):
+            try:
+                return self.keep_together(groups)
+            except (Conflict, Lost):
+                continue  # another node stored a copy meanwhile, or we did: now it will be found
+            except StoreUnavailable as error:
+                return [error] * len(groups)
+            except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
+                break
+        try:
+            return self._keep_apart(groups)
+        except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
+            return [_as_store_error(error)] * len(groups)
+
+    def keep_large(self, group: Group) -> Answer:
+        """Store one group beside all others: large contents in chunks, then rows. Never raises."""
+        try:
+            arrivals = [
+                self._blobs.store(each) if len(each.payload) >= LARGE else each
+                for each in group.arrivals
+            ]
+        except Exception as error:  # noqa: BLE001  # as above
+            return _as_store_error(error)
+        (answer,) = self.keep([replace(group, arrivals=arrivals)])
+        return answer
+
+    def keep_together(self, groups: Sequence[Group], *, wait: bool = True) -> list[Answer]:
+        """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
+        arrivals = [arrival for group in groups for arrival in group.arrivals]
+        receipts = self._keep_at_once(arrivals)
+        if not receipts:
+            with self._writer.transaction(wait=wait) as cursor:
+                receipts = admit(self._path, cursor, arrivals)
+                written = self._timer()
+            self.flush_took = self._timer() - written
+        return answers_of(groups, receipts)
+
+    def _keep_at_once(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """Let a server store what looks new in one go; nothing of it where something is not."""
+        if self.is_local or not _differ(arrivals):
+            return []
+        began = self._timer()
+        with self._writer.single() as cursor:
+            receipts = admit_new(cursor, arrivals)
+        self.flush_took = self._timer() - began
+        return receipts
+
+    def _keep_apart(self, groups: Sequence[Group]) -> list[Answer]:
+        with self._database.write() as connection:
+            return [self._keep_one(connection, group) for group in groups]
+
+    def _keep_one(self, connection: Any, group: Group) -> Answer:
+        try:
+            with self._database.savepoint(connection):
+                cursor = self._database.driver(connection).cursor()
+                return admit(self._path, cursor, group.arrivals)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  # only this one is at fault
+            return _as_store_error(error)
+
+
+def answers_of(groups: Sequence[Group], receipts: Sequence[Receipt]) -> list[Answer]:
+    """Give each group the receipts of its arrivals; they are in one order."""
+    if len(receipts) == len(groups):  # nearly always: one each
+        return [[receipt] for receipt in receipts]
+    following = iter(receipts)
+    return [[next(following) for _ in group.arrivals] for group in groups]
+
+
+def _differ(arrivals: Sequence[Arrival]) -> bool:
+    """Whether none of a batch can be a copy of another."""
+    return len(arrivals) == 1 or len({each.identity for each in arrivals}) == len(arrivals)
+
+
+def _as_store_error(error: Exception) -> StoreError:
+    """Say no more of an unforeseen error than its kind: its words may quote the row."""
+    return error if isinstance(error, StoreError) else StatementRefused(type(error).__name__)
+
+
+_SLOW = 0.001  # seconds a commit takes before gathering pays (measured: 79 % at 2 ms)
+_EACH = 0.000025  # seconds more for each arrival in it: they are why it takes longer
+_SHARE = 0.4  # of the usual commit time is what a batch may wait for company
+_WEIGHT = 0.2  # of the newest commit in the average
+_OUTLIER = 4 * _SLOW  # a checkpoint now and then does not make a disk slow
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Watches commits, and tells how many arrivals the next is worth waiting for."""
+
+    usual: float = 0.0
+    population: int = 0
+    _steady: float = 0.0
+
+    def committed(self, seconds: float, size: int, waiting: int) -> None:
+        """
+        Note a commit of `size` arrivals that took `seconds`, during which `waiting` others came.
+
+        Both together are who is likely to have something in the next round.
+        """
+        weight = _WEIGHT if self.usual else 1.0
+        self.usual += (seconds - self.usual) * weight
+        self._steady += (min(seconds, _OUTLIER) - self._steady) * weight
+        self.population = size + waiting
+
+    @property
+    def at_once(self) -> bool:
+        """
+        Whether a commit is known to be so quick that nobody need be asked to do it.
+
+        A thread's commits look slower than they are: it waits for its turn with the interpreter.
+        """
+        return 0.0 < self._steady <= _SLOW + _EACH * self.population
+
+    def patience(self, waiting: int) -> float:
+        """Give the seconds that are worth waiting when `waiting` arrivals are there."""
+        if self.usual <= _SLOW or waiting >= self.population:
+            return 0.0
+        return self.usual * _SHARE

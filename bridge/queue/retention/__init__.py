@@ -1,0 +1,1 @@
+"""Retention: delete finished messages and deliveries, by partitions and by rows."""

@@ -1,0 +1,119 @@
+"""Serve an ASGI application on a socket of ours, as a task of the one loop.
+
+The socket is bound before anything starts, so that a taken port is an error at once.
+"""
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import uvicorn
+from typing_extensions import override
+
+from bridge.runtime.http_connections import HttpConnections, HttpLimits, affordable
+from bridge.runtime.http_protocol import HttpProtocol
+from config.quantities import Address
+
+BACKLOG = 128
+"""Connections that wait to be accepted. All of them may be accepted in one turn of the loop, before
+any is closed for being too many, so this many descriptors are needed beyond the limit."""
+DRAIN_SECONDS = 10
+DATE_SECONDS = 1.0
+
+DEFAULT_LIMITS = HttpLimits()
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us, and looks at the clock once a second and not ten times."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Accept no more, and let `serve` end."""
+        self.should_exit = True
+        self._ending.set()
+
+    @contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @override
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # 0: it writes down the date that answers bear
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DATE_SECONDS):
+                    await self._ending.wait()
+
+
+class WebServer:
+    """One listening address, or a socket that listens already."""
+
+    def __init__(
+        self,
+        application: Any,
+        address: Address | socket.socket,
+        limits: HttpLimits = DEFAULT_LIMITS,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`note` is called with the reason of each connection that is refused or closed."""
+        self._socket = address if isinstance(address, socket.socket) else bind(address)
+        self.port: int = self._socket.getsockname()[1]
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        fitting = affordable(limits.connections, descriptors)
+        limits = replace(limits, connections=fitting)
+        self._connections = HttpConnections(limits, note)
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,  # the engine itself believes trusted proxies only
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+            backlog=BACKLOG,
+            ws="none",
+            http=partial(HttpProtocol, self._connections),  # type: ignore[arg-type]  # is called, as a class is
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Accept requests from now on."""
+        self._task = asyncio.get_running_loop().create_task(
+            self._server.serve(sockets=[self._socket]), name="web"
+        )
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Accept no more, finish what is in hand."""
+        self._server.end()
+        if self._task is not None:
+            await self._task
+        self._connections.stop()
+        self._socket.close()
+
+
+def bind(address: Address) -> socket.socket:
+    """Return a listening socket; OSError names the address where it is taken."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    # The protocol by its name: only then does asyncio switch Nagle's algorithm off, which holds
+    # the second part of an answer back until the first is acknowledged (40 ms).
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
+    listening.setblocking(False)  # the standard library's signature
+    return listening

@@ -1,0 +1,110 @@
+"""Locks of writers: a fair lock, and the turn to write.
+
+SQLite has one writer at a time and `threading.Lock` may hand itself to the same thread for
+ever; a writer that commits in a loop would starve all others. No I/O, no database.
+
+An event loop may not be kept waiting: it asks for its turn `at_once`, and what it writes within
+waits for no other process either.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from bridge.store.errors import Busy
+
+
+class Turnstile:
+    """One thread at a time, first come first served. Not re-entrant: that is a defect, and told."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._owner: int | None = None
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()
+
+    def acquire(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for the turn; tell whether it came."""
+        me = threading.get_ident()
+        with self._mutex:
+            if self._owner is None:
+                self._owner = me
+                return True
+            if self._owner == me:
+                raise RuntimeError("this thread is already writing: pass its connection on")
+            gate = threading.Lock()
+            gate.acquire()
+            self._waiting.append((me, gate))
+        return gate.acquire(timeout=timeout) or self._leave(me, gate)
+
+    def release(self) -> None:
+        """Hand the turn to whoever has waited longest."""
+        with self._mutex:
+            if not self._waiting:
+                self._owner = None
+                return
+            self._owner, gate = self._waiting.popleft()
+            gate.release()
+
+    def _leave(self, me: int, gate: threading.Lock) -> bool:
+        """Stop waiting, unless the turn came in this very moment."""
+        with self._mutex:
+            if (me, gate) not in self._waiting:
+                return True
+            self._waiting.remove((me, gate))
+            return False
+
+
+_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def turnstile_of(file: Path) -> Turnstile:
+    """Give the one of a file in this process, however many Database objects point to it."""
+    with _guard:
+        return _turnstiles.setdefault(str(file.resolve()), Turnstile())
+
+
+_WAITED = "waited for the writer's turn"
+_TAKEN = "another has the writer's turn"
+
+
+class Turns:
+    """The turns of one database's writers in this process; `turnstile` is None on a server."""
+
+    def __init__(self, turnstile: Turnstile | None, patience: float) -> None:
+        self.turnstile = turnstile
+        self.patience = patience
+        self._hasty: int | None = None  # the thread that has the turn at once
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have the turn, unless this thread has it already. Raises Busy."""
+        if self.turnstile is None or self.is_hasty:
+            yield
+            return
+        if not self.turnstile.acquire(self.patience):
+            raise Busy(_WAITED)
+        try:
+            yield
+        finally:
+            self.turnstile.release()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Have the turn for all that this thread writes within. Raises Busy rather than wait."""
+        if self.turnstile is None or not self.turnstile.acquire(0.0):
+            raise Busy(_TAKEN)
+        self._hasty = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._hasty = None
+            self.turnstile.release()
+
+    @property
+    def is_hasty(self) -> bool:
+        """Whether this thread has the turn at once, and may wait for nobody."""
+        return self._hasty is not None and self._hasty == threading.get_ident()

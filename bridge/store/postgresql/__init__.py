@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, requirements, locks, notifications, partitions."""

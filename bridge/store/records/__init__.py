@@ -1,0 +1,3 @@
+"""Records that intake, delivery and the console share: orders, patients, visits, mapping versions,
+exceptions.
+"""

@@ -1,0 +1,64 @@
+"""Which patient identifiers were merged into which, as the bridge has passed it on.
+
+Pointers never chain: merging a survivor on moves all that led to it. Knows no orders.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
+
+from sqlalchemy import Connection, text
+
+from bridge.store.statements import among, ask
+
+Patient = tuple[str, str]
+"""SiteID, PatientMRN."""
+
+Survivors = Mapping[Patient, str]
+"""Those that were merged, to the MRN that survives."""
+
+_SURVIVORS = among(
+    "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns",
+    "mrns",
+    "text",
+)
+_PRIORS = among(
+    "SELECT prior_mrn FROM merged_patient WHERE site = :site AND mrn IN :mrns", "mrns", "text"
+)
+_MOVE_ON = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
+_POINT = text(
+    "INSERT INTO merged_patient (site, prior_mrn, mrn) VALUES (:site, :prior_mrn, :mrn) "
+    "ON CONFLICT (site, prior_mrn) DO UPDATE SET mrn = :mrn"
+)
+
+
+def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
+    """Give the surviving MRN of each patient that was merged; the others are absent."""
+    found: dict[Patient, str] = {}
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        rows = ask(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
+        found |= {(site, row.prior_mrn): row.mrn for row in rows}
+    return found
+
+
+def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
+    """Give these patients under every identifier that was merged into theirs, and their own."""
+    found = set(patients)
+    for site, own in groupby(sorted(found), key=itemgetter(0)):
+        rows = ask(connection, _PRIORS, [mrn for _, mrn in own], site=site)
+        found |= {(site, row.prior_mrn) for row in rows}
+    return found
+
+
+def merge(connection: Connection, site: str, prior_mrn: str, mrn: str) -> str:
+    """
+    Let a prior identifier, and all that led to it, lead to the survivor; give that one's MRN.
+
+    Where the survivor was merged on already, that is who follows it. A circle changes nothing.
+    """
+    target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
+    if target != prior_mrn:
+        row = {"site": site, "prior_mrn": prior_mrn, "mrn": target}
+        connection.execute(_MOVE_ON, row)
+        connection.execute(_POINT, row)
+    return target

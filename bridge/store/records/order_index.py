@@ -1,0 +1,336 @@
+"""The order index: what the bridge remembers of each order, to link it and to answer for it.
+
+Written by intake, read by delivery, which do not know each other. Small on purpose: the
+report service holds the reports, the queue holds the messages.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Row,
+    Select,
+    Table,
+    Text,
+    delete,
+    select,
+    text,
+    update,
+)
+
+from bridge.store.columns import BIG_KEY
+from bridge.store.records.message_time import MessageTime, stored
+from bridge.store.statements import among, ask, asked, run_all
+
+_metadata = MetaData()
+
+ORDERS = Table(
+    "bridge_order",
+    _metadata,
+    Column("id", BIG_KEY, primary_key=True),
+    *(Column(name, Text) for name in ("site", "mrn", "accession", "state", "placer", "filler")),
+    *(Column(name, Text) for name in ("tags", "echo", "report_id")),
+    Column("first_message", BigInteger),
+    Column("place", Integer),
+    Column("last_message", BigInteger),
+    *(Column(name, BigInteger) for name in ("closed_at", "said_at", "opened_at")),
+    *(Column(name, BigInteger) for name in ("closed_by", "said_by", "opened_by")),
+)
+
+_signal = Table(
+    "order_signal",
+    _metadata,
+    Column("order_id", BIG_KEY, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("signal", BigInteger, primary_key=True),
+)
+
+# Made once, in the driver's form: to make a statement costs more than to run it.
+_COLUMNS = ", ".join(column.name for column in ORDERS.c)
+_PLACED = among(
+    f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
+    "accessions",
+    "text",
+)
+_SHOWN = among("SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids")
+_SHARING = among(
+    f"SELECT {_COLUMNS} FROM bridge_order WHERE id IN"  # noqa: S608  # our own names
+    " (SELECT order_id FROM order_signal WHERE signal IN :signals)",
+    "signals",
+)
+
+# Numbers alone: most orders of a patient are none that is meant, and have much to read. Patient by
+# patient: of a new table PostgreSQL knows nothing, and would search a whole site for some.
+NUMBERS = among(
+    "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
+    "mrns",
+    "text",
+).in_postgres(
+    """
+    SELECT o.id, o.placer, o.filler FROM unnest(%(mrns)s::text[]) AS asked (mrn)
+    CROSS JOIN LATERAL (
+        SELECT id, placer, filler FROM bridge_order
+        WHERE site = %(site)s AND mrn = asked.mrn OFFSET 0
+    ) AS o
+    """
+)
+_CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
+
+
+class Key(NamedTuple):
+    """SiteID, PatientMRN, Accession."""
+
+    site: str
+    mrn: str
+    accession: str
+
+
+class Signal(NamedTuple):
+    """A link signal: its kind, and the hash of its value."""
+
+    kind: str
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedOrder:
+    """
+    One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
+
+    `first_message` and `place` (its position in that message) say which order came first;
+    times are those of messages (MSH-7): `opened_at` of the newest that ordered it, `said_at` of
+    the newest with its tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
+    cancellation; of an open order, of its release or examination.
+    """
+
+    key: Key
+    state: str
+    first_message: int
+    last_message: int
+    place: int = 0
+    placer: str = ""
+    filler: str = ""
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    echo: tuple[str, ...] = ()
+    report_id: str = ""
+    turned_at: MessageTime | None = None
+    said_at: MessageTime | None = None
+    opened_at: MessageTime | None = None
+    signals: frozenset[Signal] = frozenset()
+
+
+def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+    """Read the orders of these keys; unknown ones are absent."""
+    return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
+
+
+def find_with_others(
+    connection: Connection, keys: Iterable[Key]
+) -> tuple[dict[Key, IndexedOrder], list[IndexedOrder]]:
+    """Read the orders of these keys, and those of other patients under the same accessions."""
+    wanted = set(keys)
+    found = _with_signals(connection, _placed(connection, wanted))
+    own = {order.key: order for order in found if order.key in wanted}
+    return own, [order for order in found if order.key not in wanted]
+
+
+def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
+    """
+    Split keys into a site and some accessions each, as statements take them.
+
+    SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row; the few other
+    patients with the same accession are for the caller to leave out.
+    """
+    wanted = sorted(dict.fromkeys(keys), key=attrgetter("site"))
+    for site, own in groupby(wanted, key=attrgetter("site")):
+        accessions = list(dict.fromkeys(key.accession for key in own))
+        for start in range(0, len(accessions), _CHUNK):
+            yield site, accessions[start : start + _CHUNK]
+
+
+def rows_of(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+    """Read the rows of these keys."""
+    wanted = set(keys)
+    return [
+        row
+        for row in _placed(connection, wanted)
+        if Key(row.site, row.mrn, row.accession) in wanted
+    ]
+
+
+def _placed(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+    """Read the rows under the accessions of these keys, whichever patient's they are."""
+    return [
+        row
+        for site, accessions in by_site(keys)
+        for row in ask(connection, _PLACED, accessions, site=site)
+    ]
+
+
+def find_told(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+    """
+    Read the orders of these keys for what is told of them: without signals, by one statement.
+
+    Where a merge has changed the MRN, it is the one order of the site with that accession.
+    """
+    wanted = frozenset(keys)
+    words = [asked(connection, _PLACED, some, site=site) for site, some in by_site(wanted)]
+    there: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
+    for row in chain.from_iterable(run_all(connection, words)):
+        there[row.site, row.accession].append(row)
+    found: dict[Key, IndexedOrder] = {}
+    for key in wanted:
+        rows = there[key.site, key.accession]
+        own = [row for row in rows if row.mrn == key.mrn] or rows
+        if len(own) == 1:
+            found[key] = _read(own[0], frozenset())
+    return found
+
+
+def numbered(
+    connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
+) -> list[IndexedOrder]:
+    """Read the orders of these patients (site, MRN) that have one of these numbers."""
+    asked = set(numbers)
+    if not asked:
+        return []
+    ids = [
+        row.id
+        for site, mrns in _by_site(patients)
+        for row in ask(connection, NUMBERS, mrns, site=site)
+        if row.placer in asked or row.filler in asked
+    ]
+    found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
+    return _with_signals(connection, found)
+
+
+def of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[IndexedOrder]:
+    """Read all orders of these patients (site, MRN)."""
+    return _with_signals(connection, _of_patients(connection, patients))
+
+
+def _of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Row[Any]]:
+    found: list[Row[Any]] = []
+    for site, mrns in _by_site(patients):
+        for start in range(0, len(mrns), _CHUNK):
+            some = ORDERS.c.mrn.in_(mrns[start : start + _CHUNK])
+            found += connection.execute(select(ORDERS).where(ORDERS.c.site == site, some)).all()
+    return found
+
+
+def _by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        yield site, [mrn for _, mrn in own]
+
+
+def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
+    """Read all orders that show one of these signals, whichever patient's they are."""
+    wanted = list(set(signals))
+    found: dict[int, Row[Any]] = {}
+    for start in range(0, len(wanted), _CHUNK):
+        some = wanted[start : start + _CHUNK]
+        found |= {row.id: row for row in ask(connection, _SHARING, some)}
+    return _with_signals(connection, list(found.values()))
+
+
+def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
+    """Give a patient's orders to the survivor; one that the survivor has too is forgotten."""
+    taken = select(ORDERS.c.accession).where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
+    own = (ORDERS.c.site == site, ORDERS.c.mrn == prior_mrn)
+    connection.execute(
+        update(ORDERS)
+        .where(*own, ORDERS.c.accession.not_in(taken.scalar_subquery()))
+        .values(mrn=mrn)
+    )
+    _drop(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
+
+
+def forget(connection: Connection, keys: Iterable[Key]) -> None:
+    """Forget orders that are one with another by now."""
+    _drop(connection, [row.id for row in rows_of(connection, keys)])
+
+
+def _drop(connection: Connection, ids: Sequence[int]) -> None:
+    if ids:
+        connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids)))
+        connection.execute(delete(ORDERS).where(ORDERS.c.id.in_(ids)))
+
+
+def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
+    signals: defaultdict[int, set[Signal]] = defaultdict(set)
+    ids = [row.id for row in rows]
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        for each in ask(connection, _SHOWN, chunk):
+            signals[each.order_id].add(Signal(each.kind, each.signal))
+    return [_read(row, frozenset(signals[row.id])) for row in rows]
+
+
+def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
+    return IndexedOrder(
+        key=Key(row.site, row.mrn, row.accession),
+        state=row.state,
+        first_message=row.first_message,
+        last_message=row.last_message,
+        place=row.place,
+        placer=row.placer,
+        filler=row.filler,
+        tags=json.loads(row.tags),
+        echo=tuple(json.loads(row.echo)),
+        report_id=row.report_id,
+        turned_at=stored(row.closed_at, row.closed_by),
+        said_at=stored(row.said_at, row.said_by),
+        opened_at=stored(row.opened_at, row.opened_by),
+        signals=signals,
+    )
+
+
+_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
+_LIVE: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.accession).where(
+    ORDERS.c.state == "ordered"
+)
+
+
+def states(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+    """Read the row id and the state of the orders of these keys; unknown ones are absent."""
+    return {
+        Key(row.site, row.mrn, row.accession): (row.id, row.state)
+        for row in rows_of(connection, keys)
+    }
+
+
+def sites(connection: Connection) -> list[str]:
+    """List the sites that have orders, each found by the index: the table is long."""
+    found: list[str] = []
+    while (
+        site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
+    ) is not None:
+        found.append(site)
+    return found
+
+
+def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
+    """List keys of live orders by row id, to go through all of them bit by bit."""
+    statement = _LIVE.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
+    return _keys(connection, statement)
+
+
+def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, Key]]:
+    """List keys of those of some orders that are live, by row id."""
+    return _keys(connection, _LIVE.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
+
+
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, Key]]:
+    return [
+        (row.id, Key(row.site, row.mrn, row.accession)) for row in connection.execute(statement)
+    ]

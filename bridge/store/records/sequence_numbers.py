@@ -1,0 +1,55 @@
+"""Which sequence number of each sender was accepted last, for listeners that count (MSH-13).
+
+Kept so that a restart, or another node, expects the next. Knows no HL7.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import Connection, bindparam, text
+
+from bridge.store.database import Database
+from bridge.store.errors import Conflict
+
+Links = Mapping[int, int | None]
+"""Sender (a hash) to the number accepted last; None: none is known."""
+
+_READ = text(
+    "SELECT sender, number FROM sequence_link WHERE listener = :listener AND sender IN :senders"
+).bindparams(bindparam("senders", expanding=True))
+_KEEP = text(
+    "INSERT INTO sequence_link (listener, sender, number) VALUES (:listener, :sender, :number) "
+    "ON CONFLICT (listener, sender) DO UPDATE SET number = :number"
+)
+
+
+class SequenceLinks:
+    """The numbers of one listener. Blocking."""
+
+    def __init__(self, database: Database, listener: str) -> None:
+        self._database = database
+        self._listener = listener
+
+    def read(self, senders: Iterable[int]) -> dict[int, int | None]:
+        """Give what was accepted last. Raises StoreError."""
+        wanted = sorted(set(senders))
+        with self._database.read() as connection:
+            return self._read(connection, wanted)
+
+    def keep(self, before: Links, after: Links) -> None:
+        """Write what is accepted now; raises Conflict where it is no longer as it was before."""
+        wanted = sorted(after)
+        with self._database.write() as connection:
+            self._database.serialize(connection, f"sequence {self._listener}")
+            known = self._read(connection, wanted)
+            if any(known[each] != before.get(each) for each in wanted):
+                raise Conflict("sequence_link")
+            rows = [
+                {"listener": self._listener, "sender": each, "number": after[each]}
+                for each in wanted
+            ]
+            connection.execute(_KEEP, rows)
+
+    def _read(self, connection: Connection, senders: list[int]) -> dict[int, int | None]:
+        parameters = {"listener": self._listener, "senders": senders}
+        rows = connection.execute(_READ, parameters).all()
+        return dict.fromkeys(senders) | {row.sender: row.number for row in rows}

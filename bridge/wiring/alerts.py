@@ -1,0 +1,162 @@
+"""What is watched and who is told, from settings."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bridge.monitoring import certificates
+from bridge.monitoring.certificates import Place, authorities, chains, revocation_lists
+from bridge.monitoring.conditions import Life, Thresholds
+from bridge.monitoring.notifications import Hook, Mail, call_hook, send_mail
+from bridge.monitoring.watch import Tell, Watch
+from bridge.observability.metrics import Metrics
+from bridge.store.database import Database
+from bridge.wiring.active_settings import Present
+from bridge.wiring.secrets import read_secret
+from config import Settings
+from config.operations import Mail as MailSettings
+from config.operations import Webhook
+
+_FRESH = 60_000  # ms: what a node wrote down before that is not known to be so any more
+
+
+def watch(
+    settings: Settings,
+    database: Database,
+    metrics: Metrics,
+    clock: Callable[[], int],
+    place: Place,
+) -> Watch:
+    """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
+    now = Present(settings, database)
+    fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
+    return Watch(
+        database,
+        lambda: thresholds(now()),
+        lambda: ends(now()),
+        tellers(settings),
+        metrics,
+        clock,
+        clock(),
+        _ms(settings.alerts.repeat_every),
+        lambda: channel_names(now()),
+        partial(disk_free, settings.home),
+        _ms(settings.alerts.hold_down),
+        place.host,
+        lambda moment: certificates.of_others(database, place.node, moment - fresh),
+    )
+
+
+def note_own_files(
+    settings: Settings, database: Database, clock: Callable[[], int], place: Place
+) -> Callable[[], None]:
+    """Make what writes down, for whoever watches for all, what this node has of its own."""
+    now = Present(settings, database)
+
+    def note() -> None:
+        free = disk_free(settings.home)
+        certificates.note(database, place, ends(now()), free, clock())
+
+    return note
+
+
+def thresholds(settings: Settings) -> Thresholds:
+    """Say what is worth telling; of what is switched off no silence is."""
+    alerts = settings.alerts
+    return Thresholds(
+        queue_depth=alerts.queue_depth,
+        queue_age=_ms(alerts.queue_age),
+        parked=alerts.parked,
+        certificate=_ms(alerts.certificate_before),
+        refused=alerts.refused,
+        disk_free=alerts.disk_free,
+        silence={each.name: _ms(each.alert_after) for each in settings.listener if each.enabled},
+    )
+
+
+def channel_names(settings: Settings) -> frozenset[str]:
+    """Name the channels that are on: what is paused, or answers not, and is off is no news."""
+    names = {f"listener {each.name}" for each in settings.listener if each.enabled}
+    return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
+
+
+def disk_free(home: Path) -> int | None:
+    """Give the bytes left where HOME is; None where it cannot be asked."""
+    try:
+        return shutil.disk_usage(home).free
+    except OSError:
+        return None
+
+
+def tellers(settings: Settings) -> dict[str, Tell]:
+    """Make the ways to tell people, by name. Raises SettingsError where a secret is unreadable."""
+    system = urlsplit(settings.http.public_url).netloc
+    found: dict[str, Tell] = {}
+    if settings.alerts.mail is not None:
+        found["mail"] = partial(send_mail, _mail(settings, settings.alerts.mail), system)
+    if settings.alerts.webhook is not None:
+        found["webhook"] = partial(call_hook, _hook(settings, settings.alerts.webhook), system)
+    return found
+
+
+def ends(settings: Settings) -> dict[str, Life]:
+    """Say what of TLS expires, by the words of an alert, and when."""
+    own = chains(certificate_files(settings))
+    listening = [(each.name, each.tls) for each in settings.listener if each.tls]
+    sending = [(each.name, each.tls) for each in settings.destination if each.tls]
+    trusted = {
+        **{f"client_ca of listener {name}": tls.client_ca for name, tls in listening},
+        **{f"ca of destination {name}": tls.ca for name, tls in sending},
+    }
+    lists = {
+        **{f"client_crl of listener {name}": tls.client_crl for name, tls in listening},
+        **{f"crl of destination {name}": tls.crl for name, tls in sending},
+    }
+    return {
+        **{f"certificate of {owner}": life for owner, life in own.items()},
+        **authorities(_given(settings, trusted)),
+        **revocation_lists(_given(settings, lists)),
+    }
+
+
+def _given(settings: Settings, files: Mapping[str, Path | None]) -> dict[str, Path]:
+    return {name: settings.path(file) for name, file in files.items() if file is not None}
+
+
+def certificate_files(settings: Settings) -> Mapping[str, Path]:
+    """Say whose certificates there are."""
+    files: dict[str, Path] = {}
+    for listener in settings.listener:
+        if listener.tls is not None:
+            files[f"listener {listener.name}"] = settings.path(listener.tls.certificate)
+    for destination in settings.destination:
+        if destination.tls is not None and destination.tls.certificate is not None:
+            files[f"destination {destination.name}"] = settings.path(destination.tls.certificate)
+    return files
+
+
+def _mail(settings: Settings, mail: MailSettings) -> Mail:
+    return Mail(
+        mail.host,
+        mail.port,
+        mail.sender,
+        tuple(mail.to),
+        mail.security,
+        mail.user,
+        _secret(settings, mail.password_file),
+        None if mail.ca is None else str(settings.path(mail.ca)),
+    )
+
+
+def _hook(settings: Settings, hook: Webhook) -> Hook:
+    return Hook(hook.url, _secret(settings, hook.authorization_file))
+
+
+def _secret(settings: Settings, file: Path | None) -> str:
+    return "" if file is None else read_secret(settings.path(file))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

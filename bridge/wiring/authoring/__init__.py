@@ -1,1 +1,0 @@
-"""What the console's authors of definitions work with, joined with the rest."""

@@ -1,0 +1,190 @@
+"""Destinations from settings: definitions, reply table, and the connection by the kind of their
+address.
+"""
+
+from datetime import UTC, datetime
+from functools import partial
+from random import Random, SystemRandom
+from typing import Any
+
+from sqlalchemy import text
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.web.client import Agent
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer  # type: ignore[import-untyped]
+
+from bridge.delivery.courier import Sender
+from bridge.delivery.destinations import Destination
+from bridge.delivery.replies import answers, answers_here
+from bridge.errors import BridgeError
+from bridge.executors import Threads
+from bridge.monitoring.tracing import Origin
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.states import Policy
+from bridge.store.database import Database
+from bridge.store.records import order_index
+from bridge.store.records.order_index import Key
+from bridge.transports.folders.sender import FolderSender
+from bridge.transports.web.dialect import read_authorization
+from bridge.transports.web.sender import WebSender
+from bridge.wiring.active_definitions import Find
+from bridge.wiring.destination_definitions import outgoing
+from bridge.wiring.listeners import not_reloaded
+from bridge.wiring.ports import folder_at, require_foreign_secret
+from config import Settings
+from config.addresses import FolderAddress, WebAddress
+from config.quantities import Address
+from config.sections import Destination as DestinationSettings
+from mappings.outbound.results import ResultEvent
+from mllp.client import MLLPClient
+from mllp.tls import ReloadingClient, client_options
+
+
+class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
+    """A destination lists an event that none of its definitions has a message for."""
+
+    def __init__(self, destination: str, event: ResultEvent) -> None:
+        super().__init__(f"destination {destination}: its mapping has no message for {event}")
+
+
+def destinations(settings: Settings, find: Find | None = None) -> list[Destination]:
+    """Compile what each that is on is sent; raises as `outgoing`, and NoMessageFor."""
+    return [destination(settings, each, find) for each in settings.destination if each.enabled]
+
+
+def destination(
+    settings: Settings, chosen: DestinationSettings, find: Find | None = None
+) -> Destination:
+    """Compile what one destination is sent; raises as `destinations`."""
+    events = frozenset(ResultEvent(each) for each in chosen.events)
+    made = Destination(
+        name=chosen.name,
+        mappings=outgoing(settings, chosen, find),
+        sites=frozenset(chosen.sites),
+        events=events,
+        replies=dict(chosen.replies),
+        fields=dict(chosen.fields),
+        time_zone=chosen.time_zone,
+        retry=Policy(chosen.retry_first, chosen.retry_max),
+        breaker_after=chosen.breaker_after,
+    )
+    for event in sorted(events):
+        if made.mapping_for(event) is None:
+            raise NoMessageFor(chosen.name, event)
+    return made
+
+
+def chance() -> Random:
+    """Give the randomness of retries."""
+    return SystemRandom()
+
+
+def sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Sender:
+    """Make the connection to a destination. Raises TLSConfigurationError, TransportError."""
+    match chosen.address:
+        case FolderAddress() as address:
+            return _folder(settings, chosen, address)
+        case WebAddress() as address:
+            return _web(settings, chosen, address, reactor)
+        case address:
+            return _mllp(settings, chosen, address, reactor)
+
+
+def _mllp(
+    settings: Settings, chosen: DestinationSettings, address: Address, reactor: Any
+) -> MLLPClient:
+    random = SystemRandom()
+    policy = Policy(chosen.retry_first, chosen.retry_max)
+    plain: Any = HostnameEndpoint(reactor, address.host, address.port)
+    options = tls_options(settings, chosen)
+    return MLLPClient(
+        plain if options is None else wrapClientTLS(options, plain),
+        clock=reactor,
+        reply_timeout=chosen.ack_timeout,
+        connect_timeout=chosen.connect_timeout,
+        reply_matches=answers_here,
+        backoff=lambda attempt: policy.delay(attempt, random),
+    )
+
+
+def _folder(
+    settings: Settings, chosen: DestinationSettings, address: FolderAddress
+) -> FolderSender:
+    return FolderSender(
+        folder_at(settings, f"destination {chosen.name}", address),
+        clock=lambda: datetime.now(UTC),
+        answer_within=chosen.ack_timeout if chosen.answer_files else None,
+        matches=answers,
+    )
+
+
+def _web(
+    settings: Settings, chosen: DestinationSettings, address: WebAddress, reactor: Any
+) -> WebSender:
+    file = chosen.authorization_file
+    authorization = read_authorization(
+        f"destination {chosen.name}", require_foreign_secret(settings, chosen.name, file)
+    )
+    policy: Any = _Trust(tls_options(settings, chosen))
+    agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]
+    return WebSender(
+        agent,
+        address.encode("ascii"),
+        clock=reactor,
+        reply_timeout=chosen.ack_timeout,
+        matches=answers,
+        authorization=authorization,
+    )
+
+
+@implementer(IPolicyForHTTPS)
+class _Trust:
+    """The TLS options of one destination, for the one address that is asked for."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:  # noqa: N802  # Twisted's name
+        return self._options
+
+
+def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
+    """Read the TLS files of a destination; None without TLS. Raises TLSConfigurationError."""
+    address = chosen.address
+    if isinstance(address, FolderAddress):
+        return None
+    if chosen.tls is None:
+        secure = isinstance(address, WebAddress) and address.secure
+        return client_options(None, None, None, address.host) if secure else None
+    tls = chosen.tls
+    named = (tls.ca, tls.certificate, tls.key, tls.crl)
+    ca, certificate, key, crl = files = [
+        None if file is None else settings.path(file) for file in named
+    ]
+    make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
+    return ReloadingClient(make, [file for file in files if file], not_reloaded)
+
+
+_DIGEST = text("SELECT digest FROM message WHERE id = :id")
+
+
+def origin(database: Database) -> Origin:
+    """Give what finds the message that first spoke of a delivery's first order."""
+
+    def look_up(delivery: ClaimedDelivery) -> int | None:
+        orders = delivery.orders["orders"] if delivery.orders else []
+        keys = [
+            Key(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
+            for each in orders[:1]
+        ]
+        with database.read() as connection:
+            for known in order_index.find(connection, keys).values():
+                parameters = {"id": known.first_message}
+                found: int | None = connection.execute(_DIGEST, parameters).scalar()
+                return found
+        return None
+
+    async def mark(delivery: ClaimedDelivery) -> int | None:
+        return await Threads.CONSOLE.run(look_up, delivery)
+
+    return mark

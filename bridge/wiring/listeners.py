@@ -1,0 +1,167 @@
+"""Listeners from settings: definitions, policy, certificates, validation."""
+
+import secrets
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import structlog
+
+from bridge.errors import BridgeError
+from bridge.intake.patients.merged_patients import Acquaintance
+from bridge.intake.receive.listener import (
+    Acknowledge,
+    Listening,
+    Merged,
+    Missing,
+    PatientConflict,
+    Recall,
+    Replies,
+    Reuse,
+    forgotten,
+    unmoved,
+)
+from bridge.intake.receive.validation import Check, ValidatingHandler, Validator, validated
+from bridge.observability.metrics import Metrics
+from bridge.store.database import Database
+from bridge.validation.profiles import load_profile
+from bridge.validation.structure import validate
+from bridge.wiring.active_definitions import Find, files_of
+from config import Settings
+from config.listeners import Listener, ListenerTLS, Validation
+from mappings.compiler import compile_sources
+from mappings.hl7.charset import is_codec
+from mappings.inbound.definition import InboundMapping
+from mllp.contract import Handler
+from mllp.errors import TLSConfigurationError
+from mllp.tls import ReloadingServer, server_options
+
+_MOST_COUNTED = 0xFFFFFF
+
+
+class WrongKind(BridgeError):  # noqa: N818  # named for what happened
+    """A listener names a definition that reads no messages."""
+
+    def __init__(self, listener: str, mapping: str) -> None:
+        super().__init__(f"listener {listener}: {mapping} is not a mapping of incoming messages")
+
+
+class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
+    """A listener names a charset that messages cannot be read in."""
+
+    def __init__(self, listener: str) -> None:
+        super().__init__(f"listener {listener}: charset is none that messages can be read in")
+
+
+def listenings(
+    settings: Settings,
+    find: Find | None = None,
+    recall: Recall = forgotten,
+    missing: Missing = unmoved,
+) -> dict[str, Listening]:
+    """
+    Compile what each listener reads with: what `find` gives, or the files of HOME.
+
+    `recall` gives the versions that messages began with, `missing` is told of codes without an
+    entry. Raises MappingErrors, WrongKind.
+    """
+    made = [_listening(settings, each, find) for each in settings.listener]
+    return {each.name: replace(each, recall=recall, missing=missing) for each in made}
+
+
+def _listening(settings: Settings, listener: Listener, find: Find | None) -> Listening:
+    return Listening(
+        name=listener.name,
+        definitions=compiled(settings, listener, find),
+        site=listener.site,
+        time_zone=listener.time_zone,
+        acknowledge=Acknowledge(listener.acknowledge.value),
+        reuse=Reuse(listener.reused_control_id.value),
+        processing_ids=frozenset(listener.processing_ids),
+        charset=listener.charset,
+        replies=Replies(listener.replies.value),
+        merged=Merged(listener.merged_patients.value),
+        patient_conflict=PatientConflict(listener.patient_conflict.value),
+        commit_blocks=listener.commit_blocks,
+    )
+
+
+def compiled(
+    settings: Settings, listener: Listener, find: Find | None = None
+) -> tuple[InboundMapping, ...]:
+    """Compile a listener's definitions, in their order. Raises MappingErrors, WrongKind."""
+    find = find or files_of(settings)
+    made = [compile_sources(find(name), name) for name in listener.mappings]
+    for name, each in zip(listener.mappings, made, strict=True):
+        if not isinstance(each, InboundMapping):
+            raise WrongKind(listener.name, name)
+    if not is_codec(listener.charset):
+        raise UnknownCharset(listener.name)
+    return tuple(each for each in made if isinstance(each, InboundMapping))
+
+
+def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServer:
+    """Read a listener's certificates and key. Raises TLSConfigurationError."""
+    client_ca = settings.path(tls.client_ca) if tls.client_ca else None
+    certificate, key = settings.path(tls.certificate), settings.path(tls.key)
+    crl = settings.path(tls.client_crl) if tls.client_crl else None
+    make = partial(server_options, certificate, key, client_ca, crl)
+    files = [file for file in (certificate, key, client_ca, crl) if file]
+    return ReloadingServer(make, files, not_reloaded)
+
+
+def not_reloaded(error: TLSConfigurationError) -> None:
+    """Say that the old certificates stay in use."""
+    structlog.get_logger("tls").error("new files not used", setting=error.setting)
+
+
+class ControlIds:
+    """
+    Gives control ids of our own: 20 characters, never given before.
+
+    A random beginning and a count: to ask the system for randomness each time costs as much
+    as to build the acknowledgment.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def __call__(self) -> str:
+        """Give the next."""
+        number = next(self._count)
+        if number > _MOST_COUNTED:
+            self._begin()
+            number = next(self._count)
+        return f"{self._beginning}{number:06x}"
+
+    def _begin(self) -> None:
+        self._beginning = f"RB{secrets.token_hex(6)}"
+        self._count = count()
+
+
+def validator(settings: Settings, listener: Listener, metrics: Metrics) -> Validator | None:
+    """Make a listener's validator; None where it has none. Raises ProfileUnusable."""
+    if listener.validation is Validation.OFF:
+        return None
+    file = listener.profile
+    profile = None if file is None else load_profile(settings.path(file))
+    look = partial(validate, profile=profile, fallback=listener.charset)
+    return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
+
+
+def acquaintance(listening: Listening, database: Database) -> Acquaintance | None:
+    """Make what knows merged patients; None where nothing is checked before it is accepted."""
+    checks = listening.acknowledge is not Acknowledge.STORED
+    return Acquaintance(listening, database) if checks else None
+
+
+def in_front(check: Validator | None, handle: Handler) -> Handler:
+    """Let a listener's frames be validated before they are handled."""
+    return handle if check is None else ValidatingHandler(check, handle)
+
+
+def policy(listening: Listening, *checks: Check | None) -> Listening:
+    """Give a listener's policy with the checks that it has."""
+    for check in filter(None, checks):
+        listening = validated(listening, check)
+    return listening

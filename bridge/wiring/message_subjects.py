@@ -1,0 +1,76 @@
+"""What a stored message is about: sites, patients and orders, by the definition that read it."""
+
+from datetime import UTC, datetime
+
+from bridge.console.ownership import Origin
+from bridge.intake.receive.offload import Recipe, subjects
+from bridge.store.database import Database
+from bridge.wiring.active_definitions import in_force, recaller
+from bridge.wiring.active_settings import Present
+from bridge.workers.errors import WorkerError
+from bridge.workers.offload import LARGE, Offload
+from config import Settings
+from mappings.compiler import compile_sources
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.inbound.definition import InboundMapping, Subjects
+from mappings.language.errors import MappingError
+from mappings.language.scope import Defaults
+
+
+class Belongings:
+    """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
+
+    def __init__(
+        self, settings: Settings, database: Database, offload: Offload | None = None
+    ) -> None:
+        """Read large messages by `offload`, where it is given."""
+        self._offload = offload
+        self._settings = settings
+        self._database = database
+        self._present = Present(settings, database)
+        self._recall = recaller(database)
+        self._instead: dict[tuple[str, str], InboundMapping | None] = {}
+
+    def __call__(self, origin: Origin) -> Subjects:
+        """Return what a message is about; no site where its listener is gone or names none."""
+        known = self._present().listener
+        listener = next((each for each in known if each.name == origin.listener), None)
+        if listener is None:
+            return Subjects()
+        own = Subjects(frozenset({listener.site}) - {""})
+        mapping = self.definition(origin.mapping, origin.version)
+        if mapping is None:
+            return own
+        received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
+        defaults = Defaults(listener.site, listener.time_zone, received)
+        try:
+            return self._read(mapping, origin.payload, listener.charset, defaults)
+        except (Refusal, WorkerError):
+            return own
+
+    def _read(
+        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: Defaults
+    ) -> Subjects:
+        if self._offload is None or len(payload) < LARGE:
+            return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
+        given = Recipe.of(mapping), charset, defaults
+        found: Subjects = self._offload.run(subjects, payload, *given)
+        return found
+
+    def definition(self, name: str, version: str) -> InboundMapping | None:
+        """Give the version that read a message; what is in force where it is not kept."""
+        if not name:
+            return None
+        return self._recall(name, version) or self._of_now(name, version)
+
+    def _of_now(self, name: str, version: str) -> InboundMapping | None:
+        """Give what is in force in the place of a version that nobody keeps: the same each time."""
+        asked = (name, version)
+        if asked not in self._instead:
+            try:
+                made = compile_sources(in_force(self._settings, self._database)(name), name)
+            except MappingError:
+                return None
+            self._instead[asked] = made if isinstance(made, InboundMapping) else None
+        return self._instead[asked]

@@ -1,0 +1,155 @@
+"""Listeners and destinations that the console says: tables of bridge.toml, kept as versions.
+
+A version has a name of its own, as lists of definitions have (`bridge.wiring.active_settings`); so
+it is
+kept with who, when and why, and all nodes follow. An empty one gives bridge.toml its word back.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from bridge.errors import BridgeError
+from bridge.monitoring.channels import Kind
+from bridge.store.records.mapping_versions import Version
+from config import Settings
+from config.listeners import Listener
+from config.problems import Refusal, refusals
+from config.sections import Destination
+
+Table = Mapping[str, Any]
+"""A listener or destination as bridge.toml writes it: keys with plain values."""
+
+MODELS: Final[Mapping[Kind, type[Listener | Destination]]] = {
+    Kind.LISTENER: Listener,
+    Kind.DESTINATION: Destination,
+}
+_BEGINNING: Final = "settings of "
+_FILE: Final = "settings.json"
+Section = TypeVar("Section", Listener, Destination)
+
+
+class WrongConnection(BridgeError):  # noqa: N818  # named for what happened
+    """A listener or destination of the console cannot be what its settings say."""
+
+    def __init__(self, kind: Kind, name: str, fields: Sequence[str]) -> None:
+        super().__init__(f"{kind} {name} as the console says it: {', '.join(fields)}")
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a field of a table; without a field: with the table."""
+
+    field: str
+    text: str
+
+
+def record(kind: Kind, name: str) -> str:
+    """Name the record of a connection; no definition can be called so."""
+    return f"{_BEGINNING}{kind} {name}"
+
+
+def about(name: str) -> tuple[Kind, str] | None:
+    """Say whose a record is, by its name; None where it is none of a connection."""
+    if not name.startswith(_BEGINNING):
+        return None
+    kind, _, own = name.removeprefix(_BEGINNING).partition(" ")
+    return Kind(kind), own
+
+
+def version(kind: Kind, name: str, table: Table | None) -> Version:
+    """Make what is kept of a table; None: bridge.toml has the word again."""
+    own = None if table is None else {**table, "name": name}
+    text = json.dumps(own, ensure_ascii=False, sort_keys=True)
+    digest = sha256(text.encode()).hexdigest()[:16]
+    return Version(record(kind, name), digest, {_FILE: text})
+
+
+def table_in(made: Version) -> dict[str, Any] | None:
+    """Give the table that was kept; None where bridge.toml has the word."""
+    found: dict[str, Any] | None = json.loads(made.sources[_FILE])
+    return found
+
+
+def mistakes(kind: Kind, table: Table) -> list[Mistake]:
+    """Say what is wrong with a table by itself, as the settings' own check does."""
+    try:
+        MODELS[kind].model_validate(dict(table))
+    except ValidationError as error:
+        return [_mistake(each) for each in refusals(error, MODELS[kind], kind.value)]
+    return []
+
+
+def _mistake(refusal: Refusal) -> Mistake:
+    field = ".".join(part for part in refusal.location if isinstance(part, str))
+    return Mistake(field, refusal.message)
+
+
+def keys(model: type[BaseModel]) -> list[str]:
+    """Name the keys of a section as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def laid_over(settings: Settings, said: Mapping[str, Version]) -> Settings:
+    """
+    Give the settings with the connections that were said, by their records.
+
+    Raises WrongConnection where a table does not fit this release.
+    """
+    tables = {whose: table_in(each) for name, each in said.items() if (whose := about(name))}
+    if not any(tables.values()):
+        return settings
+    update = {
+        "listener": _joined(settings.listener, _made(Kind.LISTENER, tables)),
+        "destination": _joined(settings.destination, _made(Kind.DESTINATION, tables)),
+    }
+    return settings.model_copy(update=update)
+
+
+def _made(kind: Kind, tables: Mapping[tuple[Kind, str], Table | None]) -> dict[str, Any]:
+    return {
+        name: made(kind, name, table)
+        for (of, name), table in tables.items()
+        if of is kind and table is not None
+    }
+
+
+def made(kind: Kind, name: str, table: Table) -> Listener | Destination:
+    """Make a section of a table. Raises WrongConnection."""
+    try:
+        return MODELS[kind].model_validate(dict(table))
+    except ValidationError as error:
+        fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+        raise WrongConnection(kind, name, fields) from None
+
+
+def _joined(own: Sequence[Section], said: Mapping[str, Section]) -> list[Section]:
+    """Put what was said in the place of what the file says, or behind it."""
+    known = {each.name for each in own}
+    kept = [said.get(each.name, each) for each in own]
+    return kept + [each for name, each in sorted(said.items()) if name not in known]
+
+
+def source(own: Settings, current: Settings, kind: Kind, name: str) -> str:
+    """Say whose word a connection is: `file`, `console`, or `both` where they differ."""
+    before, now = (
+        next((_bare(each) for each in every(settings, kind) if each.name == name), None)
+        for settings in (own, current)
+    )
+    if before is None:
+        return "console"
+    return "file" if before == now else "both"
+
+
+def every(settings: Settings, kind: Kind) -> Sequence[Listener | Destination]:
+    """Give the listeners, or the destinations."""
+    return settings.listener if kind is Kind.LISTENER else settings.destination
+
+
+def _bare(section: Listener | Destination) -> Listener | Destination:
+    """Give a section without what a listener reads with, which is said apart."""
+    if isinstance(section, Listener):
+        return section.model_copy(update={"mappings": []})
+    return section

@@ -1,0 +1,172 @@
+"""What is wrong with settings, in the words of `bridge.toml`: what is wanted, and an example.
+
+Pydantic finds the mistakes; its words are for programmers. Pure.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from config.example import shown
+from config.quantities import parse_duration, parse_size
+from config.toml_text import Location
+
+_UNITS: Final[Mapping[Callable[[object], float], str]] = {
+    parse_duration: " seconds",
+    parse_size: " bytes",
+}
+_KINDS: Final = {
+    "missing": "is missing",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    "string_too_long": "is too long",
+    "string": "write text in quotes",
+    "path": "write a path in quotes",
+    "int": "write a whole number",
+    "float": "write a number",
+    "finite": "write a number",
+    "bool": "write true or false",
+    "list": "write a list",
+    "dict": "write a table",
+    "model": "write a table",
+}
+"""By the kinds of pydantic's errors, or how they begin: `string_type`, `int_parsing`, …"""
+_BOUNDS: Final = {
+    "greater_than": ("gt", "write more than"),
+    "greater_than_equal": ("ge", "write at least"),
+    "less_than": ("lt", "write less than"),
+    "less_than_equal": ("le", "write at most"),
+}
+_PATTERNS: Final = {
+    "name": "write letters, digits, points, dashes and underscores alone",
+    "replies": 'write "delivered", "retry", "park", "skip", "pause" or "retry N then park"',
+    "metadata": 'write "OBX", "NTE", "none", a Z segment such as "ZMD-3", or a field as "OBR-21"',
+}
+_REPLY: Final = 'write AA, AE, "AE 206", mismatch, garbage, silence, "silence timeout", "http 5xx"'
+_ELSE: Final = "cannot be so"
+
+
+MOST_REFUSALS: Final = 100
+"""Mistakes that are told one by one."""
+
+
+class Refusal(NamedTuple):
+    """A setting that cannot be, and what is wanted in its place."""
+
+    location: Location
+    message: str
+
+
+class _Setting(NamedTuple):
+    """What the models know of a location: its section, its key there and what may stand there."""
+
+    section: str
+    key: str
+    field: FieldInfo | None
+    keys: list[str]
+    more: Location  # what of the location lies inside the setting's value
+
+
+def refusals(error: ValidationError, model: type[BaseModel], section: str = "") -> list[Refusal]:
+    """Say what is wrong; `section` is the name of `model` in the file, empty for the whole."""
+    found = error.errors(include_url=False)
+    told = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
+    if len(found) > MOST_REFUSALS:
+        told.append(Refusal((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
+    return told
+
+
+def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Refusal]:
+    context = found.get("ctx", {})
+    own = context.get("loc") or found["loc"]
+    location = tuple(part for part in own if isinstance(part, str | int) and part != "[key]")
+    setting = find(model, section, location)
+    if isinstance(context.get("error"), ValueError):  # said by the models, and so in our words
+        names, colon, rest = str(context["error"]).partition(": ")
+        keys = names.split(", ")
+        if colon and set(keys) <= set(setting.keys):
+            yield from (Refusal((*location, key), rest) for key in keys)
+            return
+        yield Refusal(location, str(context["error"]))
+    elif "loc" in context:
+        yield Refusal(location, found["msg"])
+    else:
+        yield Refusal(location, _said(found["type"], context, setting, found["loc"]))
+
+
+def _said(kind: str, context: Mapping[str, Any], setting: _Setting, location: Location) -> str:
+    if kind == "extra_forbidden":
+        near = get_close_matches(setting.key, setting.keys, n=1)
+        return f"unknown key; is {near[0]} meant?" if near else "unknown key"
+    if bound := _BOUNDS.get(kind):
+        return f"{bound[1]} {context[bound[0]]:.15g}{_unit(setting.field)}"
+    if kind in {"enum", "literal_error"}:
+        return f"write {context['expected']}".replace("'", '"')
+    if not setting.section and setting.field is not None:
+        several = get_origin(setting.field.annotation) is list
+        return f"write [[{setting.key}]], once for each" if several else f"write [{setting.key}]"
+    wanted = _wanted(kind, setting, location)
+    example = _example(setting)
+    return f"{wanted}, for example {example}" if example else wanted
+
+
+def _wanted(kind: str, setting: _Setting, location: Location) -> str:
+    if kind == "string_pattern_mismatch":
+        return _REPLY if location[-1] == "[key]" else _PATTERNS.get(setting.key, _ELSE)
+    return _KINDS.get(kind) or _KINDS.get(kind.partition("_")[0], _ELSE)
+
+
+def find(model: type[BaseModel], section: str, location: Location) -> _Setting:
+    """Go down the models along a location, as far as they know it."""
+    key, field = "", None
+    for depth, part in enumerate(location):
+        if isinstance(part, int):
+            continue
+        if field is not None:
+            inner = _model(field)
+            if inner is None:
+                return _Setting(section, key, field, [], location[depth:])
+            section, model = f"{section}.{key}".removeprefix("."), inner
+        key, field = part, _fields(model).get(part)
+        if field is None:
+            return _Setting(section, key, None, list(_fields(model)), location[depth + 1 :])
+    inner = model if field is None else _model(field)
+    return _Setting(section, key, field, list(_fields(inner)) if inner else [], ())
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _model(field: FieldInfo) -> type[BaseModel] | None:
+    found = [field.annotation]
+    while found:
+        each = found.pop()
+        if isinstance(each, type) and get_origin(each) is None and issubclass(each, BaseModel):
+            return each
+        if get_origin(each) is not dict:
+            found += get_args(each)
+    return None
+
+
+def _example(setting: _Setting) -> str:
+    """Write what might stand there, as the example file has it."""
+    section, _, inside = setting.section.partition(".")
+    if setting.field is None:
+        return ""
+    if not inside:
+        return f"{setting.key} = {shown(section, setting.key, setting.field)}"
+    table = tomllib.loads(f"table = {shown(section, inside)}")["table"]
+    default = setting.field.get_default(call_default_factory=True)
+    value = table.get(setting.key, default if isinstance(default, str | int) else "…")
+    return f"{setting.key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _unit(field: FieldInfo | None) -> str:
+    measured = [getattr(each, "func", None) for each in (field.metadata if field else ())]
+    return next((unit for read, unit in _UNITS.items() if read in measured), "")

@@ -1,0 +1,101 @@
+"""Settings of the internal report engine: limits of what it accepts, and sign-in.
+
+Which requests count against what is in docs/decisions/0012. Session links are not here: the
+interface document gives them five minutes.
+"""
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from config.addresses import web_address
+from config.quantities import Bytes, Seconds
+from config.sections import Section
+
+
+class Rates(Section):
+    """Requests in a minute that one access token may make; the service token may always."""
+
+    reads: int = Field(6000, ge=0, description="a minute and token; 0: no limit, as below")
+    launches: int = Field(1200, ge=0, description="launch and init")
+    exports: int = Field(600, ge=0)
+    failed_authentications: int = Field(
+        20, ge=0, description="in 15 minutes from one address, but for loopback"
+    )
+
+
+class Sizes(Section):
+    """How much one request may bring; more is refused with 413 or 400."""
+
+    body: Bytes = Field(64 * 2**20, ge=2**10, description="the whole request")
+    structured_reports: int = Field(20, ge=1, description="dicomSR files")
+    structured_report: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
+    key_images: int = Field(50, ge=1)
+    key_image: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
+    key_image_pixels: int = Field(40_000_000, ge=1)
+    key_findings: int = Field(
+        100_000, ge=1, description="characters; also of Notes and ReasonForExam"
+    )
+    metadata: Bytes = Field(64 * 2**10, ge=2)
+    metadata_depth: int = Field(8, ge=1, le=60)
+    status_list: int = Field(500, ge=500, description="orders of one status query")
+    link_list: int = Field(50, ge=2, description="orders to link or unlink at once")
+    batch: int = Field(500, ge=100, description="launches of one batch")
+
+
+class Lifetimes(Section):
+    """How long links and sessions are good; a site may choose its own."""
+
+    frame_link: Seconds = Field(12 * 3600.0, ge=60, description="a link that acts as its user")
+    enrolment_link: Seconds = Field(
+        72 * 3600.0, ge=60, description="a one-time link to set a password"
+    )
+    login_link: Seconds = Field(90 * 86400.0, ge=60, description="a link that asks to sign in")
+    session: Seconds = Field(12 * 3600.0, ge=300, description="from its beginning")
+    session_idle: Seconds = Field(30 * 60.0, ge=300, le=480 * 60, description="without activity")
+
+
+_EXAMPLE = "https://id.example.org/realm"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class OpenIDConnect(Section):
+    """A provider that says who somebody is; accounts and roles stay ours."""
+
+    issuer: str
+    client_id: str = Field(min_length=1)
+    client_secret_file: Path | None = None
+    label: str = Field("Single sign-on", min_length=1, max_length=60)
+    scopes: str = "openid email"
+    email_claim: str = Field("email", min_length=1)
+    verified_only: bool = True
+    ca: Path | None = None
+
+    @field_validator("issuer")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        address = web_address(value, _EXAMPLE)
+        parts = urlsplit(address)
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise ValueError(f'write an address such as "{_EXAMPLE}"')
+        return address
+
+
+class SignIn(Section):
+    """Accounts of our own with passwords, an OpenID Connect provider, or both."""
+
+    passwords: bool = Field(True, description="false: by the provider alone")
+    second_factor: Literal["required", "optional"] = Field(
+        "required", description="one-time codes of accounts with a console role, without oidc"
+    )
+    oidc: OpenIDConnect | None = Field(
+        None, description="also label, scopes, email_claim, verified_only, ca"
+    )
+
+    @model_validator(mode="after")
+    def _somehow(self) -> "SignIn":
+        if not self.passwords and self.oidc is None:
+            raise ValueError("passwords: false needs oidc, or nobody comes in")
+        return self

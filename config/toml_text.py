@@ -1,0 +1,200 @@
+"""TOML text: read it, and find the line of a setting.
+
+A reader of what `tomllib` has read and keeps no places of: keys of tables, of arrays of tables and
+of inline tables, dotted or quoted, and the entries of lists. Pure.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from config.errors import Mistake, SettingsError
+from parsers.errors import DocumentRefused
+from parsers.toml import require_limits
+
+Location = tuple[str | int, ...]
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>[\s]+|\#[^\n]*)
+    |(?P<text>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*')
+    |(?P<mark>[=,.{}\[\]])
+    |(?P<bare>(?:\d{4}-\d\d-\d\d\ \d\d:)?[^\s\#=,.{}\[\]"']+)
+    |(?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def position(text: str, location: Location) -> str:
+    """Return `:line:column` (from 1) of the setting at `location`, of a part of it, its table's."""
+    best, depth, inside = -1, 0, -1
+    for place, at in _places(text):
+        if len(place) > depth and place == location[: len(place)]:
+            best, depth = at, len(place)
+        elif inside < 0 and place[: len(location)] == location:
+            inside = at
+    if depth < len(location) and inside >= 0:
+        best = inside
+    if not location or best < 0:
+        return ""
+    return line_and_column(text, best)
+
+
+@lru_cache(maxsize=1)
+def _places(text: str) -> Sequence[tuple[Location, int]]:
+    """Give all places of a text at once: a file with many mistakes is asked for each."""
+    return tuple(_Reader(text).places())
+
+
+def line_and_column(text: str, offset: int) -> str:
+    """Return `:line:column` (from 1) of an offset."""
+    before = text[:offset]
+    return f":{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+
+
+class _Reader:
+    """Goes once through a text that is TOML; what is none ends it early."""
+
+    def __init__(self, text: str) -> None:
+        found = (
+            _Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text)
+        )
+        self._left = [each for each in found if each.kind != "space"]
+        self._left.reverse()  # taken from the end
+        self._counts: dict[Location, int] = {}
+
+    def places(self) -> Iterator[tuple[Location, int]]:
+        """Give each place and the offset at which it stands."""
+        table: Location = ()
+        while self._left:
+            at = self._left[-1].at
+            if self._taken("["):
+                several = self._taken("[")
+                table = self._table(self._key(), several=several)
+                yield table, at
+                while self._taken("]"):
+                    pass
+            elif key := self._key():
+                yield from self._pair((*table, *key), at)
+            else:
+                return
+
+    def _pair(self, place: Location, at: int) -> Iterator[tuple[Location, int]]:
+        yield place, at
+        if self._taken("="):
+            yield from self._value(place)
+
+    def _value(self, place: Location) -> Iterator[tuple[Location, int]]:
+        if self._taken("{"):
+            while self._left and not self._taken("}"):
+                at = self._left[-1].at
+                if key := self._key():
+                    yield from self._pair((*place, *key), at)
+                elif not self._taken(","):
+                    return
+        elif self._taken("["):
+            entry = 0
+            while self._left and not self._taken("]"):
+                if self._taken(","):
+                    entry += 1
+                    continue
+                yield (*place, entry), self._left[-1].at
+                yield from self._value((*place, entry))
+        elif not self._key():  # a number with a point looks like a key with one
+            self._left.clear()
+
+    def _key(self) -> tuple[str, ...]:
+        """Take words with points between them."""
+        words: list[str] = []
+        while self._left and self._left[-1].kind in {"text", "bare"}:
+            token = self._left.pop()
+            words.append(token.text.strip("\"'") if token.kind == "text" else token.text)
+            if not self._taken("."):
+                break
+        return tuple(words)
+
+    def _taken(self, mark: str) -> bool:
+        if self._left and self._left[-1].kind == "mark" and self._left[-1].text == mark:
+            self._left.pop()
+            return True
+        return False
+
+    def _table(self, key: tuple[str, ...], *, several: bool) -> Location:
+        """Give the place of a table; what lies in one of several lies in the last of them."""
+        place: Location = ()
+        for last, word in ((at == len(key) - 1, word) for at, word in enumerate(key)):
+            place = (*place, word)
+            if last and several:
+                self._counts[place] = self._counts.get(place, -1) + 1
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        return place
+
+
+_AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
+_TOO_DEEP: Final = "tables or lists lie too deep in each other"
+_TOO_LONG: Final = "a number has too many digits"
+_MOST_MISTAKES: Final = 100
+
+
+def read(text: str, file: Path) -> dict[str, Any]:
+    """Give what TOML text says. Raises SettingsError; `file` is what it is reported under."""
+    try:
+        require_limits(text)
+        values = tomllib.loads(text)
+    except DocumentRefused as error:
+        place = f"{file}:{error.line}:{error.column}" if error.line else str(file)
+        raise SettingsError([Mistake(place, error.reason)]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([_unreadable(error, text, file)]) from error
+    except RecursionError as error:
+        raise SettingsError([Mistake(f"{file}{_longest(text, '[{')}", _TOO_DEEP)]) from error
+    except ValueError as error:  # Python bounds the digits of a whole number
+        raise SettingsError(
+            [Mistake(f"{file}{_longest(text, '0123456789')}", _TOO_LONG)]
+        ) from error
+    unwritable = islice(_unwritable(values, ()), _MOST_MISTAKES)
+    if wrong := [f"{file}{position(text, place)}" for place in unwritable]:
+        raise SettingsError([Mistake(place, "write no \\u0000 here") for place in wrong])
+    return values
+
+
+def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistake:
+    last = text.rpartition("\n")[2]
+    said, line, column = str(error), text.count("\n") + 1, len(last) + 1
+    if found := _AT.search(said):
+        said = said[: found.start()]
+        line, column = (int(found[1]), int(found[2])) if found[1] else (line, column)
+    return Mistake(f"{file}:{line}:{column}", said)
+
+
+def _longest(text: str, characters: str) -> str:
+    """Give the place of the longest run of some characters."""
+    runs = re.finditer(f"[{re.escape(characters)}]+", text)
+    found = max(runs, key=lambda each: len(each[0]), default=None)
+    return line_and_column(text, found.start() if found else 0)
+
+
+def _unwritable(values: Any, place: Location) -> Iterator[Location]:
+    """Find texts that can be no path, name or address anywhere."""
+    if isinstance(values, str) and "\0" in values:
+        yield place
+    elif isinstance(values, dict):
+        for key, value in values.items():
+            if "\0" in key:
+                yield place
+            yield from _unwritable(value, (*place, key))
+    elif isinstance(values, list):
+        for at, value in enumerate(values):
+            yield from _unwritable(value, (*place, at))

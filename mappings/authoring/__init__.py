@@ -1,0 +1,1 @@
+"""Support for authors of definitions: try, compare, infer from samples."""

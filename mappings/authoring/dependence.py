@@ -1,0 +1,135 @@
+"""What of an order an outbound definition's messages depend on: fields of the message, tags,
+content.
+
+Found by leaving one thing out after the other, or writing it otherwise, and looking whether
+anything comes out otherwise: so it holds whatever way a value takes, through a tag, an echo or a
+condition. Patient data: for a screen and no log.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from mappings.authoring.specimen import contexts, specimens
+from mappings.authoring.variants import Late, fields_of, never, sort_parts
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.inbound.definition import InboundMapping
+from mappings.language.errors import MappingError
+from mappings.language.scope import Defaults
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultContext, ResultOrder
+
+_OTHER = "7"
+MOST_FIELDS = 500
+"""Fields of a message that are tried; those after them are not named."""
+
+Written = TypeVar("Written")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that a definition may write: its name, its value, and whether it does."""
+
+    name: str
+    text: str
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """Fields of the message with a value, then parts of used ones; used or not; and facts."""
+
+    used: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+def dependence(
+    mapping: OutboundMapping,
+    reader: InboundMapping,
+    raw: bytes,
+    defaults: Defaults,
+    charset: str,
+    late: Late = never,
+) -> Dependence:
+    """Say what the specimens of a message depend on; nothing where there is none."""
+    try:
+        whole = specimens(mapping, reader, raw, defaults, charset)
+        message = Message.parse(raw, fallback=charset)
+    except (MappingError, Refusal):
+        return Dependence()
+    if not whole:
+        return Dependence()
+
+    def differs(variant: bytes) -> bool:
+        known = (mapping, reader, variant, defaults, message.encoding)
+        return _tried(partial(specimens, *known)) != whole
+
+    used: list[str] = []
+    unused: list[str] = []
+    for field in islice(fields_of(message), MOST_FIELDS):
+        if late():
+            break
+        matters = any(differs(each) for each in field.otherwise())
+        (used if matters else unused).append(field.place)
+    matter, idle = sort_parts(message, frozenset(used), differs)
+    made = contexts(mapping, reader, raw, defaults, charset)
+    return Dependence((*used, *matter), (*unused, *idle), _facts(mapping, made))
+
+
+def _tried(write: Callable[[], Written]) -> Written | None:
+    try:
+        return write()
+    except MappingError:
+        return None
+
+
+def _facts(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[Fact, ...]:
+    """Tell each tag, Metadata key and part of the content once, used by any of the orders."""
+    found: dict[str, Fact] = {}
+    for context in made:
+        whole = mapping.render(context)
+        for name, text, others in _each_fact_otherwise(context):
+            used = any(_tried(partial(mapping.render, each)) != whole for each in others)
+            before = found.get(name)
+            found[name] = Fact(name, text, used or (before is not None and before.used))
+    return tuple(found.values())
+
+
+def _each_fact_otherwise(context: ResultContext) -> Iterator[tuple[str, str, list[ResultContext]]]:
+    (order,) = context.orders
+    for tag, text in order.tags.items():
+        tags = (_less(order.tags, tag), {**order.tags, tag: f"{_OTHER}{text}"})
+        yield f"clinicalInfo.{tag}", text, _with(context, [replace(order, tags=t) for t in tags])
+    for key, value in order.metadata.items():
+        less = replace(order, metadata=_less(order.metadata, key))
+        yield f"Metadata.{key}", str(value), _with(context, [less])
+    if text := order.placer:
+        placers = ("", f"{_OTHER}{text}")
+        yield "placer", text, _with(context, [replace(order, placer=each) for each in placers])
+    if text := order.filler:
+        fillers = ("", f"{_OTHER}{text}")
+        yield "filler", text, _with(context, [replace(order, filler=each) for each in fillers])
+    yield "report.text", context.report_text, [replace(context, report_text="")]
+    if (at := context.signed_at) is not None:
+        yield "report.signedAt", at.isoformat(), [replace(context, signed_at=at.replace(year=1900))]
+    signer = context.signed_by
+    others = {
+        "name": replace(signer, name="Somebody Else"),
+        "email": replace(signer, email=""),
+        "identifier": replace(signer, identifier=""),
+    }
+    for name, other in others.items():
+        yield f"report.signedBy.{name}", getattr(signer, name), [replace(context, signed_by=other)]
+
+
+def _with(context: ResultContext, orders: Sequence[ResultOrder]) -> list[ResultContext]:
+    return [replace(context, orders=(each,)) for each in orders]
+
+
+def _less(values: Mapping[str, Value], key: str) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name != key}

@@ -1,0 +1,318 @@
+"""Infer a definition from sample messages of a new sender, with the evidence for each line.
+
+The charset is judged by the bytes: what MSH-18 says is often wrong.
+
+A proposal is to be read, edited and checked: it counts what stands where, and knows nothing of
+what the sender means. Evidence tells places, counts and codes; no patient's values.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from mappings.hl7.charset import is_codec
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.hl7.values import is_uid
+from mappings.language.accessors import compile_path, repetitions
+from mappings.language.diagnostics import Node, Notebook
+from mappings.language.scope import Defaults, Scope, order_groups
+
+_NOWHERE = Node(None, "", 0, 0)
+_EURO_OR_C1 = frozenset({0xA4, 0xA6, 0xA8, 0xB4, 0xB8, 0xBC, 0xBD, 0xBE})
+"""Bytes that ISO 8859-15 reads otherwise than 8859-1: €, Š, š, Ž, ž, Œ, œ, Ÿ."""
+_LAST_C1 = 0x9F
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One place over all order groups."""
+
+    path: str
+    filled: int
+    different: int
+    longest: int
+    digits: int
+    """How many values have a digit."""
+    uids: bool
+    """Whether all values are DICOM UIDs."""
+
+    def told(self, total: int) -> str:
+        """Say it in words."""
+        return f"{self.filled} of {total} groups, {self.different} different values"
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Messages that could be read, and their order groups."""
+
+    messages: tuple[Message, ...]
+    groups: tuple[Scope, ...]
+    unread: int
+
+    def value(self, group: Scope, path: str) -> str:
+        """Give what a path finds in a group."""
+        return compile_path(path, _NOWHERE, Notebook())(group)
+
+    def field(self, path: str) -> Field:
+        """Count a place."""
+        get = compile_path(path, _NOWHERE, Notebook())
+        values = [value for group in self.groups if (value := get(group))]
+        return Field(
+            path,
+            len(values),
+            len(set(values)),
+            max(map(len, values), default=0),
+            sum(any(each.isdigit() for each in value) for value in values),
+            bool(values) and all(map(is_uid, values)),
+        )
+
+    def z_fields(self) -> list[Field]:
+        """Count every field of every Z segment that has a value, set ids left out."""
+        widths: dict[str, int] = {}
+        for message in self.messages:
+            for segment in message.segments:
+                if segment.id.startswith("Z"):
+                    widths[segment.id] = max(widths.get(segment.id, 0), len(segment))
+        paths = [f"{name}-{at}.1" for name, width in widths.items() for at in range(1, width + 1)]
+        found = [self.field(path) for path in paths]
+        return [each for each in found if each.filled and not self._is_set_id(each)]
+
+    def _is_set_id(self, field: Field) -> bool:
+        first = field.path.endswith("-1.1")
+        return first and field.longest == 1 and field.digits == field.filled
+
+    @property
+    def most_repetitions(self) -> int:
+        """How many identifiers PID-3 has at most."""
+        return max((len(_identifiers(group)) for group in self.groups), default=0)
+
+    def picked(self, kind: str, component: str) -> Counter[str]:
+        """Count the groups in which PID-3 has a repetition with each value of CX-4 or CX-5."""
+        counts: Counter[str] = Counter()
+        for group in self.groups:
+            parts = [_part(each, int(component), group.delimiters) for each in _identifiers(group)]
+            counts.update({each for each in parts if each and not {"[", "]", "="} & set(each)})
+        return counts
+
+
+def _identifiers(group: Scope) -> list[str]:
+    places = group.rows("PID")
+    text = group.message.segment(places[0]).field_text(3) if places else ""
+    return [each for each in repetitions(text, group.delimiters) if each]
+
+
+def _part(text: str, number: int, delimiters: Delimiters) -> str:
+    parts = text.split(delimiters.component) if delimiters.component else [text]
+    part = parts[number - 1] if len(parts) >= number else ""
+    return part.split(delimiters.subcomponent)[0].strip() if delimiters.subcomponent else part
+
+
+def read_samples(raw: Sequence[bytes]) -> Samples:
+    """Read what can be read."""
+    charset, _ = charset_of(raw)
+    defaults = Defaults("", "UTC", datetime.now(UTC))
+    messages: list[Message] = []
+    for each in raw:
+        try:
+            messages.append(Message.parse(each, fallback=charset))
+        except Refusal:
+            continue
+    groups = [group for message in messages for group in order_groups(message, defaults)]
+    return Samples(tuple(messages), tuple(groups), len(raw) - len(messages))
+
+
+def charset_of(raw: Sequence[bytes]) -> tuple[str, str]:
+    """Judge the charset by the bytes; give it with the reason."""
+    foreign = [each for each in raw if not each.isascii()]
+    if not foreign:
+        return "utf-8", "All bytes are ASCII: any will do."
+    others = [each for each in foreign if not _is_utf8(each)]
+    if not others:
+        return "utf-8", f"{len(foreign)} samples have other letters, all valid UTF-8."
+    seen = {byte for each in others for byte in each if byte > 0x7F}  # noqa: PLR2004  # ASCII
+    why = f"{len(others)} of {len(foreign)} samples with other letters are no UTF-8"
+    if any(byte <= _LAST_C1 for byte in seen):
+        return "cp1252", f"{why}; bytes 80 to 9F are letters of Windows-1252 only."
+    if seen & _EURO_OR_C1:
+        return "iso8859-15", f"{why}; some are the euro sign, Š, Ž, Œ or Ÿ of ISO 8859-15."
+    return "iso8859-1", f"{why}; one byte a letter, the same in ISO 8859-1 and 8859-15."
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+ORDERS = ("ORM^", "OMG^", "OMI^")
+MRN_PLACES = ("PID-3.1", "PID-2.1", "PID-4.1")
+ACCESSION_PLACES = (
+    *("IPC-1.1", "OBR-18.1", "OBR-3.2", "ORC-3.2", "OBR-3.1", "ORC-3.1"),
+    *("OBR-20.1", "OBR-19.1", "OBR-2.1", "ORC-2.1"),
+)
+_ASSIGNERS = ("OBR-3.2", "ORC-3.2")
+_MOST = 0.9  # of the groups: a place that is filled, or differs, nearly always
+_HALF = 0.5  # an order is often spoken of twice: changed, cancelled
+_LONGEST_ACCESSION = 16  # DICOM SH
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A definition as YAML with its evidence as comments, and the charset for the listener."""
+
+    text: str
+    charset: str
+    unread: int
+    """Samples that could not be read at all."""
+
+
+def learn(raw: Sequence[bytes]) -> Proposal:
+    """Propose a definition of orders from messages, as they were on the wire."""
+    samples = read_samples(raw)
+    charset, why = charset_of(raw)
+    known = charset if is_codec(charset) else "utf-8"
+    lines = [
+        f"# Proposed from {len(samples.messages)} messages; {samples.unread} could not be read."
+    ]
+    lines += [f"# Charset of the listener: {charset}. {why}", "", "kind: orders"]
+    lines += ["include: orders.yaml", *_accept(samples), *_tags(samples), *_metadata(samples)]
+    lines += _controls(samples)
+    return Proposal("\n".join(lines) + "\n", known, samples.unread)
+
+
+def _accept(samples: Samples) -> list[str]:
+    headers = [message.header for message in samples.messages]
+    types = Counter(f"{each.message_code}^{each.trigger or 'O01'}" for each in headers)
+    if not types:
+        return []
+    counted = ", ".join(f"{name} {count}" for name, count in types.most_common())
+    lines = ["", f"# Types: {_printable(counted)}. Only orders belong here.", "accept:"]
+    taken = [name for name in types if name.startswith(ORDERS)]
+    lines += [f"  messages: [{', '.join(map(_quoted, taken or ['ORM^O01']))}]"]
+    names = ("MSH-3.1", "MSH-4.1")
+    who = {tuple(each.value(name).strip() for name in names): None for each in samples.messages}
+    senders = [
+        f"    - {{application: {_quoted(application)}, facility: {_quoted(facility)}}}"
+        for application, facility in who
+        if application or facility
+    ]
+    return [*lines, "  senders:", *senders] if senders else lines
+
+
+def _tags(samples: Samples) -> list[str]:
+    lines = ["", "tags:"]
+    for tag, choose in (("PatientMRN", _mrn), ("Accession", _accession)):
+        place, others, why = choose(samples)
+        if not place:
+            lines.append(f"  # {tag}: {why}")
+            continue
+        sources = ", ".join(map(_quoted, (place, *others)))
+        lines += [f"  # {_printable(why)}", f"  {tag}: {{from: [{sources}], required: true}}"]
+    uid = next((each for each in samples.z_fields() if each.uids), None)
+    if uid is not None and uid.path != "ZDS-1.1":
+        lines += [
+            f"  # {uid.path} holds DICOM UIDs, {uid.told(len(samples.groups))}.",
+            "  StudyInstanceUID:",
+            "    - {from: IPC-3.1, as: study-uid}",
+            f"    - {{from: {uid.path}, as: study-uid}}",
+        ]
+    return lines if len(lines) > 2 else []  # noqa: PLR2004  # more than its heading
+
+
+def _mrn(samples: Samples) -> tuple[str, list[str], str]:
+    """Choose the place of the MRN: a repetition marked MR, one authority's, else what is filled."""
+    total = len(samples.groups)
+    marked = samples.picked("CX-5", "5")
+    if "MR" in marked and marked["MR"] >= _MOST * total:
+        authorities = samples.picked("CX-4", "4")
+        told = f", by {len(authorities)} authorities" if authorities else ""
+        why = f"PID-3 has a repetition marked MR in {marked['MR']} of {total} groups{told}."
+        return "PID-3[CX-5=MR].1", _filled(samples, MRN_PLACES, ""), why
+    if samples.most_repetitions > 1 and (authorities := samples.picked("CX-4", "4")):
+        name, count = authorities.most_common(1)[0]
+        why = f"PID-3 marks none MR; authority {name} is in {count} of {total} groups."
+        return f"PID-3[CX-4={name}].1", _filled(samples, MRN_PLACES, ""), why
+    for path in MRN_PLACES:
+        found = samples.field(path)
+        if found.filled:
+            why = f"{path} is filled in {found.told(total)}; places before it are empty."
+            return path, _filled(samples, MRN_PLACES, path), why
+    return "", [], "no value in PID-3, PID-2 or PID-4 of any sample; name its place."
+
+
+def _accession(samples: Samples) -> tuple[str, list[str], str]:
+    """Choose the first place that is filled and differs from order to order."""
+    total = len(samples.groups)
+    fields = [samples.field(path) for path in ACCESSION_PLACES]
+
+    def suits(each: Field) -> bool:
+        differs = each.different >= _HALF * each.filled
+        short = each.longest <= _LONGEST_ACCESSION
+        return each.filled >= _HALF * total and differs and short and _is_number(each, total)
+
+    chosen: Callable[[Field], bool]
+    for chosen in (suits, lambda each: each.filled > 0):
+        for each in fields:
+            if chosen(each):
+                why = f"{each.path}: {each.told(total)}, at most {each.longest} characters."
+                fit = [other.path for other in fields if other is not each and suits(other)]
+                why += f" As good: {', '.join(fit)}." if fit else ""
+                return each.path, _filled(samples, ACCESSION_PLACES, each.path), why
+    return "", [], "no number in any of the usual places; name its place."
+
+
+def _is_number(field: Field, total: int) -> bool:
+    """OBR-3.2 and ORC-3.2 say who assigned a number, unless they differ like numbers."""
+    if field.path not in _ASSIGNERS:
+        return True
+    return total > 1 and field.different >= _MOST * total and field.digits >= _MOST * field.filled
+
+
+def _filled(samples: Samples, places: Sequence[str], but: str) -> list[str]:
+    """Give further places: those with a value in groups where the first may have none."""
+    total = len(samples.groups)
+    if but and samples.field(but).filled == total:
+        return []
+    return [
+        path for path in places if path not in (but, *_ASSIGNERS) and samples.field(path).filled
+    ]
+
+
+def _metadata(samples: Samples) -> list[str]:
+    total = len(samples.groups)
+    found = [each for each in samples.z_fields() if not each.uids]
+    if not found:
+        return []
+    lines = ["", "# Z segments are kept whole; fields that should have a name of their own:"]
+    lines += ["metadata:", "  values:"]
+    return lines + [
+        f"    {each.path.replace('-', '_').replace('.', '_')}: {each.path}"
+        f"        # {each.told(total)}; rename it"
+        for each in found
+    ]
+
+
+def _controls(samples: Samples) -> list[str]:
+    total = len(samples.groups)
+    codes = Counter(filter(None, (samples.value(group, "ORC-1") for group in samples.groups)))
+    told = ", ".join(f"{code} {count}" for code, count in codes.most_common())
+    return (
+        ["", f"# Order control, ORC-1 of {total} groups: {_printable(told) or 'none'}."]
+        if total
+        else []
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    """Keep a comment on its line, whatever a sender wrote."""
+    return "".join(each if each.isprintable() else "?" for each in text)

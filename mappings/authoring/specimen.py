@@ -1,0 +1,74 @@
+"""What an outbound definition would write for an order, with a report that nobody dictated.
+
+For trying definitions and comparing versions of them; nothing of it is ever sent.
+"""
+
+from mappings.authoring.comparison import Difference
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.inbound.definition import InboundMapping
+from mappings.inbound.events import Action, OrderEvent
+from mappings.language.errors import RuleFailed
+from mappings.language.scope import Defaults
+from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
+
+REPORT = "FINDINGS:\nNothing unusual.\n\nIMPRESSION:\nA specimen: no report."
+
+
+def specimens(
+    mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
+) -> list[bytes]:
+    """Write a result for each order of a message; none for what cannot be read, or is no order."""
+    made = contexts(mapping, reader, raw, defaults, charset)
+    return [mapping.render(each) for each in made]
+
+
+def contexts(
+    mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
+) -> list[ResultContext]:
+    """Give what the results of a message's orders may say, one order each."""
+    try:
+        events = reader.apply(Message.parse(raw, fallback=charset), defaults)
+    except (Refusal, RuleFailed):
+        return []
+    orders = [each for each in events if each.accession and each.action is not Action.IGNORE]
+    return [_context(mapping, each, defaults) for each in orders]
+
+
+def _context(mapping: OutboundMapping, order: OrderEvent, defaults: Defaults) -> ResultContext:
+    final = ResultEvent.FINAL
+    tags = {tag: str(value) for tag, value in order.clinical_info.items() if tag != "Metadata"}
+    metadata = dict(order.clinical_info.get("Metadata", {}))
+    return ResultContext(
+        event=final if final in mapping.events else min(mapping.events),
+        control_id="SPECIMEN",
+        now=defaults.now,
+        site=order.site,
+        orders=(ResultOrder(tags, metadata, order.placer, order.filler, order.echo),),
+        report_text=REPORT,
+        signed_at=defaults.now,
+        signed_by=Signer("Dr. Specimen", "specimen@example.org", "0"),
+        time_zone=defaults.time_zone,
+    )
+
+
+def compare_written(before: list[bytes], after: list[bytes]) -> list[Difference]:
+    """Compare what two versions write for the same message, field by field."""
+    old, new = _fields(before), _fields(after)
+    places = [*old, *(place for place in new if place not in old)]
+    return [
+        Difference(place, old.get(place, ""), new.get(place, ""))
+        for place in places
+        if old.get(place, "") != new.get(place, "")
+    ]
+
+
+def _fields(written: list[bytes]) -> dict[str, str]:
+    found = {}
+    for number, message in enumerate(map(Message.parse, written), start=1):
+        for segment, nth in zip(message.segments, message.numbers, strict=True):
+            for at in range(1, len(segment) + 1):
+                if text := segment.field_text(at):
+                    found[f"{number}:{segment.id}[{nth}]-{at}"] = text
+    return found

@@ -1,0 +1,1 @@
+"""Inbound definitions: an HL7 message becomes order and patient events."""

@@ -1,0 +1,173 @@
+"""Which messages a definition takes: type and trigger, sender, version, processing id.
+
+The order of tests is the standard's: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Reads
+headers only.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mappings.hl7.header import Header
+from mappings.hl7.refusals import (
+    Refusal,
+    UnknownSender,
+    UnsupportedEvent,
+    UnsupportedMessage,
+    UnsupportedProcessingId,
+    UnsupportedVersion,
+)
+from mappings.language.diagnostics import Node, Notebook, meant
+from mappings.language.patterns import like
+
+KEYS = ("messages", "senders", "versions", "processing")
+SENDER_KEYS = ("application", "facility", "receiving_application", "receiving_facility")
+ANY = "*"
+VERSIONS = frozenset(
+    {"2.1", "2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.7.1"}
+    | {"2.8", "2.8.1", "2.8.2", "2.9"}
+)
+PROCESSING = frozenset({"P", "D", "T"})
+"""Tables 0104 and 0103: what MSH-12 and MSH-11 can be."""
+_FIRST_OF_SENDER = 3  # MSH-3
+_CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Patterns (`*` and `?`) for MSH-3 to MSH-6; an empty one asks nothing."""
+
+    application: str = ""
+    facility: str = ""
+    receiving_application: str = ""
+    receiving_facility: str = ""
+
+    def matches(self, header: Header) -> bool:
+        """Compare the first components, ends trimmed."""
+        return self.mismatch(header) is None
+
+    def mismatch(self, header: Header) -> int | None:
+        """Return the number of the first field of MSH that does not match; None: all do."""
+        fields = (
+            (self.application, header.sending_application),
+            (self.facility, header.sending_facility),
+            (self.receiving_application, header.receiving_application),
+            (self.receiving_facility, header.receiving_facility),
+        )
+        for number, (pattern, value) in enumerate(fields, start=_FIRST_OF_SENDER):
+            if pattern and not like(pattern)(_first(value, header)):
+                return number
+        return None
+
+
+def _first(value: bytes, header: Header) -> str:
+    text = value.decode("latin-1")
+    component = header.delimiters.component
+    return (text.partition(component)[0] if component else text).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The `accept:` part of an inbound definition."""
+
+    messages: frozenset[tuple[str, str]]
+    senders: tuple[Sender, ...] = ()
+    versions: frozenset[str] = frozenset()
+    processing: frozenset[str] = frozenset()
+
+    def takes(self, header: Header) -> bool:
+        """Say whether type, trigger and sender are ours; dispatches on MSH-9.1 and 9.2 alone."""
+        known = self.knows(header)
+        return known and (not self.senders or any(s.matches(header) for s in self.senders))
+
+    def knows(self, header: Header) -> bool:
+        """Tell whether type and trigger are ours, from any sender."""
+        code = header.message_code
+        return (code, header.trigger) in self.messages or (code, ANY) in self.messages
+
+    def refusals(self, header: Header) -> list[Refusal]:
+        """Say what else about the header is not acceptable; an empty set accepts anything."""
+        found: list[Refusal] = []
+        if self.versions and header.version not in self.versions:
+            found.append(UnsupportedVersion())
+        if self.processing and header.processing_id not in self.processing:
+            found.append(UnsupportedProcessingId())
+        return found
+
+
+def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> Refusal:
+    """
+    Say why none of these takes a header: its sender, its trigger or its type is unknown.
+
+    Of several patterns of senders, the one that matches furthest names the field.
+    """
+    acceptances = list(acceptances)
+    senders = [sender for each in acceptances if each.knows(header) for sender in each.senders]
+    if senders:
+        furthest = max(sender.mismatch(header) or 0 for sender in senders)
+        return UnknownSender(f"MSH-{furthest}")
+    types = {code for each in acceptances for code, _ in each.messages}
+    known = header.message_code in types
+    return UnsupportedEvent() if known else UnsupportedMessage()
+
+
+def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Acceptance:
+    """Read `accept:`; a definition that accepts nothing is a mistake."""
+    entries = notebook.mapping(node, KEYS) if node is not None else {}
+    messages = _messages(entries.get("messages"), notebook)
+    if not messages:
+        notebook.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
+    senders = [_sender(item, notebook) for item in _items(entries, "senders", notebook)]
+    versions, processing = (_items(entries, each, notebook) for each in ("versions", "processing"))
+    return Acceptance(
+        frozenset([*messages, *_without_event(messages)]),
+        tuple(senders),
+        frozenset(_listed(item, "version", VERSIONS, notebook) for item in versions),
+        frozenset(_listed(item, "processing id", PROCESSING, notebook) for item in processing),
+    )
+
+
+def _items(entries: dict[str, Node], key: str, notebook: Notebook) -> Sequence[Node]:
+    return notebook.items(entries[key]) if key in entries else ()
+
+
+def _listed(node: Node, what: str, known: frozenset[str], notebook: Notebook) -> str:
+    """Read a code of a table; others are taken at their word, for nobody knows all senders."""
+    text = notebook.text(node)
+    if text and text not in known:
+        notebook.warn(node, "accept", f"HL7 has no {what} {text!r}{meant(text, known)}")
+    return text
+
+
+def _messages(node: Node | None, notebook: Notebook) -> list[tuple[str, str]]:
+    found = []
+    for item in notebook.items(node) if node is not None else ():
+        code, caret, trigger = notebook.text(item).partition("^")
+        if caret and code and trigger:
+            if not _CODE.fullmatch(code) or not _EVENT.fullmatch(trigger):
+                notebook.warn(item, "accept", "hardly a message's type and event, such as ORM^O01")
+            found.append((code, trigger))
+        else:
+            notebook.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")
+    return found
+
+
+def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Accept a bare type (MSH-9 `ORM`, HL7 v2.1) where only one of its events is meant anyway."""
+    codes = [code for code, _ in messages]
+    return [(code, "") for code, trigger in messages if codes.count(code) == 1 and trigger != ANY]
+
+
+def _sender(node: Node, notebook: Notebook) -> Sender:
+    entries = notebook.mapping(node, SENDER_KEYS)
+    return Sender(**{key: _wildcards(value, notebook) for key, value in entries.items()})
+
+
+def _wildcards(node: Node, notebook: Notebook) -> str:
+    text = notebook.text(node)
+    try:
+        like(text)
+    except ValueError as error:
+        notebook.error(node, "pattern", str(error))
+        return ""
+    return text

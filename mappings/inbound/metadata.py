@@ -1,0 +1,163 @@
+"""Metadata: the open-ended part of clinicalInfo, and the choice of segments that fills it.
+
+Any key gets a rule; `each` makes keys out of repeated segments (observations nobody asked
+for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mappings.language.accessors import NULL, SEGMENTS
+from mappings.language.conditions import Condition, compile_condition
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node, Notebook
+from mappings.language.rules import Rule, compile_rule
+from mappings.language.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Segment names, and beginnings of names."""
+
+    names: frozenset[str] = frozenset()
+    beginnings: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Say whether a segment of this name is chosen."""
+        return name in self.names or name.startswith(self.beginnings)
+
+
+def compile_selection(nodes: Sequence[Node], notebook: Notebook) -> Selection:
+    """Read a list of segment names; a star at the end stands for any ending."""
+    names, beginnings = set(), []
+    for node in nodes:
+        text = notebook.text(node)
+        if text.endswith("*"):
+            beginnings.append(text[:-1])
+        else:
+            names.add(segment_name(node, notebook))
+    return Selection(frozenset(names), tuple(beginnings))
+
+
+def segment_name(node: Node, notebook: Notebook) -> str:
+    """Read the name of a segment: one of the standard's, or a Z segment."""
+    text = notebook.text(node)
+    if text not in SEGMENTS and not text.startswith("Z"):
+        notebook.unknown(node, "segment", text, SEGMENTS)
+    return text
+
+
+LARGEST = 60_000
+"""Bytes of JSON that report services take in Metadata, with some room."""
+OMITTED = "MetadataOmitted"
+_ROOM_TO_SAY_SO = 2_000
+_LONGEST_CHARACTER = 8  # bytes of JSON a character can need, and some for its key
+
+SHORT = LARGEST // _LONGEST_CHARACTER
+"""Characters of keys and values that need no second look: they fit, whatever they are."""
+
+KEYS = ("values", "each", "keep")
+EACH_KEYS = ("segment", "key", "value", "when")
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One key per segment of a kind."""
+
+    segment: str
+    key: Rule
+    value: Rule
+    condition: Condition | None
+
+    def fill(self, scope: Scope, filled: dict[str, str]) -> None:
+        """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
+        numbers: dict[str, int] = {}
+        for place in scope.every(self.segment):
+            one = scope.only(place)
+            if self.condition is not None and not self.condition(one):
+                continue
+            key, value = self.key(one), self.value(one)
+            if key in ("", NULL) or not value:
+                continue
+            name = key
+            while name in filled:  # a message may have any number of one key: count on
+                numbers[key] = numbers.get(key, 0) + 1
+                name = f"{key} ({numbers[key] + 1})"
+            filled[name] = "" if value == NULL else value
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRules:
+    """Everything a definition puts into Metadata."""
+
+    values: dict[str, Rule]
+    each: tuple[Each, ...]
+    keep: Selection
+
+    def fill(self, scope: Scope) -> dict[str, str]:
+        """Fill Metadata; a null is an empty text."""
+        filled: dict[str, str] = {}
+        for key, rule in self.values.items():
+            value = rule(scope)
+            if value:
+                filled[key] = "" if value == NULL else value
+        for each in self.each:
+            each.fill(scope, filled)
+        names, kept = scope.message.names, dict[str, list[str]]()
+        for place in scope.chosen(self.keep.has):
+            kept.setdefault(names[place], []).append(scope.message.lines.text(place))
+        for name, lines in kept.items():
+            before = [filled[name]] if name in filled else []
+            filled[name] = "\n".join([*before, *lines])
+        return fitting(filled)
+
+
+def fitting(filled: dict[str, str]) -> dict[str, str]:
+    """Leave out the keys, each whole, that a report service would not take any more; say which."""
+    long = len("".join(filled)) + len("".join(filled.values()))
+    if long < SHORT:
+        return filled
+    kept, left_out, size = {}, [], _ROOM_TO_SAY_SO
+    for key, value in filled.items():
+        needed = len(json.dumps({key: value}, ensure_ascii=False).encode())
+        if size + needed > LARGEST:
+            left_out.append(key)
+        else:
+            kept[key] = value
+            size += needed
+    if left_out:
+        kept[OMITTED] = ", ".join(left_out)[: _ROOM_TO_SAY_SO // _LONGEST_CHARACTER]
+    return kept
+
+
+def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
+    """Read `metadata:`."""
+    if node is None:
+        return MetadataRules({}, (), Selection())
+    entries = shop.notebook.mapping(node, KEYS)
+    values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
+    each = shop.notebook.items(entries["each"]) if "each" in entries else []
+    keep = shop.notebook.items(entries["keep"]) if "keep" in entries else []
+    return MetadataRules(
+        {key: compile_rule(below, shop) for key, below in values.items()},
+        tuple(found for item in each if (found := _each(item, shop)) is not None),
+        compile_selection(keep, shop.notebook),
+    )
+
+
+def _each(node: Node, shop: Workshop) -> Each | None:
+    entries = shop.notebook.mapping(node, EACH_KEYS)
+    missing = [key for key in EACH_KEYS[:3] if key not in entries]
+    if missing:
+        shop.notebook.error(node, "metadata", f"each needs {', '.join(missing)}")
+        return None
+    condition = None
+    if "when" in entries:
+        condition = compile_condition(entries["when"], shop.notebook)
+    return Each(
+        segment_name(entries["segment"], shop.notebook),
+        compile_rule(entries["key"], shop),
+        compile_rule(entries["value"], shop),
+        condition,
+    )

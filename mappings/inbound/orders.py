@@ -1,0 +1,331 @@
+"""Inbound orders: ORM^O01, OMG^O19, OMI^O23 become one event for each ORC/OBR group.
+
+    NW: create          XO: change          XO/CM: change examined
+
+The pair is looked up first, in capitals as well, then ORC-1 alone. Statuses are not checked against
+table 0038: senders invent their own.
+
+Runs a compiled definition over scopes. What the events lead to is the bridge's business;
+which messages get here is `mappings.inbound.acceptance`'s.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum, unique
+from typing import Any
+
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
+from mappings.inbound.events import CHILD_OF, Action, LinkSignal, OrderEvent
+from mappings.inbound.link_signals import Links, Member, compile_links
+from mappings.inbound.metadata import MetadataRules, Selection, compile_metadata, compile_selection
+from mappings.language.accessors import NULL
+from mappings.language.conditions import Condition, compile_condition
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node, Notebook
+from mappings.language.rules import Rule, compile_rule
+from mappings.language.scope import Defaults, Scope, is_imaging, order_groups
+from mappings.language.tags import TAGS, TagRule, compile_tags, fill
+from mappings.language.unreachable_rules import never
+
+CONTROL_KEYS = ("unknown", "actions", "replies")
+UNKNOWN = ("refuse", "ignore")
+EXAMINED = "examined"
+ACCEPTED = ("OK", "UA")
+"""What ORC-1 of a reply says where the table has no reply: taken, or unable to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An action, and whether the examination is now done."""
+
+    action: Action
+    examined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderControlTable:
+    """The table; `refuse_unknown` says what becomes of a code it does not have."""
+
+    rows: Mapping[tuple[str, str], Decision]
+    refuse_unknown: bool = True
+    replies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def reply(self, control: str, *, accepted: bool) -> str:
+        """Give ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
+        return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
+
+    def decide(self, control: str, status: str) -> Decision | None:
+        """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
+        rows = self.rows
+        found = rows.get((control, status)) or rows.get((control, status.upper()))
+        found = found or rows.get((control, ""))
+        if found is None and not self.refuse_unknown:
+            return Decision(Action.IGNORE)
+        return found
+
+
+def compile_control(node: Node | None, place: Node, notebook: Notebook) -> OrderControlTable:
+    """Read `order_control:`; without it nothing could be decided."""
+    if node is None:
+        notebook.error(place, "order-control", "order_control is missing")
+        return OrderControlTable({})
+    entries = notebook.mapping(node, CONTROL_KEYS)
+    refuse = True
+    if "unknown" in entries:
+        refuse = notebook.choice(entries["unknown"], "policy", UNKNOWN) != "ignore"
+    rows: dict[tuple[str, str], Decision] = {}
+    actions = notebook.mapping(entries["actions"]) if "actions" in entries else {}
+    for key, below in actions.items():
+        control, _, status = key.partition("/")
+        rows[control.strip(), status.strip()] = _decision(below, notebook)
+    if not rows:
+        notebook.error(node, "order-control", "order_control has no actions")
+    return OrderControlTable(rows, refuse, _replies(entries.get("replies"), notebook))
+
+
+def _replies(node: Node | None, notebook: Notebook) -> dict[str, tuple[str, str]]:
+    replies = {}
+    for control, below in (notebook.mapping(node) if node is not None else {}).items():
+        words = notebook.texts(below)
+        if len(words) != len(ACCEPTED):
+            notebook.error(below, "shape", "two codes are expected here: done, unable to")
+            continue
+        replies[control] = (words[0], words[1])
+    return replies
+
+
+def _decision(node: Node, notebook: Notebook) -> Decision:
+    word, _, remark = notebook.text(node).partition(" ")
+    if word not in tuple(Action):
+        notebook.unknown(node, "action", word, tuple(Action))
+        return Decision(Action.IGNORE)
+    if remark.strip() not in ("", EXAMINED):
+        notebook.unknown(node, "remark", remark.strip(), (EXAMINED,))
+    return Decision(Action(word), remark.strip() == EXAMINED)
+
+
+PARENTS = ("parent_placer", "parent_filler")
+ORDER_KEYS = ("placer", "filler", "control", "status", *PARENTS)
+APP_TAGS = (
+    "AppLanguage",
+    "SpeechLanguage",
+    "ReturnFormat",
+    "ApplyTemplate",
+    "SyncLaunch",
+    "AutoComparePrior",
+)
+SWITCHES = frozenset({"SyncLaunch", "AutoComparePrior"})
+KEYS = (
+    *("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only"),
+    "patient_names",
+)
+LEFT_OUT = ("left out by `only`", "no imaging order")
+"""Notes of groups that order nothing for the worklist."""
+
+NEEDED = ("PatientMRN", "Accession")
+"""The identity of a report, beside the SiteID that the listener can supply."""
+
+
+@unique
+class PatientNames(StrEnum):
+    """What becomes of an order whose patient is known by another name (docs/patient-names.md)."""
+
+    COMPATIBLE = "compatible"  # a spelling of the known name is that name; others are parked
+    EXACT = "exact"  # parked
+    UPDATE = "update"  # the order's name replaces the known one
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPlan:
+    """A compiled orders definition."""
+
+    tags: dict[str, TagRule]
+    metadata: MetadataRules
+    reporting_app: dict[str, TagRule]
+    order: dict[str, Rule]
+    control: OrderControlTable
+    links: Links
+    echo: Selection
+    only: Condition | None
+    refusing: tuple[TagRule, ...]
+    """The tags that may make a message unacceptable."""
+    thorough: bool
+    """Whether rules beside the tags may refuse, so that checking means mapping."""
+    patient_names: PatientNames = PatientNames.COMPATIBLE
+
+    def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
+        """Cut a message as this kind of definition wants it."""
+        return order_groups(message, defaults)
+
+    def refusals(self, scopes: Sequence[Scope]) -> list[Refusal]:
+        """Say why a message cannot be taken; rules beside the tags raise their Refusal."""
+        if not scopes:
+            return [MissingField("ORC")]
+        found: list[Refusal] = []
+        for scope in scopes:
+            if self._wanted(scope) and (some := self._refusals(scope)):
+                found += some
+        if self.thorough and not found:
+            self.events(scopes)
+        return found
+
+    def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
+        """Site and MRN of every patient of a message, each once."""
+        pairs = [(self.site(scope), self.tags["PatientMRN"].value(scope)) for scope in scopes]
+        return [pair for pair in dict.fromkeys(pairs) if pair[1]]
+
+    def order_numbers(self, scopes: Sequence[Scope]) -> list[str]:
+        """Return the accession, placer and filler number of every group, without namespaces."""
+        found = [self.tags["Accession"].value(scope) for scope in scopes]
+        for name in ("placer", "filler"):
+            found += [self._code(name, scope).partition("^")[0].strip() for scope in scopes]
+        return found
+
+    def events(self, scopes: Sequence[Scope]) -> list[OrderEvent]:
+        """Map every group; raises the first Refusal of a message that was not checked."""
+        if not scopes:
+            raise MissingField("ORC")
+        wanted = [scope for scope in scopes if self._wanted(scope)]
+        members = [self._member(scope) for scope in wanted]
+        signals = dict(zip(map(id, wanted), self.links.signals(members), strict=True))
+        return [
+            self._event(scope, signals[id(scope)]) if id(scope) in signals else self._ignored(scope)
+            for scope in scopes
+        ]
+
+    def site(self, scope: Scope) -> str:
+        """Return the SiteID of a group: what the mapping yields, else the listener's."""
+        rule = self.tags.get("SiteID")
+        return (rule.value(scope) if rule else "") or scope.defaults.site
+
+    def _wanted(self, scope: Scope) -> bool:
+        return is_imaging(scope) and (self.only is None or self.only(scope))
+
+    def _member(self, scope: Scope) -> Member:
+        mrn, accession = (self.tags[tag].value(scope) for tag in NEEDED)
+        return Member(scope, mrn, accession)
+
+    def _decision(self, scope: Scope) -> Decision | None:
+        control, status = self._code("control", scope), self._code("status", scope)
+        return self.control.decide(control, status)
+
+    def _code(self, name: str, scope: Scope) -> str:
+        value = scope.values.get(name)
+        if value is None:
+            rule = self.order.get(name)
+            value = rule(scope) if rule else ""
+            value = "" if value == NULL else value.upper() if name == "control" else value
+            scope.values[name] = value
+        return value
+
+    def _refusals(self, scope: Scope) -> list[Refusal]:
+        found: list[Refusal] = []
+        if self._decision(scope) is None:
+            place = scope.locate("ORC-1")
+            missing = not self._code("control", scope)
+            found.append(MissingField(place) if missing else UnknownCode(place))
+        found += [each for rule in self.refusing if (each := rule.refusal(scope)) is not None]
+        return found or no_site(self.tags["SiteID"], scope)
+
+    def _event(self, scope: Scope, signals: Any) -> OrderEvent:
+        decision = self._decision(scope)
+        if decision is None:
+            raise self._refusals(scope)[0]
+        info: dict[str, Any] = fill(self.tags, scope)
+        info.setdefault("SiteID", scope.defaults.site)
+        if not info["SiteID"]:
+            raise self._refusals(scope)[0]
+        metadata = self.metadata.fill(scope)
+        if metadata:
+            info["Metadata"] = metadata
+        return OrderEvent(
+            action=decision.action,
+            site=info["SiteID"],
+            location=info.get("SiteLocation", ""),
+            mrn=info.get("PatientMRN", ""),
+            accession=info.get("Accession", ""),
+            clinical_info=info,
+            reporting_app=self._app(scope),
+            place=scope.place,
+            link_signals=(*signals, *self._parents(scope)),
+            placer=self._code("placer", scope),
+            filler=self._code("filler", scope),
+            echo=self._echo(scope),
+            order_control=self._code("control", scope),
+            order_status=self._code("status", scope),
+            examined=decision.examined,
+        )
+
+    def _parents(self, scope: Scope) -> list[LinkSignal]:
+        """Name the order that this one is a child of, by each number that is given."""
+        numbers = dict.fromkeys(self._code(name, scope) for name in PARENTS if name in self.order)
+        return [LinkSignal(CHILD_OF, number) for number in numbers if number]
+
+    def _ignored(self, scope: Scope) -> OrderEvent:
+        """Report a group that orders no examination, or that `only` leaves out."""
+        note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
+        mrn = self.tags["PatientMRN"].value(scope)
+        return OrderEvent(
+            Action.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
+        )
+
+    def _app(self, scope: Scope) -> dict[str, Any]:
+        filled: dict[str, Any] = fill(self.reporting_app, scope)
+        for tag in SWITCHES & filled.keys():
+            filled[tag] = filled[tag].lower() == "true"
+        return filled
+
+    def _echo(self, scope: Scope) -> tuple[str, ...]:
+        return tuple(scope.texts(self.echo.has))
+
+
+def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:
+    """Compile the parts of a definition of kind `orders`."""
+    notebook = shop.notebook
+    tags = compile_tags(entries.get("tags"), shop, TAGS)
+    app = compile_tags(entries.get("reporting_app"), shop, APP_TAGS)
+    shop.refusing = any(rule.refusing for rule in app.values())
+    needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), shop)
+    order = notebook.mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
+    echo = notebook.items(entries["echo"]) if "echo" in entries else []
+    if "control" not in order:
+        notebook.error(entries.get("order", root), "order", "order needs `control`, usually ORC-1")
+    plan = OrderPlan(
+        tags=tags,
+        metadata=compile_metadata(entries.get("metadata"), shop),
+        reporting_app=app,
+        order={key: compile_rule(below, shop) for key, below in order.items()},
+        control=compile_control(entries.get("order_control"), root, notebook),
+        links=compile_links(entries.get("links"), shop),
+        echo=compile_selection(echo, shop.notebook),
+        only=compile_condition(entries["only"], notebook) if "only" in entries else None,
+        refusing=tuple(rule for rule in tags.values() if rule.refusing),
+        thorough=False,
+        patient_names=_patient_names(entries.get("patient_names"), notebook),
+    )
+    return replace(plan, thorough=shop.refusing)
+
+
+def _patient_names(node: Node | None, notebook: Notebook) -> PatientNames:
+    found = None if node is None else notebook.choice(node, "patient_names", list(PatientNames))
+    return PatientNames(found) if found else PatientNames.COMPATIBLE
+
+
+def no_site(rule: TagRule, scope: Scope) -> list[Refusal]:
+    """Say that neither the message nor its listener names a site."""
+    known = rule.value(scope) or scope.defaults.site
+    return [] if known else [MissingField(rule.place(scope))]
+
+
+def needed(tags: dict[str, TagRule], names: Sequence[str], node: Node, shop: Workshop) -> None:
+    """Note which parts of a report's identity a definition cannot yield."""
+    for name in names:
+        if name not in tags:
+            shop.notebook.error(node, "identity", f"no rule for {name}: nothing could be reported")
+            continue
+        if never(node[name]):
+            message = f"{name} can have no value: nothing could be reported"
+            shop.notebook.error(node[name], "identity", message)
+        elif name != "SiteID" and not tags[name].required:
+            shop.notebook.error(node[name], "identity", f"{name} must be `required: true`")

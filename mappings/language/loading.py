@@ -1,0 +1,243 @@
+"""Load definition files: YAML to nodes, includes merged, destination settings applied.
+
+A document may be written by anybody who may write definitions, so what it can cost is
+bounded by `parsers.limits`: its characters, tokens and depth, and how often aliases (`*name`)
+repeat what they stand for.
+
+No file is opened: sources are handed in as text. What the nodes mean is nobody's here.
+
+They become a definition of their own that includes the other: so they are compiled, checked
+and hashed like everything an administrator writes.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import RoundTripScanner, ScannerError
+from typing_extensions import override
+
+from mappings.inbound.events import Issue
+from mappings.language.diagnostics import Node, Notebook, Sources
+from parsers.limits import YAML as LIMITS
+from parsers.limits import YAML_TOKENS
+
+_TOO_DEEP = f"nested deeper than {LIMITS.depth} levels"
+UNREADABLE = "\ufffd"
+"""What stands for bytes that are no UTF-8."""
+_REMEMBERED = 64  # files
+_OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019"
+"""Quotes as word processors write them, double and single."""
+
+
+def parse(text: str, file: str, notebook: Notebook) -> Node | None:
+    """Parse one YAML document; syntax errors and duplicate keys become issues."""
+    tree, issues = _parsed(text, file)
+    notebook.adopt(issues)
+    return tree
+
+
+def no_utf8(text: str, file: str, notebook: Notebook) -> None:
+    """Note the first place that is no UTF-8: such letters would go into reports as `\ufffd`."""
+    if UNREADABLE in text:
+        message = "bytes that are no UTF-8: save the file as UTF-8"
+        notebook.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str, file: str) -> tuple[Node | None, tuple[Issue, ...]]:
+    """Remember what was read: to parse is most of what compiling costs. Trees do not change."""
+    notebook = Notebook()
+    no_utf8(text, file, notebook)
+    return _read_document(text, file, notebook), tuple(notebook.issues)
+
+
+class _Scanner(RoundTripScanner):
+    """Stops at brackets in each other and at many tokens, for which the library takes minutes."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._steps = 0
+
+    @override
+    def fetch_more_tokens(self) -> Any:
+        self._steps += 1
+        if self._steps > YAML_TOKENS:
+            problem = f"more than {YAML_TOKENS:,} keys, values and brackets"
+            raise ScannerError(None, None, problem, self.reader.get_mark())
+        return super().fetch_more_tokens()
+
+    @override
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
+        if self.flow_level > LIMITS.depth:
+            raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+
+def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
+    if len(text) > LIMITS.size:
+        notebook.error(Node(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters")
+        return None
+    try:
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Scanner = _Scanner
+        composed = yaml.compose(StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Node(None, file, (mark.line if mark else 0) + 1, (mark.column if mark else 0) + 1)
+        notebook.error(place, "yaml", str(error.problem or error.context or "not YAML"))
+        return None
+    except ReaderError as error:
+        message = f"the character U+{ord(text[error.position]):04X} may not stand here"
+        notebook.error(_place(text, error.position, file), "yaml", message)
+        return None
+    except RecursionError:
+        notebook.error(Node(None, file, 1, 1), "yaml", _TOO_DEEP)
+        return None
+    if composed is None:
+        notebook.error(Node(None, file, 1, 1), "yaml", "the file is empty")
+        return None
+    conversion = _Conversion(file, notebook)
+    tree = conversion.node(composed, "", 0)
+    return None if conversion.nodes > LIMITS.count else tree
+
+
+def _place(text: str, position: int, file: str) -> Node:
+    before = text[:position]
+    return Node(None, file, before.count("\n") + 1, position - before.rfind("\n"))
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """What is known while one document is converted."""
+
+    file: str
+    notebook: Notebook
+    nodes: int = 0
+
+    def node(self, source: Any, path: str, depth: int) -> Node:
+        """Convert a node of the YAML library, and all below it."""
+        mark = source.start_mark
+        node = Node(None, self.file, mark.line + 1, mark.column + 1, path)
+        self.nodes += 1
+        if self.nodes > LIMITS.count:  # few aliases of aliases can be as many as one likes
+            if self.nodes == LIMITS.count + 1:
+                self.notebook.error(node, "yaml", f"more than {LIMITS.count:,} values")
+            return node
+        if depth > LIMITS.depth:  # an alias inside its own anchor never ends
+            self.notebook.error(node, "yaml", _TOO_DEEP)
+            return node
+        if isinstance(source, MappingNode):
+            return replace(node, value=self._entries(source, path, depth))
+        if isinstance(source, SequenceNode):
+            return replace(node, value=self._list(source, path, depth))
+        return replace(node, value=self._scalar(source, node))
+
+    def _list(self, source: SequenceNode, path: str, depth: int) -> list[Node]:
+        found: list[Node] = []
+        for index, item in enumerate(source.value):
+            if self.nodes > LIMITS.count:
+                break
+            found.append(self.node(item, f"{path}[{index}]", depth + 1))
+        return found
+
+    def _entries(self, source: MappingNode, path: str, depth: int) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        for key, value in source.value:
+            if self.nodes > LIMITS.count:
+                break
+            name = str(key.value)
+            below = self.node(value, f"{path}.{name}" if path else name, depth + 1)
+            node = replace(below, key=(key.start_mark.line + 1, key.start_mark.column + 1))
+            if name in entries:
+                self.notebook.error(node.at_key(), "duplicate", f"{name} stands here twice")
+            entries[name] = node
+        return entries
+
+    def _scalar(self, source: ScalarNode, node: Node) -> str | None:
+        plain, text = source.style is None, str(source.value)
+        if plain and text in ("", "~", "null"):
+            return None
+        if plain and text[0] in _OPENING and text[-1] in _CLOSING and len(text) > 1:
+            message = "typographic quotes are part of the text here; YAML's own are \"…\" and '…'"
+            self.notebook.warn(node, "quotes", message)
+        return text
+
+
+RULES = frozenset({"only", "prior_mrn", "prior_name"})
+HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
+
+
+def read(sources: Sources, name: str, notebook: Notebook) -> Node | None:
+    """Read a file with everything it includes; None when that is impossible."""
+    return _with_includes(sources, name, notebook, ())
+
+
+def _with_includes(
+    sources: Sources, name: str, notebook: Notebook, trail: tuple[str, ...]
+) -> Node | None:
+    root = parse(sources[name], name, notebook)
+    if root is None or not isinstance(root.value, dict) or "include" not in root.value:
+        return root
+    merged: Node | None = None
+    for item in notebook.items(root.value["include"]):
+        included = notebook.text(item)
+        notebook.included |= {included} & sources.keys()
+        if included in (name, *trail):
+            notebook.error(item, "include", f"{included} includes itself")
+        elif included not in sources:
+            notebook.unknown(item, "file", included, sources)
+        elif (tree := _with_includes(sources, included, notebook, (*trail, name))) is not None:
+            merged = tree if merged is None else overlay(merged, tree)
+    own = replace(root, value={k: v for k, v in root.value.items() if k != "include"})
+    return own if merged is None else overlay(merged, own)
+
+
+def overlay(below: Node, above: Node) -> Node:
+    """
+    Lay one tree over another: mappings merge key by key, anything else is replaced.
+
+    So is every rule: half of one rule and half of another would be neither.
+    """
+    if not isinstance(below.value, dict) or not isinstance(above.value, dict):
+        return above
+    if above.path in RULES or above.path.rpartition(".")[0] in HOLDERS_OF_RULES:
+        return above
+    merged = dict(below.value)
+    for key, node in above.value.items():
+        merged[key] = overlay(merged[key], node) if key in merged else node
+    return replace(above, value=merged)
+
+
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "layout": ("text", "layout"),
+    "sections": ("text", "sections"),
+    "addenda": ("text", "addenda"),
+    "metadata": ("metadata", "targets"),
+}
+"""Where a word stands in a definition, if not on its top level under its own name."""
+
+
+def laid_over(
+    sources: Sources, name: str, words: Mapping[str, object], owner: str
+) -> tuple[Sources, str]:
+    """Give sources with one more definition, and its name; `owner` names it in mistakes."""
+    if not words:
+        return sources, name
+    definition: dict[str, object] = {"include": f"{name}.yaml"}
+    for word, value in words.items():
+        first, *rest = PLACES.get(word, (word,))
+        if not rest:
+            definition[first] = value
+            continue
+        within = definition.setdefault(first, {})
+        if isinstance(within, dict):
+            within[rest[0]] = value
+    return {**sources, f"{owner}.yaml": json.dumps(definition, ensure_ascii=False)}, owner

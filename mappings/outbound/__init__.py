@@ -1,0 +1,1 @@
+"""Outbound definitions: a release of a report becomes HL7 segments."""

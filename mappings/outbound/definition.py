@@ -1,0 +1,157 @@
+"""A compiled outbound definition: segments as data, rendered for one release of a report.
+
+A key may tell apart what came before: `final after preliminary: {…}` holds where the receiver
+was told of a preliminary report last. Codes are texts; what they mean is the standard's.
+
+The definition lists segments in order, loops over orders, lines of text and Metadata, and
+says which status each event has. What goes where is wiring's business, sending delivery's.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mappings.inbound.echo import Echo
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node, Notebook
+from mappings.language.errors import NotRenderable
+from mappings.outbound.encoding import message
+from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent
+from mappings.outbound.segments import Writer, compile_items
+from mappings.outbound.style import KEYS as MANNERS
+from mappings.outbound.style import Manner, check_needs, compile_manner
+from mappings.outbound.variables import Frame
+
+CODES = ("result", "observation", "order", "message", "completion", "availability")
+AFTER = " after "
+
+Situation = tuple[ResultEvent, ResultEvent | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Statuses:
+    """The codes of each event, by what the receiver was told before."""
+
+    table: Mapping[Situation, Mapping[str, str]] = field(repr=False)
+
+    @property
+    def events(self) -> frozenset[ResultEvent]:
+        """The events there are codes for."""
+        return frozenset(event for event, after in self.table if after is None)
+
+    def codes(self, event: ResultEvent, earlier: Sequence[ResultEvent]) -> Mapping[str, str] | None:
+        """Give the codes of an event; None when it is not listed."""
+        known = [each for each in earlier if (event, each) in self.table]
+        return self.table.get((event, known[-1] if known else None))
+
+    def only(self, events: Collection[ResultEvent]) -> "Statuses":
+        """Leave these events only."""
+        return Statuses({key: codes for key, codes in self.table.items() if key[0] in events})
+
+
+def compile_statuses(node: Node, notebook: Notebook) -> Statuses:
+    """Read `statuses:`."""
+    table: dict[Situation, Mapping[str, str]] = {}
+    for key, below in notebook.mapping(node).items():
+        name, after, before = key.partition(AFTER)
+        event = _event(name, below, notebook)
+        earlier = _event(before, below, notebook) if after else None
+        codes = notebook.mapping(below, CODES)
+        if event is not None and (earlier is not None or not after):
+            table[event, earlier] = {code: notebook.text(each) for code, each in codes.items()}
+    for event, earlier in table:
+        if earlier is not None and (event, None) not in table:
+            notebook.error(node, "statuses", f"{event} is missing beside `{event}{AFTER}{earlier}`")
+    return Statuses(table)
+
+
+def _event(name: str, node: Node, notebook: Notebook) -> ResultEvent | None:
+    if name in tuple(ResultEvent):
+        return ResultEvent(name)
+    notebook.unknown(node.at_key(), "event", name, tuple(ResultEvent))
+    return None
+
+
+STATUS = "status"
+KEYS = (*MANNERS, "statuses", "parts", "segments")
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundMapping:
+    """Immutable; `version` is a hash of everything it was compiled from (16 hex digits)."""
+
+    name: str
+    version: str
+    manner: Manner = field(repr=False)
+    statuses: Statuses = field(repr=False)
+    writers: tuple[Writer, ...] = field(repr=False)
+    files: tuple[str, ...] = ()
+    """Everything it was compiled from, by file name."""
+    over: tuple[str, str] | None = None
+    """Name and version of the definition that a destination's words are laid over."""
+    takes_long: bool = False
+    """Whether a hook or a large pattern is among its rules."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The name and version that were put into force."""
+        return self.over or (self.name, self.version)
+
+    @property
+    def combined(self) -> bool:
+        """Whether linked orders travel in one message; else the caller renders one for each."""
+        return self.manner.orders != "separate"
+
+    @property
+    def events(self) -> frozenset[ResultEvent]:
+        """The events this definition has messages for."""
+        return self.statuses.events
+
+    def only(self, events: Collection[ResultEvent]) -> "OutboundMapping":
+        """Leave messages for these events only."""
+        return replace(self, statuses=self.statuses.only(events))
+
+    def render(self, result: ResultContext) -> bytes:
+        """Write one message as UTF-8. Raises NotRenderable for an event not listed, CodeRefused."""
+        codes = self.statuses.codes(result.event, result.earlier)
+        if codes is None or not result.orders:
+            raise NotRenderable(self.name, result.event)
+        if self.manner.layout.is_alone(result) and result.event not in WITHDRAWALS:
+            codes = {**codes, **self._codes_of_an_addendum(result)}
+        order = result.orders[0]
+        echo = Echo(order.echo, zoned=self.manner.zoned)
+        frame = Frame(result, order, echo, 1, codes, self.manner)
+        written = [one for writer in self.writers for one in writer(frame)]
+        return message(written).encode()
+
+    def _codes_of_an_addendum(self, result: ResultContext) -> dict[str, str]:
+        """Give what differs where an addendum is sent alone: it is new and corrects nothing."""
+        final = self.statuses.codes(ResultEvent.FINAL, ()) or {}
+        new = ("result", "observation") if self.manner.layout.in_child(result) else ("observation",)
+        return {code: final[code] for code in new if code in final}
+
+
+def compile_outbound(
+    name: str, root: Node, entries: dict[str, Node], shop: Workshop
+) -> OutboundMapping:
+    """Compile a definition of kind `results` or `status`."""
+    manner = compile_manner(entries, shop)
+    for key in ("statuses", "segments"):
+        if key not in entries:
+            shop.notebook.error(root, key, f"{key} is missing")
+    statuses = Statuses({})
+    if "statuses" in entries:
+        statuses = compile_statuses(entries["statuses"], shop.notebook)
+    writers = compile_items(entries.get("segments"), entries.get("parts"), manner, shop)
+    if "parts" in entries:
+        _check_parts(root, entries["parts"], shop)
+    if entries["kind"].value != STATUS:  # whose messages have no text to speak of
+        check_needs(root, entries, shop)
+    long = shop.notebook.takes_long
+    return OutboundMapping(name, "", manner, statuses, writers, takes_long=long)
+
+
+def _check_parts(root: Node, parts: Node, shop: Workshop) -> None:
+    """Note the parts of the outermost file that nothing uses."""
+    for name, below in shop.notebook.mapping(parts).items():
+        if below.file == root.file and f"use: {name}" not in shop.used:
+            shop.notebook.warn(below.at_key(), "dead", f"no segment uses {name}")

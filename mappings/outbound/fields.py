@@ -1,0 +1,216 @@
+"""Field values of outbound segments: YAML becomes a function of the frame.
+
+    TX                                    a text               $order.Accession   a variable
+    ["$placer", "", "A"]                  components (a list in the list: subcomponents)
+    {echo: OBR-4, type: CE}               what the order said  {first: [a, b]}    the first valued
+    {repeat: [a, b]}                      repetitions          {value: …, when: …, codes: …}
+
+`suffix` lengthens the first component; a written-out value within a list is one component.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from mappings.hl7.delimiters import STANDARD
+from mappings.hl7.escapes import unescape
+from mappings.language.accessors import parse_path
+from mappings.language.code_tables import Missed
+from mappings.language.conditions import compile_condition_test
+from mappings.language.context import COMPONENTS, NAMES, TIMES, Workshop
+from mappings.language.diagnostics import Node
+from mappings.language.errors import CodeRefused
+from mappings.outbound.encoding import NOTHING, Encoded, components, plain, repeated, subcomponents
+from mappings.outbound.variables import DESTINATION, VARIABLES, Frame, Variable, destination
+
+Condition = Callable[[Frame], bool]
+
+_COMBINING = ("any", "not")
+UNKNOWN_CODES = ("keep", "empty", "refuse")
+"""What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
+
+
+def compile_field(node: Node, shop: Workshop) -> Variable:
+    """Compile the value of a field."""
+    if isinstance(node.value, dict):
+        return _written_out(node, node.value, shop)
+    if isinstance(node.value, list):
+        parts = [_component(item, shop) for item in node.value]
+        return lambda frame: components([part(frame) for part in parts])
+    return compile_text(node, shop)
+
+
+def _component(node: Node, shop: Workshop) -> Variable:
+    if isinstance(node.value, list):
+        parts = [compile_text(item, shop) for item in node.value]
+        return lambda frame: subcomponents([part(frame) for part in parts])
+    if isinstance(node.value, dict):
+        return _demoted(_written_out(node, node.value, shop))
+    return compile_text(node, shop)
+
+
+def _demoted(made: Variable) -> Variable:
+    """Write a field as one component of another: its components become subcomponents."""
+    return lambda frame: Encoded(
+        made(frame).replace(STANDARD.component, STANDARD.subcomponent).rstrip(STANDARD.subcomponent)
+    )
+
+
+def compile_text(node: Node, shop: Workshop) -> Variable:
+    """Compile a text or a `$variable`."""
+    text = shop.notebook.text(node)
+    if not text.startswith("$"):
+        constant = plain(text)
+        return lambda frame: constant
+    name = text[1:]
+    shop.used.add(text)
+    if name.startswith(DESTINATION):
+        return destination(name.removeprefix(DESTINATION))
+    if name not in VARIABLES:
+        shop.notebook.unknown(node, "variable", name, VARIABLES)
+        return lambda frame: NOTHING
+    return VARIABLES[name]
+
+
+def _written_out(node: Node, entries: Mapping[str, Node], shop: Workshop) -> Variable:
+    kind = next((kind for kind in _KINDS if kind in entries), None)
+    if kind is None:
+        shop.notebook.error(node, "field", f"give one of {', '.join(_KINDS)}")
+        return lambda frame: NOTHING
+    known, compile_kind = _KINDS[kind]
+    shop.notebook.mapping(node, (kind, *known, "suffix", "when"))
+    made = compile_kind(node, shop)
+    suffix, when = node.get("suffix"), node.get("when")
+    if suffix is not None:
+        made = _suffixed(made, compile_text(suffix, shop))
+    if when is None:
+        return made
+    condition = compile_when(when, shop)
+    return lambda frame: made(frame) if condition(frame) else NOTHING
+
+
+def _suffixed(made: Variable, suffix: Variable) -> Variable:
+    """Lengthen the first component of what has a value."""
+
+    def get(frame: Frame) -> Encoded:
+        head, mark, rest = made(frame).partition(STANDARD.component)
+        return Encoded(f"{head}{suffix(frame)}{mark}{rest}") if head else NOTHING
+
+    return get
+
+
+def _first(node: Node, shop: Workshop) -> Variable:
+    parts = [compile_field(item, shop) for item in shop.notebook.items(node["first"])]
+
+    def get(frame: Frame) -> Encoded:
+        for part in parts:
+            if value := part(frame):
+                return value
+        return NOTHING
+
+    return get
+
+
+def _repeat(node: Node, shop: Workshop) -> Variable:
+    parts = [compile_field(item, shop) for item in shop.notebook.items(node["repeat"])]
+    return lambda frame: repeated([value for part in parts if (value := part(frame))])
+
+
+def _value(node: Node, shop: Workshop) -> Variable:
+    made = compile_field(node["value"], shop)
+    policy = "keep"
+    unknown = node.get("unknown")
+    if unknown is not None:
+        policy = shop.notebook.choice(unknown, "policy", UNKNOWN_CODES) or policy
+    place = _place(node["value"])
+    codes, back = node.get("codes"), node.get("codes_back")
+    if codes is not None and (table := shop.table(codes)) is not None:
+        made = _coded(made, table.value, Missed(table.name, "", place, policy))
+    if back is not None and (table := shop.table(back)) is not None:
+        made = _coded(made, table.code, Missed(table.name, "", place, policy, back=True))
+    return made
+
+
+def _place(node: Node) -> str:
+    """Say where a value comes from: a variable, or a place of the order; `$` for anything else."""
+    echo = node.get("echo") if isinstance(node.value, dict) else None
+    said = node.value if echo is None else echo.value
+    return said if isinstance(said, str) and (echo or said.startswith("$")) else "$"
+
+
+def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed) -> Variable:
+    """Translate for the receiver; what the table does not have goes by the policy."""
+    empty, refuses = missed.policy == "empty", missed.policy == "refuse"
+
+    def get(frame: Frame) -> Encoded:
+        value = made(frame)
+        text = unescape(value)
+        code = look_up(text)
+        if code is not None:
+            return plain(code)
+        if text and frame.context.missed is not None:
+            frame.context.missed.append(missed._replace(code=text))
+        if text and refuses:
+            raise CodeRefused(missed.table, missed.place)
+        return NOTHING if empty else value
+
+    return get
+
+
+def _echo(node: Node, shop: Workshop) -> Variable:
+    place = parse_path(shop.notebook.text(node["echo"]), node["echo"], shop.notebook)
+    kind_node = node.get("type")
+    kind = shop.notebook.choice(kind_node, "data type", NAMES) if kind_node else "ST"
+    every = shop.notebook.flag(node.get("all"), default=False)
+    holding_node = node.get("holding")
+    holding = compile_text(holding_node, shop) if holding_node is not None else None
+    if place is None or kind is None:
+        return lambda frame: NOTHING
+    path, shape = place.path, kind if kind in COMPONENTS or kind in TIMES else "ST"
+
+    def get(frame: Frame) -> Encoded:
+        if holding is not None and not _holds(holding(frame), frame.echo.texts(path)):
+            return NOTHING
+        return frame.echo.field(path, shape, all_repetitions=every)
+
+    return get
+
+
+def _holds(value: Encoded, texts: set[str]) -> bool:
+    """Whether the echo still says what the report service says; a merge changes a number."""
+    said = {part.strip() for part in unescape(value).split("^")} - {""}
+    return said <= texts
+
+
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]]] = {
+    "echo": (("type", "all", "holding"), _echo),
+    "first": ((), _first),
+    "repeat": ((), _repeat),
+    "value": (("codes", "codes_back", "unknown"), _value),
+}
+"""What a written-out value can be: the keys beside its own, and how it is compiled."""
+
+
+def compile_when(node: Node, shop: Workshop) -> Condition:
+    """Compile a condition over variables: all entries must hold; `any` and `not` combine."""
+    parts = [_condition(node, key, below, shop) for key, below in _conditions(node, shop)]
+    return lambda frame: all(part(frame) for part in parts)
+
+
+def _conditions(node: Node, shop: Workshop) -> Iterator[tuple[str, Node]]:
+    for key, below in shop.notebook.mapping(node).items():
+        if key.startswith("$") or key in _COMBINING:
+            yield key, below
+        else:
+            message = f"{key!r} is no variable; variables begin with $"
+            shop.notebook.error(below.at_key(), "when", message)
+
+
+def _condition(node: Node, key: str, below: Node, shop: Workshop) -> Condition:
+    if key == "any":
+        some = [compile_when(each, shop) for each in shop.notebook.items(below)]
+        return lambda frame: any(part(frame) for part in some)
+    if key == "not":
+        part = compile_when(below, shop)
+        return lambda frame: not part(frame)
+    variable = compile_text(Node(key, node.file, *below.key, below.path), shop)
+    test = compile_condition_test(below, shop.notebook, of_field=False)
+    return lambda frame: test(unescape(variable(frame)))

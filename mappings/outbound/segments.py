@@ -1,0 +1,343 @@
+"""The items of an outbound definition: a segment, a loop, or a named part, each with its `when`.
+
+Each row holds the variables of one turn. Which segments are written in a turn is the
+definition's; which rows there are, its words' (`mappings.outbound.style`).
+
+    - OBX: {3: …, 5: …}      - ZDS: echo      - "Z*": metadata
+    - {each: orders, segments: […]}           - use: patient      (of `parts:`)
+"""
+
+import json
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mappings.hl7.path import Path
+from mappings.inbound.echo import Echo
+from mappings.language.accessors import SEGMENTS
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node
+from mappings.outbound.encoding import (
+    NEWEST_VERSION,
+    NOTHING,
+    Encoded,
+    beyond,
+    fitted,
+    formatted,
+    header,
+    plain,
+    segment,
+)
+from mappings.outbound.fields import compile_field, compile_when
+from mappings.outbound.results import WITHDRAWALS
+from mappings.outbound.style import TEXT, Manner
+from mappings.outbound.text_layout import code_of
+from mappings.outbound.variables import Frame, Variable
+from mappings.shapes.shape import REPEATS, SHAPES
+
+REPORT_FILE = ("18748-4", "Diagnostic imaging report", "LN")
+"""OBX-3 of files, as the shared part `documents` writes it."""
+
+
+def text_rows(frame: Frame) -> list[dict[str, Encoded]]:
+    """One row per OBX of text; no text where only files are wanted and there are some."""
+    if frame.context.event in WITHDRAWALS:
+        text = frame.manner.layout.rows(frame) if TEXT in frame.manner.content else []
+        return [*text, *_withdrawn_files(frame)]
+    if TEXT not in frame.manner.content and frame.context.files:
+        return []
+    return [*frame.manner.layout.rows(frame), *_left_out(frame)]
+
+
+def _left_out(frame: Frame) -> list[dict[str, Encoded]]:
+    """Delete what an earlier text had and this one has not; a document replaces all of itself."""
+    if frame.statuses.get("message", "").startswith("MDM"):
+        return []
+    return [
+        {
+            **code_of(section),
+            "sub_id": plain(str(section.sub_id)),
+            "line": NOTHING,
+            "observation_status": plain("D"),
+        }
+        for section in frame.manner.layout.left_out(frame.context)
+    ]
+
+
+def _withdrawn_files(frame: Frame) -> list[dict[str, Encoded]]:
+    """Take back each file that may stand at the receiver, under its own OBX-3 and OBX-4."""
+    names = ("section.code", "section.text", "section.system")
+    code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
+    line = plain(frame.context.report_text)
+    return [{**code, "sub_id": plain(each), "line": line} for each in sorted(frame.manner.formats)]
+
+
+def document_rows(frame: Frame) -> list[dict[str, Encoded]]:
+    """One row per file, in base64 without line ends; its name is its sub-id for ever."""
+    return [
+        {
+            "format": plain(each),
+            "sub_id": plain(each),
+            "data": plain(b64encode(frame.context.files[each]).decode("ascii")),
+        }
+        for each in sorted(frame.manner.formats & frame.context.files.keys())
+    ]
+
+
+def metadata_rows(frame: Frame) -> list[dict[str, Encoded]]:
+    """One row per Metadata key; what is no text is written as JSON."""
+    return [
+        {
+            "key": plain(key),
+            "value": formatted(_as_text(value)),
+            "entry": formatted(f"{key}: {_as_text(value)}"),
+            "sub_id": plain(str(number)),
+            "target": plain(frame.manner.target(key)),
+        }
+        for number, (key, value) in enumerate(frame.order.metadata.items(), start=1)
+        if frame.manner.wanted(key) and value not in ("", None)
+    ]
+
+
+def metadata_fields(frame: Frame) -> dict[str, dict[int, Encoded]]:
+    """Give what Metadata go into fields: by segment and number, several joined by a blank."""
+    found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
+    for row in metadata_rows(frame):
+        segment, dash, number = row["target"].partition("-")
+        if dash:
+            before = found[segment].get(int(number), NOTHING)
+            both = f"{before} {row['value']}" if before else row["value"]
+            found[segment][int(number)] = Encoded(both)
+    return found
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def metadata_segments(frame: Frame) -> list[Encoded]:
+    """Write the Z segments that keys go to: one a key, or one of all that name its fields."""
+    rows = [row for row in metadata_rows(frame) if _is_whole_segment(row["target"])]
+    written = [
+        segment(row["target"], [plain(str(number)), row["key"], row["value"]])
+        for number, row in enumerate(rows, start=1)
+    ]
+    for name, fields in metadata_fields(frame).items():
+        if name.startswith("Z"):
+            numbers = range(1, max(fields) + 1)
+            written.append(segment(name, [fields.get(number, NOTHING) for number in numbers]))
+    return written
+
+
+def _is_whole_segment(target: str) -> bool:
+    return target.startswith("Z") and "-" not in target
+
+
+LOOPS: Mapping[str, Callable[[Frame], list[dict[str, Encoded]]]] = {
+    "text": text_rows,
+    "documents": document_rows,
+    "metadata": metadata_rows,
+}
+"""What can be gone through within an order."""
+
+
+ITEM_KEYS = ("when", "each", "segments")
+ORDERS = "orders"
+Z_SEGMENTS = "Z*"
+VERSION_FIELD = 12
+WHOLE_ECHOES = frozenset({"ORC", "OBR", "PV1"})
+NOT_ECHOED = frozenset({("ORC", 5), ("ORC", 9), ("OBR", 22), ("OBR", 25)})
+"""What an order said of its own state and moment: no longer true of its result."""
+
+Writer = Callable[[Frame], list[Encoded]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What the items of one definition share while they are compiled."""
+
+    manner: Manner
+    parts: dict[str, Node]
+    shop: Workshop
+    used: tuple[str, ...] = ()
+    """The parts that are being written out, outermost first."""
+
+
+def compile_items(
+    node: Node | None, parts: Node | None, manner: Manner, shop: Workshop
+) -> tuple[Writer, ...]:
+    """Compile `segments:`, with the `parts:` they use."""
+    notebook = shop.notebook
+    desk = _Desk(manner, notebook.mapping(parts) if parts is not None else {}, shop)
+    items = notebook.items(node) if node is not None else []
+    if items and not _begins_with_header(items[0], desk):
+        notebook.error(items[0], "segments", "the first segment must be MSH")
+    return tuple(_item(item, desk) for item in items)
+
+
+def _begins_with_header(item: Node, desk: _Desk) -> bool:
+    used = item.get("use")
+    if used is not None and isinstance(used.value, str) and used.value in desk.parts:
+        first = desk.shop.notebook.items(desk.parts[used.value])[:1]
+        return bool(first) and "MSH" in (first[0].value or ())
+    return "MSH" in (item.value or ())
+
+
+def _item(node: Node, desk: _Desk) -> Writer:
+    """Compile one item."""
+    notebook = desk.shop.notebook
+    entries = notebook.mapping(node)
+    names = [key for key in entries if key not in ITEM_KEYS]
+    writer: Writer
+    if "each" in entries:
+        writer = _loop(node, entries, desk)
+    elif names == ["use"]:
+        writer = _part(entries["use"], desk)
+    elif len(names) == 1:
+        writer = _segment(names[0], entries[names[0]], desk)
+    else:
+        notebook.error(node, "segments", "an item is one segment, or `each` with segments")
+        return lambda frame: []
+    if "when" not in entries:
+        return writer
+    condition = compile_when(entries["when"], desk.shop)
+    return lambda frame: writer(frame) if condition(frame) else []
+
+
+def _part(node: Node, desk: _Desk) -> Writer:
+    """Write out a part; a part within itself is a mistake."""
+    notebook = desk.shop.notebook
+    name = notebook.choice(node, "part", desk.parts)
+    if name is None:
+        return lambda frame: []
+    if name in desk.used:
+        notebook.error(node, "part", f"{name} uses itself")
+        return lambda frame: []
+    desk.shop.used.add(f"use: {name}")
+    within = _Desk(desk.manner, desk.parts, desk.shop, (*desk.used, name))
+    return _in_turn([_item(item, within) for item in notebook.items(desk.parts[name])])
+
+
+def _in_turn(writers: list[Writer]) -> Writer:
+    return lambda frame: [one for writer in writers for one in writer(frame)]
+
+
+def _segment(name: str, node: Node, desk: _Desk) -> Writer:
+    notebook = desk.shop.notebook
+    if name == Z_SEGMENTS and node.value == "metadata":
+        return metadata_segments
+    if name not in SEGMENTS and not name.startswith("Z"):
+        notebook.unknown(node.at_key(), "segment", name, SEGMENTS)
+    if node.value == "echo":
+        return lambda frame: frame.echo.segments(name)
+    return _Fields(name, _fields(name, notebook.mapping(node), desk), desk.manner)
+
+
+def _fields(name: str, entries: dict[str, Node], desk: _Desk) -> dict[int, Variable]:
+    fields = {}
+    for key, below in entries.items():
+        number = int(key) if key.isdecimal() else 0
+        lowest = 3 if name == "MSH" else 1
+        if number < lowest:
+            place = below.at_key()
+            desk.shop.notebook.error(place, "field", f"{key!r} is no field number of {name}")
+        else:
+            beyond(name, number, below.at_key(), desk.shop.notebook)
+            fields[number] = compile_field(below, desk.shop)
+    if name == "MSH" and desk.manner.version:
+        version = plain(desk.manner.version)
+        fields[VERSION_FIELD] = lambda frame: version
+    if desk.manner.echo == "whole" and name in WHOLE_ECHOES:
+        echoes = _echoes(name)
+        return echoes | {key: _first(own, echoes.get(key)) for key, own in fields.items()}
+    return fields
+
+
+def _first(own: Variable, echo: Variable | None) -> Variable:
+    """Repeat a field where the definition's own has nothing to say, as in another version."""
+    return own if echo is None else lambda frame: own(frame) or echo(frame)
+
+
+def _echoes(name: str) -> dict[int, Variable]:
+    """Repeat every field of the order that may be repeated."""
+    return {
+        number: _repeated(Path(name, field=number), kind)
+        for number, kind in enumerate(SHAPES[NEWEST_VERSION].fields[name], start=1)
+        if (name, number) not in NOT_ECHOED
+    }
+
+
+def _repeated(path: Path, kind: str) -> Variable:
+    every, name = kind.endswith(REPEATS), kind.removesuffix(REPEATS)
+    return lambda frame: frame.echo.field(path, name, all_repetitions=every)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Writes one segment, field by field, fitted to the version."""
+
+    name: str
+    fields: dict[int, Variable]
+    manner: Manner
+
+    def __call__(self, frame: Frame) -> list[Encoded]:
+        name = frame.segment = self.name
+        values = {number: field(frame) for number, field in self.fields.items()}
+        if self.manner.targets:
+            values |= metadata_fields(frame).get(name, {})
+        shape = self.manner.shape
+        if shape is not None:
+            values = {
+                number: fitted(shape, name, number, value)
+                for number, value in values.items()
+                if value
+            }
+        numbers = range(3 if name == "MSH" else 1, max(values, default=0) + 1)
+        written = [values.get(number, NOTHING) for number in numbers]
+        frame.count(name)
+        return [header(written) if name == "MSH" else segment(name, written)]
+
+
+def _loop(node: Node, entries: dict[str, Node], desk: _Desk) -> Writer:
+    notebook = desk.shop.notebook
+    over = notebook.choice(entries["each"], "loop", (ORDERS, *LOOPS))
+    notebook.mapping(node, ITEM_KEYS)
+    if over is None or "segments" not in entries:
+        if over is not None:
+            notebook.error(node, "segments", "each needs `segments`: what to write each time")
+        return lambda frame: []
+    desk.shop.used.add(f"each: {over}")
+    inner = _in_turn([_item(item, desk) for item in notebook.items(entries["segments"])])
+    return _over_orders(inner) if over == ORDERS else _over_rows(inner, over)
+
+
+def _over_orders(inner: Writer) -> Writer:
+    """Write once per order; set ids below an order begin anew."""
+
+    def write(frame: Frame) -> list[Encoded]:
+        written: list[Encoded] = []
+        for number, order in enumerate(frame.context.orders, start=1):
+            echo = Echo(order.echo, zoned=frame.manner.zoned)
+            one = Frame(frame.context, order, echo, number, frame.statuses, frame.manner)
+            one.counts = frame.counts
+            written += inner(one)
+        return written
+
+    return write
+
+
+def _over_rows(inner: Writer, over: str) -> Writer:
+    rows = LOOPS[over]
+
+    def write(frame: Frame) -> list[Encoded]:
+        written: list[Encoded] = []
+        for row in rows(frame):
+            frame.row = row
+            written += inner(frame)
+        frame.row = {}
+        return written
+
+    return write

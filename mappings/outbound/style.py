@@ -1,0 +1,156 @@
+"""How an outbound definition writes: version, names, times, documents, echoes, Metadata.
+
+Each is one word of the definition, so that a destination's settings can lay their own over it.
+What stands in which field is `mappings.outbound.definition`'s.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mappings.language.conditions import compile_test
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node
+from mappings.outbound.encoding import beyond
+from mappings.outbound.results import Format
+from mappings.outbound.text_layout import Layout, compile_layout
+from mappings.shapes.shape import SHAPES, Shape
+
+ORDERS = ("separate", "combined", "grouped")
+INTERPRETERS = ("ndl", "xcn", "name")
+TIMES = ("offset", "local")
+ECHOES = ("fields", "whole")
+TEXT = "text"
+CONTENT: Mapping[str, Format] = {each.lower(): each for each in Format}
+METADATA_KEYS = ("send", "skip", "targets")
+EVERY_KEY = "*"
+OBX = "OBX"
+KEYS = ("orders", "version", "interpreter", "times", "echo", "content", "text", "metadata")
+
+TARGET = re.compile(r"none|OBX|NTE|Z[A-Z0-9]{2}(-[1-9]\d?)?|(OBR|ORC|PV1|PID)-[1-9]\d?")
+"""Where a Metadata key may go: nowhere, an observation, a note, a Z segment, or a field."""
+
+NEEDS: Mapping[str, str] = {
+    "interpreter": "$interpreter",
+    "content": "each: documents",
+    "text.sections": "$section.code",
+    "metadata.targets": "$target",
+}
+"""What a definition has to write for a word of it to have an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """The words of one definition. Without a version nothing is fitted to one."""
+
+    version: str = ""
+    orders: str = "separate"
+    interpreter: str = "ndl"
+    times: str = "offset"
+    echo: str = "fields"
+    content: tuple[str, ...] = (TEXT,)
+    layout: Layout = field(default_factory=Layout)
+    wanted: Callable[[str], bool] = lambda key: True
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shapes that fields are fitted to."""
+        return SHAPES.get(self.version)
+
+    @property
+    def zoned(self) -> bool:
+        """Whether times are written with their offset to UTC."""
+        return self.times == "offset"
+
+    @property
+    def formats(self) -> frozenset[Format]:
+        """The formats that go beside the text."""
+        return frozenset(CONTENT[each] for each in self.content if each in CONTENT)
+
+    def target(self, key: str) -> str:
+        """Say where a Metadata key goes: `OBX` where nothing was said."""
+        return self.targets.get(key) or self.targets.get(EVERY_KEY, OBX)
+
+
+def compile_manner(entries: Mapping[str, Node], shop: Workshop) -> Manner:
+    """Read the words of a definition; what is wrong keeps its default."""
+    targets = _targets(entries.get("metadata"), shop)
+    return Manner(
+        version=_word(entries.get("version"), "version", tuple(SHAPES), "", shop),
+        orders=_word(entries.get("orders"), "choice", ORDERS, "separate", shop),
+        interpreter=_word(entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", shop),
+        times=_word(entries.get("times"), "times", TIMES, "offset", shop),
+        echo=_word(entries.get("echo"), "echo", ECHOES, "fields", shop),
+        content=_content(entries.get("content"), shop),
+        layout=compile_layout(entries.get("text"), shop),
+        wanted=_wanted(entries.get("metadata"), shop),
+        targets=targets,
+    )
+
+
+def check_needs(root: Node, entries: Mapping[str, Node], shop: Workshop) -> None:
+    """
+    Note the words that have no effect because no segment writes what they choose.
+
+    Only those of the outermost file: whoever includes one need not use all its words.
+    """
+    for word, needed in NEEDS.items():
+        first, _, second = word.partition(".")
+        node = entries.get(first)
+        if node is not None and second:
+            node = node.get(second)
+        if node is None or node.file != root.file or needed in shop.used or _idle(node):
+            continue
+        shop.notebook.error(node, "no-effect", f"has no effect: no segment has {needed}")
+
+
+def _idle(node: Node) -> bool:
+    """Whether a word asks for what is done anyway: no sections, the text alone."""
+    values = [item.value for item in node.value] if isinstance(node.value, list) else [node.value]
+    return values in (["none"], [TEXT])
+
+
+def _word(
+    node: Node | None, what: str, known: tuple[str, ...], default: str, shop: Workshop
+) -> str:
+    if node is None:
+        return default
+    return shop.notebook.choice(node, what, known) or default
+
+
+def _content(node: Node | None, shop: Workshop) -> tuple[str, ...]:
+    if node is None:
+        return (TEXT,)
+    known = (TEXT, *CONTENT)
+    words = [shop.notebook.choice(item, "content", known) for item in shop.notebook.items(node)]
+    if not words:
+        shop.notebook.error(node, "content", f"name at least one of {', '.join(known)}")
+    return tuple(word for word in words if word)
+
+
+def _wanted(node: Node | None, shop: Workshop) -> Callable[[str], bool]:
+    """Read which keys are sent: all, none, or those that pass a test."""
+    if node is None:
+        return lambda key: True
+    entries = shop.notebook.mapping(node, METADATA_KEYS)
+    send = compile_test(entries["send"], shop.notebook) if "send" in entries else None
+    skip = compile_test(entries["skip"], shop.notebook) if "skip" in entries else None
+    return lambda key: (send is None or send(key)) and not (skip is not None and skip(key))
+
+
+def _targets(node: Node | None, shop: Workshop) -> dict[str, str]:
+    targets = node.get("targets") if node is not None else None
+    if targets is None:
+        return {}
+    found = {}
+    for key, below in shop.notebook.mapping(targets).items():
+        text = shop.notebook.text(below)
+        if TARGET.fullmatch(text):
+            found[key] = text
+            segment, _, number = text.partition("-")
+            beyond(segment, int(number or 0), below, shop.notebook)
+        else:
+            wanted = "none, OBX, NTE, a Z segment, or a field such as OBR-21 or ZMD-3"
+            shop.notebook.error(below, "target", f"{text!r} is no target: write {wanted}")
+    return found

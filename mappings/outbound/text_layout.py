@@ -1,0 +1,305 @@
+r"""Lay a report's text out in OBX segments, section by section.
+
+A line that begins with a known heading (a code table: heading, section) opens a section. Every
+line is kept, headings too: what a receiver shows is what was signed.
+
+    lines         one OBX a line, a blank line is one blank (VA, many RIS)
+    repetitions   one OBX, lines as repetitions (TX: `~` is a new line, HL7 v2.5.1 §2A.77)
+    formatted     one OBX, lines ended by `\.br\` (FT)
+
+Sections keep their code and sub-id from message to message, so that a correction replaces
+what it corrects (HL7 v2.5.1 §7.4.2.11).
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from mappings.language.context import Workshop
+from mappings.language.diagnostics import Node, Notebook
+from mappings.outbound.encoding import Encoded, formatted, plain, repeated
+from mappings.outbound.results import WITHDRAWALS, Addendum, ResultContext, ResultEvent
+
+REPORT = "report"
+ADDENDUM = "addendum"
+NONE = "none"
+_LONGEST_HEADING = 60
+_HEADING = re.compile(r"[\s*#]*([^\s*#:：][^:：]*?)[\s*]*(?:[:：].*)?")  # noqa: RUF001  # the colon of Chinese and Japanese texts
+
+Code = tuple[str, str, str]
+WHOLE: Code = ("18748-4", "Diagnostic imaging report", "LN")
+"""OBX-3 of a text that is not cut into sections (LOINC)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines of one section, under its name."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The sections a receiver has codes for; without any the text stays whole."""
+
+    codes: Mapping[str, Code] = field(default_factory=dict)
+    section_of: Callable[[str], str | None] = lambda heading: None
+
+    def cut(self, lines: Sequence[str]) -> list[Part]:
+        """Cut a text at its headings; what stands before the first is the report's own."""
+        parts: list[Part] = []
+        name, taken = REPORT, list[str]()
+        for line in lines:
+            opened = self._opened(line) if self.codes else None
+            if opened is not None:
+                parts.append(Part(name, tuple(taken)))
+                name, taken = opened, []
+            taken.append(line)
+        parts.append(Part(name, tuple(taken)))
+        return [each for part in parts if (each := _trimmed(part)) is not None]
+
+    def code(self, name: str) -> Code:
+        """Give OBX-3 of a section: its own code, else that of the whole report."""
+        return self.codes.get(name) or self.codes.get(REPORT, WHOLE)
+
+    def _opened(self, line: str) -> str | None:
+        found = _HEADING.fullmatch(line)
+        if found is None or len(found[1]) > _LONGEST_HEADING:
+            return None
+        return self.section_of(found[1])
+
+
+def _trimmed(part: Part) -> Part | None:
+    """Leave out the blank lines around a section; a section of nothing else is none."""
+    lines = list(part.lines)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    return Part(part.name, tuple(lines)) if lines else None
+
+
+def compile_sections(entries: Mapping[str, Node], shop: Workshop) -> Sections:
+    """Read `sections`, `codes` and `headings` of `text:`."""
+    chosen = entries.get("sections")
+    codings = dict(_codings(entries["codes"], shop)) if "codes" in entries else {}
+    if chosen is None or chosen.value == NONE:
+        return Sections()
+    name = shop.notebook.choice(chosen, "coding", (*codings, NONE))
+    headings = entries.get("headings")
+    if headings is None:
+        shop.notebook.error(chosen, "sections", "needs `headings`: a code table of headings")
+        return Sections()
+    table = shop.table(headings)
+    if name is None or table is None:
+        return Sections()
+    return Sections(codings[name], table.value)
+
+
+def _codings(node: Node, shop: Workshop) -> Iterator[tuple[str, dict[str, Code]]]:
+    for coding, below in shop.notebook.mapping(node).items():
+        sections = shop.notebook.mapping(below)
+        for needed in {REPORT, ADDENDUM} - sections.keys():
+            shop.notebook.error(below, "codes", f"{coding} has no code for {needed}")
+        yield coding, {name: _code(code, shop) for name, code in sections.items()}
+
+
+def _code(node: Node, shop: Workshop) -> Code:
+    texts = shop.notebook.texts(node)
+    if len(texts) != len(WHOLE):
+        shop.notebook.error(node, "code", "write [code, text, coding system]")
+        return WHOLE
+    return texts[0], texts[1], texts[2]
+
+
+LAYOUTS = ("lines", "repetitions", "formatted")
+CHILD = "child"
+ADDENDA = ("whole", "newest", "none", CHILD)
+KEYS = ("layout", "addenda", "heading", "blank", "sections", "headings", "codes")
+WORDS = ("layout", "addenda", "heading", "blank")
+PLACEHOLDERS = ("number", "signed_at", "signed_by")
+
+
+class Written(Protocol):
+    """What of a frame is laid out."""
+
+    @property
+    def context(self) -> ResultContext:
+        """The release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the text under its own OBX-3 and OBX-4."""
+
+    name: str
+    code: Code
+    sub_id: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The `text:` part of an outbound definition."""
+
+    layout: str = "lines"
+    addenda: str = "whole"
+    heading: str = "ADDENDUM {number} ({signed_at}, {signed_by})"
+    blank: str = " "
+    sections: Sections = field(default_factory=Sections)
+
+    @property
+    def value_type(self) -> str:
+        """OBX-2 of the text."""
+        return "FT" if self.layout == "formatted" else "TX"
+
+    def in_child(self, context: ResultContext) -> bool:
+        """Whether a message is about a child order: one for each addendum, sent or withdrawn."""
+        about = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
+        return self.addenda == CHILD and about and bool(context.addenda)
+
+    def is_alone(self, context: ResultContext) -> bool:
+        """Whether a message holds the newest addendum and nothing of the report."""
+        newest = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
+        return self.in_child(context) or (newest and bool(context.addenda))
+
+    def rows(self, frame: Written) -> list[dict[str, Encoded]]:
+        """Lay out the text, one row per OBX."""
+        rows = []
+        for section in self.cut(frame.context):
+            names = {**code_of(section), "sub_id": plain(str(section.sub_id))}
+            rows += [{**names, "line": line} for line in self._written(section.lines)]
+        return rows
+
+    def left_out(self, context: ResultContext) -> list[Section]:
+        """
+        Find the sections that the receiver has and this text has not: they are to be deleted.
+
+        Where the text is not cut it replaces itself; an addendum alone leaves the report alone.
+        """
+        if not self.sections.codes or self.is_alone(context):
+            return []
+        return self._others(self.cut(context), context)
+
+    def _others(self, sections: Sequence[Section], context: ResultContext) -> list[Section]:
+        """Give what the receiver has of the report beside some sections."""
+        codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
+        named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
+        here = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
+        return [
+            Section(name, codes[name], int(each.sub_id), ())
+            for each in context.shown
+            if each not in here
+            and (name := named.get((each.code, each.system))) is not None
+            and each.sub_id.isdecimal()
+        ]
+
+    def cut(self, context: ResultContext) -> list[Section]:
+        """Cut the report and its addenda into sections, as `addenda` says."""
+        code = self.sections.code
+        addenda = [
+            Section(ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context))
+            for number, each in enumerate(context.addenda, start=1)
+        ]
+        if self.is_alone(context):
+            return self._newest(context, addenda)
+        kept = self.addenda in ("whole", "newest")
+        if context.event in WITHDRAWALS:
+            return self._withdrawn(context, addenda if kept else [])
+        return self._report(context.report_text) + (addenda if kept else [])
+
+    def _newest(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+        if context.event in WITHDRAWALS:
+            return [replace(addenda[-1], lines=lines_of(context.report_text))]
+        return addenda[-1:]
+
+    def _withdrawn(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+        """Take back all that may stand at the receiver: each section, and each addendum."""
+        lines = lines_of(context.report_text)
+        names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
+        codes = dict.fromkeys(self.sections.code(name) for name in names)
+        first = [Section(REPORT, code, 1, lines) for code in codes]
+        return [
+            *first,
+            *(replace(each, lines=lines) for each in self._others(first, context)),
+            *(replace(each, lines=lines) for each in addenda),
+        ]
+
+    def _report(self, text: str) -> list[Section]:
+        """Cut the report; the second findings have sub-id 2, whatever stands between."""
+        if not text:
+            return []
+        lines = lines_of(text)
+        if not self.sections.codes:
+            return [Section(REPORT, self.sections.code(REPORT), 1, lines)]
+        counts: Counter[Code] = Counter()
+        found = []
+        for part in self.sections.cut(lines):
+            code = self.sections.code(part.name)
+            counts[code] += 1
+            found.append(Section(part.name, code, counts[code], part.lines))
+        return found
+
+    def _addendum(self, number: int, addendum: Addendum, context: ResultContext) -> tuple[str, ...]:
+        zone = ZoneInfo(context.time_zone)
+        at = addendum.signed_at
+        told = {
+            "number": str(number),
+            "signed_at": at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else "",
+            "signed_by": addendum.signed_by.name,
+        }
+        return (self.heading.format(**told), *lines_of(addendum.text))
+
+    def _written(self, lines: Sequence[str]) -> list[Encoded]:
+        if self.layout == "formatted":
+            return [formatted("\n".join(lines))]
+        written = [plain(line if line.strip() else self.blank) for line in lines]
+        return [repeated(written)] if self.layout == "repetitions" else written
+
+
+def code_of(section: Section) -> dict[str, Encoded]:
+    """Give OBX-3 of a section, as a row's variables."""
+    names = ("section.code", "section.text", "section.system")
+    code = dict(zip(names, map(plain, section.code), strict=True))
+    return {"section": plain(section.name), **code}
+
+
+def lines_of(text: str) -> tuple[str, ...]:
+    """Cut a text into lines, whatever ends them; blanks at a line's end and blank ends go."""
+    unified = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return tuple(line.rstrip() for line in unified.split("\n"))
+
+
+def compile_layout(node: Node | None, shop: Workshop) -> Layout:
+    """Read `text:`."""
+    if node is None:
+        return Layout()
+    notebook = shop.notebook
+    entries = notebook.mapping(node, KEYS)
+    chosen = {key: notebook.text(entries[key]) for key in WORDS if key in entries}
+    for key, options in (("layout", LAYOUTS), ("addenda", ADDENDA)):
+        if key in entries and notebook.choice(entries[key], key, options) is None:
+            del chosen[key]
+    if "heading" in entries and not _heading(entries["heading"], notebook):
+        del chosen["heading"]
+    return Layout(**chosen, sections=compile_sections(entries, shop))
+
+
+def _heading(node: Node, notebook: Notebook) -> bool:
+    """Check the placeholders of a heading: names only, no formats, no attributes."""
+    try:
+        parts = list(string.Formatter().parse(notebook.text(node)))
+    except ValueError:
+        notebook.error(node, "heading", "a brace stands alone; write {{ for a brace")
+        return False
+    good = True
+    for _, name, form, conversion in parts:
+        if name is not None and (name not in PLACEHOLDERS or form or conversion):
+            notebook.unknown(node, "placeholder", name, PLACEHOLDERS)
+            good = False
+    return good
