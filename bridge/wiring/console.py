@@ -17,6 +17,7 @@ from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import OrderKey, Visitor
 from bridge.executors import Threads
+from bridge.network_source import Proxies
 from bridge.operations import channels, troubles
 from bridge.operations.alerts import alerts
 from bridge.operations.certificates import expiries
@@ -161,6 +162,7 @@ def console_application(
             AuditRelay(settings, database).newest,
             Access(database, service, clock, provider=settings.sign_in.oidc is not None),
             needs_second_factor(settings),
+            Proxies(settings.http.trusted_proxies),
         )
     )
 

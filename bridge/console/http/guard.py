@@ -148,7 +148,7 @@ async def note_refusal(request: Request, code: str) -> None:
         return
     backstage = backstage_of(request)
     action = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
-    source = request.client.host if request.client else ""
+    source = _client(request)
     refusal = Deed(email, action, _subject(request), code, source=source)
     await Threads.CONSOLE.run(note, backstage.database, refusal, backstage.clock())
 
@@ -200,11 +200,17 @@ def _allowed(backstage: Backstage, person: Person, wanted: Act) -> str:
 
 
 def _event(request: Request, person: Person, wanted: Act) -> AuditEvent:
-    source = request.client.host if request.client else ""
+    source = _client(request)
     deed = Deed(
         person.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
     )
     return replace(deed.event(), event_id=secrets.token_hex(16))
+
+
+def _client(request: Request) -> str:
+    """Return the address of the person's browser."""
+    peer = request.client.host if request.client else ""
+    return backstage_of(request).proxies.client(request.headers, peer)
 
 
 def _from_our_page(request: Request) -> bool:

@@ -1,7 +1,14 @@
 """Every refused change of somebody who is known is an audit event, wherever it was refused."""
 
+from dataclasses import replace
+
 import pytest
 
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.events import Origin
+from bridge.engine.service.trail import TrailQuery, newest
+from bridge.network_source import Proxies
+from bridge.wiring import stores
 from tests.bridge.console.http.office import BASE, Office
 from tests.bridge.console.http.test_people import ADMIN, CHIEF, member
 
@@ -78,3 +85,21 @@ def test_nobody(office: Office) -> None:
     assert office.ask("PUT", path, "", {"role": "viewer"}).status_code == 401
     assert office.ask("PUT", path, "", {"role": "viewer"}, origin=f"{BASE}x").status_code == 401
     assert len(office.call(CHIEF, "GET", "/api/deeds?limit=200").json()["rows"]) == len(before)
+
+
+def test_behind_a_trusted_proxy(office: Office) -> None:
+    """The event names the address of the browser, and not that of the proxy."""
+    known = office.console.state.backstage
+    office.console.state.backstage = replace(known, proxies=Proxies(["127.0.0.0/8"]))
+    try:
+        for path in ("/api/grants/nobody@x.test", "/api/grants/admin1@site1.test"):
+            office.call(AUTHOR, "DELETE", path, x_forwarded_for="6.6.6.6, 203.0.113.9:4711")
+    finally:
+        office.console.state.backstage = known
+    office.call(CHIEF, "GET", "/api/deeds")
+    engine = stores.open_engine_database(office.settings)
+    with engine.read() as connection:
+        query = TrailQuery(user=email_of(office, AUTHOR), origins=(Origin.CONSOLE,))
+        rows = newest(connection, query, 2, ENGINE_CHAIN)
+    engine.dispose()
+    assert {each.source for each in rows} == {"203.0.113.9"}
