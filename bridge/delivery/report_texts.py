@@ -17,16 +17,18 @@ from bridge.delivery.news import key_of
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey
+from bridge.queue.states import Failure
 from mappings.results import WITHDRAWALS, Format, ResultEvent
 
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
 """Events that must not be sent when the report turns out not to be signed."""
 
-NO_READ = frozenset({"report_not_found", "prelim_read_not_found"})
+NOT_FOUND = "report_not_found"
+NO_READ = frozenset({NOT_FOUND, "prelim_read_not_found"})
 """What the report service says where a preliminary report is not there (any more)."""
 
 ASK_AGAIN = 60.0
-"""Seconds until a service that gave no texts of signed reports is asked for several again."""
+"""Seconds until a service that refused to give several texts in one call is asked again."""
 
 _LOOKS = 3
 """How often a report is read until nothing changes between its text and its files."""
@@ -74,6 +76,8 @@ class ReportTexts:
                 found |= answer
             elif not isinstance(answer, EngineFailure):
                 raise answer
+            elif answer.failure is Failure.PERMANENT and answer.code != NOT_FOUND:
+                self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
         return found
 
     async def _content(self, draft: Draft, signed: Export | None) -> Content:
@@ -83,14 +87,11 @@ class ReportTexts:
             _check_signed(draft, signed)
             return Content(signed)
         try:
-            content = await self._exported(draft)
+            return await self._exported(draft)
         except EngineFailure as failure:
             if draft.event is ResultEvent.PRELIMINARY and failure.code in NO_READ:
                 raise Gone from None
             raise
-        if _is_signed_text(draft):  # it is signed, and the service gave no text of it
-            self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
-        return content
 
     async def _exported(self, draft: Draft) -> Content:
         """Export one report, and its files such that they say the same; a read as it was then."""

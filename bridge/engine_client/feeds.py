@@ -5,8 +5,10 @@ Part of `EngineClient`; see there.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from bridge.contract import ReportStatus
+from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
     ChangePage,
     Export,
@@ -22,6 +24,12 @@ from bridge.engine_client.replies import (
     worklist_page,
 )
 from bridge.engine_client.transport import Transport, given
+from bridge.queue.states import Failure
+
+NO_TEXTS: Final = "no_texts"
+"""Code of our own: a service gave the record of a signed report without its text."""
+
+_SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
 
 def _nothing(_: object) -> None:
@@ -46,14 +54,16 @@ class Feeds:
         """
         Read the texts of signed reports, by their orders: an addition of our own engine.
 
-        The orders are of sites with one token. Absent is an order whose report is not signed or
-        not there, and any order where a service gives no texts. Site, tags and preliminary reads of
-        the exports are empty.
+        The orders are of sites with one token. An order is absent where its report is not signed,
+        not there, or has another patient by now. Site, tags and preliminary reads of the exports
+        are empty. Raises EngineFailure, `no_texts` where the service has none of a signed report.
         """
         body = {"clinicalInfo": [each.tags() for each in orders], "texts": True}
         answers = await self._transport.call(
             "POST", "/api/report/status", orders[0].site, signed_texts, body=body
         )
+        if any(text is None and record.status in _SIGNED for record, text in answers):
+            raise EngineFailure("/api/report/status", Failure.PERMANENT, NO_TEXTS)
         return {
             order: text for record, text in answers if text is not None for order in record.orders
         }
