@@ -184,14 +184,15 @@ class Courier:
 
     async def _prepare(self) -> Sequence[Prepared]:
         """Claim and compose a batch."""
-        self._claiming = asyncio.create_task(self._claim())
+        destination = self.destination  # another may be adopted meanwhile
+        self._claiming = asyncio.create_task(self._claim(destination))
         claimed = await asyncio.shield(self._claiming)  # `_give_back` has to know what it took
-        return await self._preparation.compose(claimed, self.destination)
+        return await self._preparation.compose(claimed, destination)
 
-    async def _claim(self) -> Claimed:
+    async def _claim(self, destination: Destination) -> Claimed:
         now = self._clock()
         most = 1 if self._breaker.circuit(now) is Circuit.TRYING else AT_ONCE
-        claim = await self._preparation.claim(self.destination, now, most)
+        claim = await self._preparation.claim(destination, now, most)
         self._in_hand |= {each.delivery_id: each for each in claim[0]}
         return claim
 
