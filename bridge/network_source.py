@@ -1,5 +1,8 @@
 """
-The source of a network address: the unit by which limits count clients.
+The address of a client, and its source: the unit by which limits count clients.
+
+The address is the one of the connection. Where that is a trusted proxy, it is the one that the
+proxy forwards.
 
 An IPv4 address is its own source. The source of an IPv6 address is its /64 network, because one
 host can choose the other 64 bits itself. An IPv4 address that IPv6 carries is an IPv4 address.
@@ -7,11 +10,15 @@ host can choose the other 64 bits itself. An IPv4 address that IPv6 carries is a
 """
 
 import ipaddress
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 Parsed = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NETWORK_BITS: Final = 64
+_WITH_PORT: Final = re.compile(r"\[([^\]]*)\](?::\d+)?|([^:]*):\d+")
+_PROXY_HEADERS: Final = ("x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host")
 
 
 def parse_address(address: str) -> Parsed | None:
@@ -36,3 +43,35 @@ def source_of_parsed(parsed: Parsed) -> str:
     if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
     return str(ipaddress.IPv6Network((int(parsed), _NETWORK_BITS), strict=False))
+
+
+class Proxies:
+    """The reverse proxies whose forwarded headers count, by their networks."""
+
+    def __init__(self, networks: Sequence[str] = ()) -> None:
+        self._networks = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
+
+    def include(self, address: str) -> bool:
+        """Tell whether an address is a trusted proxy's."""
+        parsed = parse_address(address)
+        return parsed is not None and any(parsed in each for each in self._networks)
+
+    def client(self, headers: Mapping[str, str], peer: str) -> str:
+        """Return the address of a client: the last hop that is not a trusted proxy."""
+        if not self.include(peer):
+            return peer
+        hops = [_without_port(each) for each in headers.get("x-forwarded-for", "").split(",")]
+        strangers = [hop for hop in hops if hop and not self.include(hop)]
+        return strangers[-1] if strangers else peer
+
+    def hide(self, headers: Mapping[str, str], peer: str) -> bool:
+        """Tell whether a request came by a nearby proxy that is not a trusted one."""
+        parsed = parse_address(peer)
+        nearby = parsed is not None and parsed.is_private and not self.include(peer)
+        return nearby and any(each in headers for each in _PROXY_HEADERS)
+
+
+def _without_port(hop: str) -> str:
+    """Return the address of a hop; each connection of one client has another port."""
+    found = _WITH_PORT.fullmatch(hop.strip())
+    return hop.strip() if found is None else found[1] or found[2] or ""

@@ -28,6 +28,7 @@ from bridge.monitoring import channels, start_failures
 from bridge.monitoring.alerts import alerts
 from bridge.monitoring.certificates import expiries
 from bridge.monitoring.channels import Channel, Kind
+from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
@@ -160,6 +161,7 @@ def console_application(
             AuditRelay(settings, database).newest,
             Access(database, service, clock, provider=settings.sign_in.oidc is not None),
             needs_second_factor(settings),
+            Proxies(settings.http.trusted_proxies),
         )
     )
 

@@ -18,6 +18,7 @@ from bridge.console.ownership import Belonging
 from bridge.console.report_service import Service
 from bridge.engine_client.models import Visitor
 from bridge.executors import Gate
+from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.states import State
 from bridge.store.database import Database
@@ -306,7 +307,7 @@ class Backstage:
 
     `visitor` says who is signed in at the report service, `service` asks it in our own name;
     `probe` connects to a listener or destination and says what it found. `second_factor`: the
-    console opens only to sessions with a second factor.
+    console opens only to sessions with a second factor. `proxies` are those before the console.
     """
 
     database: Database
@@ -326,5 +327,6 @@ class Backstage:
     """Reads the audit events of the console and of commands, newest first. Blocking."""
     access: Access
     second_factor: bool
+    proxies: Proxies
     gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
     """What compiles definitions goes through here, few at a time."""

@@ -98,7 +98,8 @@ class ChangeProcessor:
     def process(self, feed: str, page: ChangePage) -> int:
         """Take a page of the feed in; give how many deliveries it brought."""
         changes = [change for change in page.changes if change.record.orders]
-        with self.database.write() as connection:
+        # A power cut that undoes this undoes the cursor too: the page is read again.
+        with self.database.fleeting() as connection:
             known = self._begun(connection, feed, changes)
             releases, seen = self._owed(changes, known)
             if feed in self._replaced:

@@ -1,22 +1,21 @@
 """
-Compose one message: the report's export, the order's numbers and segments, the mapping.
+Compose one message: what our database knows of its orders, the report's text, the mapping.
 
-Asks the report service and the order index; sends nothing.
+Reads the order index and the deliveries. `report_texts` reads the report service; nothing is sent.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.delivery.content import orders_of, texts_of
 from bridge.delivery.destinations import Destination, control_id
-from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, UnknownCode, Unsettled
+from bridge.delivery.errors import NeverTold, NothingToSay, UnknownCode
 from bridge.delivery.history import (
-    FINISHED,
     Told,
     as_told,
     document_names,
@@ -25,39 +24,44 @@ from bridge.delivery.history import (
     told_before,
 )
 from bridge.delivery.news import key_of
-from bridge.engine_client.client import EngineClient
-from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Export
-from bridge.executors import Threads
+from bridge.engine_client.models import Export, ExportedText, Person
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
 from bridge.store.records.order_index import IndexedOrder, Key
+from mappings.inbound.echo import procedures_of
 from mappings.language.code_tables import Missed
 from mappings.language.errors import CodeRefused
 from mappings.outbound.definition import OutboundMapping
-from mappings.outbound.results import WITHDRAWALS, Format, ResultContext, ResultEvent, Shown
+from mappings.outbound.results import (
+    WITHDRAWALS,
+    Addendum,
+    Format,
+    ResultContext,
+    ResultEvent,
+    ResultOrder,
+    Shown,
+    Signer,
+)
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""
 
-SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
-"""Events that must not be sent when the report turns out not to be signed."""
-
 TAKES_BACK: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
     {
         ResultEvent.CANCELLATION: frozenset({ResultEvent.PRELIMINARY}),
-        ResultEvent.RETRACTION: SIGNED,
+        ResultEvent.RETRACTION: frozenset(
+            {ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION}
+        ),
     }
 )
 """What a receiver must have been told of before it is told that it does not stand."""
 
-NO_READ = frozenset({"report_not_found", "prelim_read_not_found"})
-"""What the report service says where a preliminary report is not there (any more)."""
+IDENTITY = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
+"""What a merge says anew of a patient, beside the MRN."""
 
-_LOOKS = 3
-"""How often a report is read until nothing changes between its text and its files."""
-
+WITHDRAWN = "This report has been withdrawn."
+"""Stands for the text of a retracted report: what is in the editor by now is a draft."""
 
 Missing = Callable[[str, str, Collection[Missed]], None]
 """Told of the codes of one message that a definition (its name, its version) has not."""
@@ -82,22 +86,43 @@ class Known:
     survivors: Mapping[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message to be: its delivery, its event for this receiver, and the definition to use."""
+
+    delivery: ClaimedDelivery
+    known: Known
+    now: Told
+    mapping: OutboundMapping
+    destination: Destination
+
+    @property
+    def event(self) -> ResultEvent:
+        """The event as this receiver is told of it."""
+        return self.now.event
+
+    @property
+    def addenda(self) -> int:
+        """How many addenda were out with this release."""
+        return int(self.delivery.orders["addenda"])
+
+    @property
+    def time_zone(self) -> str:
+        """The IANA zone of the receiver's times."""
+        return self.destination.time_zone
+
+
 class Composer:
     """Composes for all destinations."""
 
     def __init__(
-        self,
-        client: EngineClient,
-        database: Database,
-        clock: Callable[[], datetime],
-        missing: Missing = unmoved,
+        self, database: Database, clock: Callable[[], datetime], missing: Missing = unmoved
     ) -> None:
         """
-        Take the report service, the bridge's database, and a clock with its zone.
+        Take the bridge's database, and a clock with its zone.
 
         `missing` is told of codes that a definition's tables have not.
         """
-        self._client = client
         self._database = database
         self._clock = clock
         self._missing = missing
@@ -107,50 +132,27 @@ class Composer:
     ) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
         found: dict[int, Known] = {}
-        with self._database.read() as connection:
+        with self._database.look() as connection:
+            told_of = told_before(connection, deliveries, destination.name)
             for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True):
-                told = told_before(connection, each)
+                told = told_of[each.delivery_id]
                 asks = told and in_sections(destination, ResultEvent(each.event))
                 shown = shown_before(connection, each) if asks else ()
-                found[each.delivery_id] = Known(
-                    orders, told, shown, _survivors(connection, each, orders)
-                )
+                survivors = _survivors(connection, each, orders)
+                found[each.delivery_id] = Known(orders, told, shown, survivors)
         return found
 
-    async def compose(
-        self, delivery: ClaimedDelivery, known: Known, destination: Destination
+    def write(
+        self, draft: Draft, export: Export | None, files: Mapping[Format, bytes]
     ) -> tuple[bytes, str]:
-        """
-        Give the message and its control id; `known` is what `look_up` found.
-
-        Raises EngineFailure and CompositionError.
-        """
-        now, mapping = _due(delivery, known, destination)
-        try:
-            export, files = await self._export(
-                delivery, now.event, destination, mapping.manner.formats, known.told
-            )
-        except EngineFailure as failure:
-            if now.event is ResultEvent.PRELIMINARY and failure.code in NO_READ:
-                raise Gone from None
-            raise
-        threads = Threads.HOOKS if mapping.takes_long else Threads.DELIVERY
-        return await threads.run(self._written, delivery, known, destination, export, files)
-
-    def _written(
-        self,
-        delivery: ClaimedDelivery,
-        known: Known,
-        destination: Destination,
-        export: Export | None,
-        files: Mapping[Format, bytes],
-    ) -> tuple[bytes, str]:
-        now, mapping = _due(delivery, known, destination)
+        """Give the message and its control id. Blocking; raises CompositionError."""
+        delivery, known, destination = draft.delivery, draft.known, draft.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
+        told = [*known.told, draft.now]
         missed: list[Missed] = []
         context = ResultContext(
-            event=now.event,
+            event=draft.event,
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
@@ -166,50 +168,29 @@ class Composer:
             earlier=since_cancelled(known.told),
             files=files,
             shown=known.shown,
-            document=document_names(delivery.report_id, delivery.release_key, [*known.told, now]),
+            document=document_names(delivery.report_id, delivery.release_key, told),
             missed=missed,
-            **texts_of(now.event, export, int(delivery.orders["addenda"])),
+            **texts_of(draft.event, export, draft.addenda),
         )
         try:
-            return mapping.render(context), name
+            return draft.mapping.render(context), name
         except CodeRefused as refused:
             raise UnknownCode(str(refused)) from None
         finally:
             if missed:
-                self._missing(*mapping.identity, missed)
+                self._missing(*draft.mapping.identity, missed)
 
-    async def _export(
-        self,
-        delivery: ClaimedDelivery,
-        event: ResultEvent,
-        destination: Destination,
-        formats: Collection[Format],
-        told: Sequence[Told],
-    ) -> tuple[Export | None, dict[Format, bytes]]:
-        """Read the report, and its files such that they say the same; a read as it was then."""
-        if event in SILENT or event in WITHDRAWALS:
-            return None, {}
-        order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
-        until = delivery.release_at if event is ResultEvent.PRELIMINARY else None
-        export = await self._client.export_json(order, prelim_until=until)
-        _check_signed(delivery, event, export, told)
-        for _ in range(_LOOKS):
-            files = {
-                each: await self._file(each)(
-                    order, destination.time_zone, addenda=addenda, prelim_until=until
-                )
-                for each in formats
-            }
-            if not files:
-                return export, files
-            before, export = export, await self._client.export_json(order, prelim_until=until)
-            _check_signed(delivery, event, export, told)
-            if before == export:
-                return export, files
-        raise Unsettled
 
-    def _file(self, wanted: Format) -> Callable[..., Awaitable[bytes]]:
-        return {Format.PDF: self._client.export_pdf, Format.RTF: self._client.export_rtf}[wanted]
+def draft_of(delivery: ClaimedDelivery, known: Known, destination: Destination) -> Draft:
+    """Say what a delivery is to its receiver now, and by which definition; CompositionError."""
+    now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
+    mapping = destination.mapping_for(now.event)
+    if mapping is None or not delivery.orders["orders"]:
+        raise NothingToSay(delivery.event)
+    told = since_cancelled(known.told)
+    if now.event in TAKES_BACK and TAKES_BACK[now.event].isdisjoint(told):
+        raise NeverTold
+    return Draft(delivery, known, now, mapping, destination)
 
 
 def in_sections(destination: Destination, event: ResultEvent) -> bool:
@@ -230,39 +211,6 @@ def indexed(
     return [[found.get(key) for key in some] for some in keys]
 
 
-def _due(
-    delivery: ClaimedDelivery, known: Known, destination: Destination
-) -> tuple[Told, OutboundMapping]:
-    """Say what it is to this receiver now, and by which definition; raise CompositionError."""
-    now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
-    mapping = destination.mapping_for(now.event)
-    if mapping is None or not delivery.orders["orders"]:
-        raise NothingToSay(delivery.event)
-    told = since_cancelled(known.told)
-    if now.event in TAKES_BACK and TAKES_BACK[now.event].isdisjoint(told):
-        raise NeverTold
-    return now, mapping
-
-
-def _check_signed(
-    delivery: ClaimedDelivery, event: ResultEvent, export: Export, told: Sequence[Told]
-) -> None:
-    """
-    Raise NotSigned, or Gone: an addendum that was out before its report was recalled with it.
-
-    The report's next signature is a release again, and so are its addenda. A preliminary report
-    that has been signed says by now what only its release may tell: Gone as well.
-    """
-    signed = export.report.signed_at is not None
-    if event is ResultEvent.PRELIMINARY and signed:
-        raise Gone
-    if event is ResultEvent.ADDENDUM and FINISHED.isdisjoint(each.event for each in told):
-        if not signed or len(export.addenda) < int(delivery.orders["addenda"]):
-            raise Gone
-    elif event in SIGNED and not signed:
-        raise NotSigned
-
-
 def _survivors(
     connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
 ) -> dict[int, str]:
@@ -281,3 +229,60 @@ def _survivors(
         for place, patient in moved.items()
         if (order := orders[place]) is not None and found.get(patient) == order.key.mrn
     }
+
+
+def orders_of(
+    tags: Mapping[str, Any], index: IndexedOrder | None, survivor: str = ""
+) -> list[ResultOrder]:
+    """
+    Join what the service says of an order with what its sender said; the service is newer.
+
+    But for who the patient is, where she was merged since: `survivor` is her MRN then. An order of
+    several procedures answers for each of them.
+    """
+    said = dict(index.tags) if index else {}
+    joined = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
+    if survivor:
+        joined |= {tag: said[tag] for tag in IDENTITY if said.get(tag)} | {"PatientMRN": survivor}
+    metadata = joined.pop("Metadata", None) or {}
+    order = ResultOrder(
+        tags={tag: str(value) for tag, value in joined.items()},
+        metadata=metadata,
+        placer=index.placer if index else "",
+        filler=index.filler if index else "",
+        echo=index.echo if index else (),
+    )
+    head, parts = procedures_of(order.echo, "")
+    if not parts:
+        return [order]
+    first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
+    return [first, *(replace(each, placer="", filler="") for each in others)]
+
+
+def texts_of(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
+    """Give the text, its signer and so many of its addenda; of a withdrawal what it says."""
+    if event in WITHDRAWALS:
+        return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
+    if export is None:
+        return {}
+    return {
+        "report_text": export.report.content,
+        "signed_at": _moment(export.report.signed_at),
+        "signed_by": _signer(export.report.signed_by),
+        "addenda": tuple(_addendum(each) for each in export.addenda[:addenda]),
+    }
+
+
+def _addendum(text: ExportedText) -> Addendum:
+    return Addendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
+
+
+def _signer(person: Person | None) -> Signer:
+    return Signer(person.name, person.email) if person else Signer()
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else None

@@ -1,9 +1,9 @@
 """
-One destination's courier: claims what is due, composes it once, sends it, writes down the reply.
+One destination's courier: claims what is due, composes it once, sends it, stores the outcome.
 
-One message in flight; what comes after it is claimed, and what came before it is written down,
-meanwhile. What becomes of a reply is `replies`' table. A destination that cannot
-be reached holds up itself only; a result that is refused holds up its own report only.
+One message is in flight. Meanwhile the next batch is claimed and composed, and the outcomes before
+it are stored. `replies` decides what follows a reply. A destination that cannot be reached holds up
+itself only; a result that is refused holds up its own report only.
 """
 
 import asyncio
@@ -15,13 +15,12 @@ from typing import Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
-from bridge.delivery.appraisal import Appraiser, given_up
-from bridge.delivery.breaker import Breaker, Circuit
+from bridge.delivery.appraisal import Appraiser, Breaker, Circuit, given_up
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
-from bridge.delivery.outcomes import OutcomeWriter
-from bridge.delivery.preparation import Preparation
+from bridge.delivery.preparation import Claimed, Preparation, Prepared
 from bridge.delivery.replies import LOST, Reply, read_reply
+from bridge.delivery.report_texts import ReportTexts
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
@@ -34,13 +33,16 @@ from bridge.queue.deliveries import (
 )
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import Alarm
-from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
 LOOK_EVERY = 0.25  # seconds, when nobody notifies
 PAUSE = 1.0  # seconds, when the database is not to be had
-AT_ONCE = 64  # reports whose messages are composed together
+AT_ONCE = 32  # reports whose messages are composed together; as many wait composed
+
+GATHER = 0.1  # seconds that outcomes may wait to share a commit, while more of them come
+MOST_OUTCOMES = 256  # outcomes that may wait: so many messages would be sent again
 
 
 def _nobody(reason: str) -> None:
@@ -65,6 +67,7 @@ class Courier:
         destination: Destination,
         outbox: Outbox,
         composer: Composer,
+        texts: ReportTexts,
         sender: Sender,
         metrics: Metrics,
         *,
@@ -98,11 +101,11 @@ class Courier:
             random=random,
             on_pause=self._pause_for,
         )
-        self._preparation = Preparation(composer, outbox, self._appraiser, self._alarm)
+        self._preparation = Preparation(composer, texts, outbox, self._appraiser, self._alarm)
         self._outcomes = OutcomeWriter(outbox, clock, self._settled, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
-        self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
-        self._idle = False
+        self._claiming: asyncio.Task[Claimed] | None = None
+        self._next: asyncio.Task[Sequence[Prepared]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -149,10 +152,10 @@ class Courier:
                     await self._give_back()
                     await asyncio.sleep(LOOK_EVERY)
                     continue
-                claimed = await self._due()
-                if not claimed:
+                batch = await self._due()
+                if not batch:
                     await self._rest(self._next_look.rest(self._clock()))
-                elif not await self._deliver(claimed):
+                elif not await self._deliver(batch):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
                 self._alarm("nothing delivered", error)
@@ -170,38 +173,43 @@ class Courier:
         self._metrics.circuit_open.labels(self.destination.name).set(circuit is not Circuit.CLOSED)
         return self._paused or circuit is Circuit.OPEN
 
-    async def _due(self) -> Sequence[ClaimedDelivery]:
-        """Give what was claimed ahead; else claim, behind what has been settled."""
+    async def _due(self) -> Sequence[Prepared]:
+        """Give the batch that was prepared ahead; else prepare one, behind what was settled."""
         upcoming, self._next = self._next, None
-        if upcoming is not None and (claimed := await upcoming):
-            return claimed
+        if upcoming is not None and (batch := await upcoming):
+            return batch
         await self._outcomes.done()
         self._news.clear()
-        return await self._claim()
+        return await self._prepare()
 
-    async def _claim(self) -> Sequence[ClaimedDelivery]:
-        destination, now = self.destination, self._clock()
-        trying = self._breaker.circuit(now) is Circuit.TRYING
-        most = 1 if trying else AT_ONCE
-        claimed = await Threads.DELIVERY.run(self._outbox.claim, destination.name, now, most)
-        self._in_hand |= {each.delivery_id: each for each in claimed}
-        return claimed
+    async def _prepare(self) -> Sequence[Prepared]:
+        """Claim and compose a batch."""
+        destination = self.destination  # another may be adopted meanwhile
+        self._claiming = asyncio.create_task(self._claim(destination))
+        claimed = await asyncio.shield(self._claiming)  # `_give_back` has to know what it took
+        return await self._preparation.compose(claimed, destination)
+
+    async def _claim(self, destination: Destination) -> Claimed:
+        now = self._clock()
+        most = 1 if self._breaker.circuit(now) is Circuit.TRYING else AT_ONCE
+        claim = await self._preparation.claim(destination, now, most)
+        self._in_hand |= {each.delivery_id: each for each in claim[0]}
+        return claim
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
-    async def _deliver(self, claimed: Sequence[ClaimedDelivery]) -> bool:
+    async def _deliver(self, batch: Sequence[Prepared]) -> bool:
         """
-        Compose all, then send one after the other; what is not sent is given back.
+        Send one after the other; give back what is not sent.
 
         Tells whether the destination could be reached.
         """
-        if len(claimed) == AT_ONCE and self._next is None:
-            self._next = asyncio.create_task(self._claim())
-        composed = await self._preparation.prepare(claimed, self.destination)
-        for delivery, payload in zip(claimed, composed, strict=True):
+        if len(batch) == AT_ONCE and self._next is None:
+            self._next = asyncio.create_task(self._prepare())
+        for delivery, payload in batch:
             if isinstance(payload, DeliveryOutcome):
                 await self._outcomes.add(payload)
                 continue
@@ -243,11 +251,14 @@ class Courier:
                 self._next_look.note(outcome.retry_at)
 
     async def _give_back(self, why: str = INTERRUPTED) -> None:
-        """Write down what was sent, and give back all that was not, with a code for why."""
+        """Store the outcome of what was sent; give back all that was not, with a code for why."""
         await self._outcomes.done()
         upcoming, self._next = self._next, None
         if upcoming is not None:
+            upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
+        if self._claiming is not None:
+            await asyncio.gather(self._claiming, return_exceptions=True)
         if self._in_hand:
             ids, self._in_hand = list(self._in_hand), {}
             with suppress(StoreUnavailable):  # the leases will end by themselves
@@ -270,3 +281,81 @@ class Courier:
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))
+
+
+class OutcomeWriter:
+    """
+    Stores the outcomes of one courier while it sends the next messages.
+
+    The first outcome is stored at once. Outcomes that come during its commit share the next commit.
+    If the process ends before an outcome is stored, the same bytes are sent again.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        clock: Callable[[], int],
+        settled: Callable[[Sequence[DeliveryOutcome]], None],
+        alarm: Callable[[str, Exception], None],
+    ) -> None:
+        """`settled` is told what has been written; `alarm`, in words, what could not be."""
+        self._outbox = outbox
+        self._clock = clock
+        self._settled = settled
+        self._alarm = alarm
+        self._waiting: list[DeliveryOutcome] = []
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    async def add(self, outcome: DeliveryOutcome) -> None:
+        """Take an outcome; wait only where too many wait."""
+        self._waiting.append(outcome)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="outcomes")
+        elif len(self._waiting) >= MOST_OUTCOMES:
+            await self.done()
+
+    async def done(self) -> bool:
+        """Wait until all is written, however long the database is away; tell if there was any."""
+        if self._task is None:
+            return False
+        self._hurry.set()
+        await asyncio.shield(self._task)
+        return True
+
+    def forget(self) -> None:
+        """Stop: what is not written by now will be sent again."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting, []
+                await self._write(taken)
+                if self._waiting and not self._hurry.is_set():
+                    await self._gather()
+        finally:
+            self._task = None
+            self._hurry.clear()
+
+    async def _gather(self) -> None:
+        try:
+            await asyncio.wait_for(self._hurry.wait(), GATHER)
+        except TimeoutError:
+            return
+
+    async def _write(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+        while True:
+            try:
+                await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
+            except (StoreUnavailable, Conflict) as error:
+                self._alarm("outcomes not written down yet", error)
+                await asyncio.sleep(PAUSE)
+            except StoreError as error:  # their leases will end: then they are sent again
+                self._alarm("outcomes not written down", error)
+                return
+            else:
+                self._settled(outcomes)
+                return

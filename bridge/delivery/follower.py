@@ -24,6 +24,8 @@ from bridge.store.errors import StoreError
 
 PAGE = 200  # changes that are processed in one transaction: others have to write too
 WAIT = 20.0  # seconds a call may wait for something to happen
+COURIERS_FIRST = 0.008
+"""Seconds until the next call after deliveries were queued: couriers begin first."""
 NO_NEWS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",
     "report_signed", "addendum_created", "addendum_content_updated", "addendum_cancelled",
@@ -106,6 +108,7 @@ class Follower:
                 self._metrics.changes.labels(change.event).inc()
             if queued:
                 self._notify()
+                await asyncio.sleep(COURIERS_FIRST)
         return len(page.changes)
 
     async def _run(self) -> None:

@@ -6,14 +6,17 @@ delete at the receiver. Reads the deliveries and the messages that were sent; qu
 """
 
 from base64 import b32encode
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
+from bridge.store.statements import among, ask
 from mappings.hl7.message import Message
 from mappings.outbound.results import DocumentNames, ResultEvent, Shown
 
@@ -24,11 +27,14 @@ FINISHED = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RET
 OF_AN_ADDENDUM = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with what is added, less than the 30 of TXA-12
-_TOLD = text("""
-    SELECT release_key, event FROM delivery
-    WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
-    ORDER BY id
-""")
+_TOLD = among(
+    """
+    SELECT id, report_id, release_key, event FROM delivery
+    WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
+    """,
+    "reports",
+    "text",
+)
 _SENT = text("""
     SELECT d.release_key, b.payload FROM delivery AS d
     JOIN delivery_body AS b ON b.delivery_id = d.id
@@ -47,20 +53,26 @@ class Told:
     sequence: int = 0
 
 
-def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]:
-    """Read what was delivered to the same receiver about the same report and orders."""
-    rows = connection.execute(
-        _TOLD,
-        {
-            "report_id": delivery.report_id,
-            "id": delivery.delivery_id,
-            "destination": delivery.destination,
-            "done": State.DONE.value,
-        },
-    )
+def told_before(
+    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
+) -> dict[int, list[Told]]:
+    """
+    Read what a receiver was told before each of its deliveries, by their ids.
+
+    Of the same report and orders, in the order of delivery.
+    """
+    reports = sorted({each.report_id for each in deliveries})
+    answer = ask(connection, _TOLD, reports, destination=destination, done=State.DONE.value)
+    delivered: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in answer.all():
+        delivered[row.report_id].append(row)
+    return {each.delivery_id: _told(each, delivered[each.report_id]) for each in deliveries}
+
+
+def _told(delivery: ClaimedDelivery, delivered: Iterable[Any]) -> list[Told]:
     told: list[Told] = []
-    for row in rows:
-        if meet(delivery.release_key, row.release_key):
+    for row in delivered:
+        if row.id < delivery.delivery_id and meet(delivery.release_key, row.release_key):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
     return told
 

@@ -1,10 +1,12 @@
 """
-Compare what the bridge knows with what the report service says, and name what differs.
+Reconcile: compare what the bridge knows with what the report service says, and name what differs.
 
-Goes through all live orders bit by bit, then through the worklist (`strangers`), for ever; a round
-takes a day at most, where the service answers. Repairs nothing: it counts, and tells an operator
-where to look. A release that was learned of owes nothing to receivers that
-came later, and nothing any more once its deliveries are old enough to be forgotten.
+A round goes through all live orders, page by page, then through the reports on the worklist that
+are Ordered and looks for those that nobody ordered here. Reports that a reader has begun are left
+out: a host may launch a report without an order. A round takes a day at most, where the service
+answers. Nothing is repaired: differences are counted, and an operator is shown where to look. A
+release that was learned of owes nothing to receivers that came later, and nothing any more once its
+deliveries are old enough to be forgotten.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 from sqlalchemy import Connection, bindparam, text
@@ -21,13 +23,13 @@ from sqlalchemy import Connection, bindparam, text
 from bridge.delivery import rounds
 from bridge.delivery.destinations import Destination
 from bridge.delivery.known_reports import released_of
-from bridge.delivery.rounds import Round
+from bridge.delivery.rounds import EXAMPLES, Round
 from bridge.delivery.status_poll import is_released
-from bridge.delivery.worklist_check import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.engine_client.models import OrderKey, StatusRecord, WorklistPage
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
+from bridge.queue.states import Failure
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index
 from bridge.store.records.exceptions import Subject
@@ -40,6 +42,11 @@ PAGES_A_DAY = 1440
 LAST = 2**62
 """Behind the row of any order."""
 NOT_FOUND = 404
+LIVE = "ordered"
+STILL_ORDERED = "still_ordered"
+NOT_ORDERED = "not_ordered"
+UNAUTHORIZED = 401
+UNSUPPORTED = "no_worklist"
 
 _QUEUED = text(
     "SELECT DISTINCT destination, report_id FROM delivery "
@@ -72,7 +79,7 @@ class Finding:
         return f"{self.difference.value} {self.destination}".strip()
 
 
-class Service(WorklistService, Protocol):
+class Service(Protocol):
     """What is needed of the engine's client."""
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
@@ -80,6 +87,11 @@ class Service(WorklistService, Protocol):
 
     def token_of(self, site: str) -> str:
         """Name the token that a site's calls bear."""
+
+    async def worklist(
+        self, site: str, *, status: str, sort: str, limit: int, cursor: str
+    ) -> WorklistPage:
+        """Read a page of a site's worklist."""
 
 
 def compare(
@@ -283,3 +295,68 @@ def _pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[st
         return frozenset()
     rows = connection.execute(_QUEUED, {"reports": list(reports)})
     return frozenset((row.destination, row.report_id) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WorklistDifferences:
+    """What differs of one page: rows that are not live here, reports that no row is of."""
+
+    rows: frozenset[int] = frozenset()
+    reports: frozenset[str] = frozenset()
+
+
+async def read_page(service: Service, database: Database, one: Round, pause: float) -> None:
+    """
+    Take the next page of the worklist into the round. Raises EngineFailure.
+
+    What seems to differ is looked at again after `pause` seconds: an order may just come or go.
+    """
+    if not one.site:
+        one.site, one.cursor = one.sites.pop(0), ""
+    try:
+        page = await _page(service, one.site, one.cursor)
+    except EngineFailure as failure:
+        if not (says_no(failure) or failure.is_unsupported):
+            raise
+        one.miss(f"{UNSUPPORTED} {one.site}" if failure.is_unsupported else failure.code, 1)
+        one.site, one.whole = "", False
+        return
+    found = await Threads.DELIVERY.run(_strange, database, one.site, page.items)
+    if found != WorklistDifferences():
+        await asyncio.sleep(pause)
+        again = await _page(service, one.site, one.cursor)
+        second = await Threads.DELIVERY.run(_strange, database, one.site, again.items)
+        found = WorklistDifferences(found.rows & second.rows, found.reports & second.reports)
+    one.reports += len(page.items)
+    one.still_ordered += sorted(found.rows)
+    one.not_ordered = [*one.not_ordered, *sorted(found.reports)][:EXAMPLES]
+    one.count([STILL_ORDERED] * len(found.rows))
+    one.count([f"{NOT_ORDERED} {one.site}"] * len(found.reports))
+    one.cursor = page.next
+    if not page.next:
+        one.site = ""
+
+
+def says_no(failure: EngineFailure) -> bool:
+    """Whether a service answers so whenever it is asked, a wrong token for some sites included."""
+    return failure.failure is Failure.PERMANENT or failure.status == UNAUTHORIZED
+
+
+async def _page(service: Service, site: str, cursor: str) -> WorklistPage:
+    return await service.worklist(site, status="Ordered", sort="created", limit=PAGE, cursor=cursor)
+
+
+def _strange(
+    database: Database, site: str, items: Sequence[Mapping[str, Any]]
+) -> WorklistDifferences:
+    asked = {
+        Key(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(item["reportId"])
+        for item in items
+        for each in item["clinicalInfo"]
+    }
+    with database.read() as connection:
+        known = order_index.states(connection, asked)
+    return WorklistDifferences(
+        frozenset(row_id for row_id, state in known.values() if state != LIVE),
+        frozenset(report for key, report in asked.items() if key not in known),
+    )

@@ -5,17 +5,31 @@ Part of `EngineClient`; see there.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from bridge.contract import ReportStatus
+from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
     ChangePage,
+    Export,
     OrderKey,
     PatientUpdate,
     StatusRecord,
     WorklistPage,
 )
-from bridge.engine_client.replies import change_page, status_records, worklist_page
+from bridge.engine_client.replies import (
+    change_page,
+    signed_texts,
+    status_records,
+    worklist_page,
+)
 from bridge.engine_client.transport import Transport, given
+from bridge.queue.states import Failure
+
+NO_TEXTS: Final = "no_texts"
+"""Code of our own: a service gave the record of a signed report without its text."""
+
+_SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
 
 def _nothing(_: object) -> None:
@@ -35,6 +49,24 @@ class Feeds:
         return await self._transport.call(
             "POST", "/api/report/status", orders[0].site, status_records, body=body
         )
+
+    async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, Export]:
+        """
+        Read the texts of signed reports, by their orders: an addition of our own engine.
+
+        The orders are of sites with one token. An order is absent where its report is not signed,
+        not there, or has another patient by now. Site, tags and preliminary reads of the exports
+        are empty. Raises EngineFailure, `no_texts` where the service has none of a signed report.
+        """
+        body = {"clinicalInfo": [each.tags() for each in orders], "texts": True}
+        answers = await self._transport.call(
+            "POST", "/api/report/status", orders[0].site, signed_texts, body=body
+        )
+        if any(text is None and record.status in _SIGNED for record, text in answers):
+            raise EngineFailure("/api/report/status", Failure.PERMANENT, NO_TEXTS)
+        return {
+            order: text for record, text in answers if text is not None for order in record.orders
+        }
 
     async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         """Make one report of several orders of a site, the first of them its anchor."""

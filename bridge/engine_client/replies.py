@@ -122,6 +122,18 @@ def status_records(value: object) -> tuple[StatusRecord, ...]:
     return _each(value, "records", status_record)
 
 
+def signed_texts(value: object) -> tuple[tuple[StatusRecord, Export | None], ...]:
+    """Read status records with the texts of their reports; None where a record has none."""
+    return _each(value, "records", _signed_text)
+
+
+def _signed_text(value: object) -> tuple[StatusRecord, Export | None]:
+    text = _object(value, "record").get("text")
+    return status_record(value), None if text is None else export(
+        {**_object(text, "text"), "clinicalInfo": []}
+    )
+
+
 def launched(value: object) -> Launched:
     """Read a launch's answer; both spellings of the QR code's member."""
     body = _object(value, "launch")

@@ -21,7 +21,6 @@ from bridge.queue.deliveries import (
     DeliveryOutcome,
     Release,
 )
-from bridge.queue.errors import NoSuchRow
 from bridge.queue.lanes import Line
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.statements import OUTBOX
@@ -31,7 +30,16 @@ from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.postgresql.connection import packed
 from bridge.store.presence import lock_name
-from bridge.store.statements import Step, carry_out, is_asked_once, run, run_all, unnested
+from bridge.store.statements import (
+    Step,
+    among,
+    ask,
+    carry_out,
+    is_asked_once,
+    run,
+    run_all,
+    unnested,
+)
 
 
 class Place(NamedTuple):
@@ -163,33 +171,36 @@ _CLAIMED = text("""
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
-_STORE = text("""
-    INSERT INTO delivery_body (delivery_id, payload)
-    SELECT id, :payload FROM delivery WHERE id = :id
-    ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
-    WHERE delivery_body.edition <> '' RETURNING delivery_id
-""")
 _HASTEN = text("""
     UPDATE delivery SET not_before = :now
     WHERE destination = :destination AND state = 'queued' AND blocked = 0 AND not_before > :latest
 """)
-_NAME = text("UPDATE delivery SET control_id = :control_id WHERE id = :id")
-_STORED = text("""
-    SELECT b.payload, d.control_id FROM delivery_body AS b
-    JOIN delivery AS d ON d.id = b.delivery_id WHERE d.id = :id
-""")
-_STORE_MANY = text("""
-    INSERT INTO delivery_body (delivery_id, payload)
-    SELECT id, :payload FROM delivery WHERE id = :id
+_KEPT_ONCE = """
     ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
     WHERE delivery_body.edition <> ''
-""")
-_NAME_MANY = text("""
-    UPDATE delivery SET control_id = :control_id WHERE id = :id AND control_id = ''
-""")
-_STORED_MANY = text(
-    "SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids"
-).bindparams(bindparam("ids", expanding=True))
+"""
+_STORE = Step(
+    ("bigint", "bytea"),
+    f"""
+    INSERT INTO delivery_body (delivery_id, payload) SELECT id, ?2 FROM delivery WHERE id = ?1
+    {_KEPT_ONCE}
+    """,  # noqa: S608  # our own words
+    f"""
+    INSERT INTO delivery_body (delivery_id, payload)
+    SELECT d.id, a.payload FROM {unnested(("bigint", "bytea"))} AS a (id, payload)
+    JOIN delivery AS d ON d.id = a.id {_KEPT_ONCE}
+    """,  # noqa: S608  # our own words
+)
+_NAME = Step(
+    ("bigint", "text"),
+    "UPDATE delivery SET control_id = ?2 WHERE id = ?1 AND control_id = ''",
+    f"""
+    UPDATE delivery AS d SET control_id = a.control_id
+    FROM {unnested(("bigint", "text"))} AS a (id, control_id)
+    WHERE d.id = a.id AND d.control_id = ''
+    """,  # noqa: S608  # our own names
+)
+_STORED = among("SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids")
 _ANSWER = ("bigint", "bytea", "bigint", "bigint", "integer")
 # What was answered before stays where nothing is answered now.
 ANSWERED = Step(
@@ -251,7 +262,9 @@ class Outbox:
         return taken
 
     def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
-        with self._database.write() as connection:
+        # A claim that a power cut undoes is made again: nothing new is sent before its message is
+        # stored, and the commit that stores it makes the claim durable as well.
+        with self._database.fleeting() as connection:
             taken = self._line.claim(
                 connection,
                 owner=self._owner,
@@ -264,35 +277,20 @@ class Outbox:
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
             return [claimed(row) for row in rows], taken.unseen
 
-    def store_payload(self, delivery_id: int, payload: bytes, control_id: str) -> tuple[bytes, str]:
-        """
-        Keep the composed message; give what is to be sent: the first that was ever kept.
-
-        Raises NoSuchRow when there is no such delivery.
-        """
-        with self._database.write() as connection:
-            parameters = {"id": delivery_id, "payload": payload}
-            if connection.execute(_STORE, parameters).first() is not None:
-                connection.execute(_NAME, {"id": delivery_id, "control_id": control_id})
-            row = connection.execute(_STORED, {"id": delivery_id}).first()
-            if row is None:
-                raise NoSuchRow("delivery", delivery_id)
-            return bytes(row.payload), row.control_id
-
     def store_payloads(self, composed: Mapping[int, tuple[bytes, str]]) -> dict[int, bytes]:
         """
-        Keep composed messages with their control ids, by delivery; give what is to be sent.
+        Keep composed messages with their control ids, by delivery; all of them or none.
 
-        As `store_payload`, all or none; a delivery that there is not is absent.
+        Give what is to be sent: of each delivery the first message that was ever kept. A delivery
+        that there is not is absent.
         """
+        rows = sorted(composed.items())
         with self._database.write() as connection:
-            rows = [
-                {"id": number, "payload": payload, "control_id": name}
-                for number, (payload, name) in sorted(composed.items())
-            ]
-            connection.execute(_STORE_MANY, rows)
-            connection.execute(_NAME_MANY, rows)
-            kept = connection.execute(_STORED_MANY, {"ids": list(composed)})
+            stored = carry_out(connection, _STORE, [(each, said) for each, (said, _) in rows])
+            carry_out(connection, _NAME, [(each, name) for each, (_, name) in rows])
+            if stored is not None and stored.rowcount == len(rows):
+                return {each: said for each, (said, _) in rows}
+            kept = ask(connection, _STORED, list(composed)).all()
             return {row.delivery_id: bytes(row.payload) for row in kept}
 
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:

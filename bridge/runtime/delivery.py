@@ -22,6 +22,7 @@ from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.reconciler import Reconciler
+from bridge.delivery.report_texts import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
@@ -201,8 +202,9 @@ class Delivery:
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
         found = self._compiled()
-        composer = Composer(client, database, lambda: datetime.now(UTC), tally.note)
-        self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
+        composer = Composer(database, lambda: datetime.now(UTC), tally.note)
+        texts = ReportTexts(client)
+        self._couriers = Couriers(partial(self._courier, composer, texts, metrics, reactor, tracer))
         self._couriers.begin(found, settings.destination)
         named = self._couriers.named
         self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms, schedule)
@@ -243,6 +245,7 @@ class Delivery:
     def _courier(
         self,
         composer: Composer,
+        texts: ReportTexts,
         metrics: Metrics,
         reactor: Any,
         tracer: Tracer | None,
@@ -255,6 +258,7 @@ class Delivery:
             destination,
             self._outbox,
             composer,
+            texts,
             traced(
                 sender(self._settings, written, reactor),
                 tracer,

@@ -18,6 +18,10 @@ AFTER = b"\x0b\x1c\x1a\x00\r\n"
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
 _ID = 3
+MOST_SEGMENTS = 100_000
+"""Segments of a message: each costs up to 2,000 bytes while it is read, however short it is."""
+MOST_LINES = 300_000
+"""Lines of a message: text that a sender did not escape, such as base64, has many short ones."""
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
@@ -108,6 +112,15 @@ def with_one_end(body: bytes) -> bytes:
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """Split an `untrailed` message; return its segments and their names. Raises as `split`."""
+    if body.count(b"\r") + body.count(b"\n") >= MOST_LINES:
+        raise Malformed(Malformation.TOO_MANY_SEGMENTS)
+    lines, names = _named(body, separator)
+    if len(lines) > MOST_SEGMENTS:
+        raise Malformed(Malformation.TOO_MANY_SEGMENTS)
+    return lines, names
+
+
+def _named(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     if b"\n" not in body:
         lines = body.split(b"\r")
         if not lines[-1]:

@@ -71,6 +71,7 @@ class Malformation(StrEnum):
     UTF_16 = "UTF-16 and UTF-32 are not supported, send UTF-8"
     SECOND_HEADER = "a second message header, but no batch header"
     STRAY_LINE = "a line that follows is no segment"
+    TOO_MANY_SEGMENTS = "the message has too many segments"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"
     STRAY_IN_BATCH = "something in the batch belongs to none of its messages"

@@ -6,8 +6,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from bridge.admin.checks.findings import Finding, Severity
-from bridge.engine.service.accounts.sign_in_limit import has_undeclared_proxy
+from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from bridge.errors import BridgeError
+from bridge.network_source import Proxies
 from bridge.wiring.stores import engine_is_ready, open_engine_database
 from bridge.workers.confinement import ALL, FILTER, NAMESPACES
 from bridge.workers.errors import WorkerError
@@ -56,28 +57,29 @@ def sign_in(settings: Settings) -> Iterator[Finding]:
     if given.second_factor == "optional" and given.oidc is None and given.passwords:
         message = "accounts with a console role may sign in with a password alone"
         yield Finding(Severity.WARNING, "sign_in.second_factor", message)
-    if settings.http.trusted_proxies:
-        return
+    declared = settings.http.trusted_proxies
     public = urlsplit(settings.http.public_url).hostname or ""
-    if _is_loopback(settings.http.bind.host) and not _is_loopback(public):
-        yield Finding(Severity.WARNING, "http.trusted_proxies", f"behind a proxy {_SHARED}")
-    elif _seen(settings):
-        message = f"a request had X-Forwarded-For of an undeclared proxy; {_SHARED}"
+    trusted = Proxies(declared)
+    if undeclared := [each for each in _seen(settings) if not trusted.include(each)]:
+        message = f"requests came by the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield Finding(Severity.WARNING, "http.trusted_proxies", message)
+    elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):
+        yield Finding(Severity.WARNING, "http.trusted_proxies", f"behind a proxy {_SHARED}")
 
 
-def _seen(settings: Settings) -> bool:
+def _seen(settings: Settings) -> list[str]:
+    """List the proxies that the engine noted (`throttle`)."""
     try:
         database = open_engine_database(settings)
     except (BridgeError, SettingsError):
-        return False  # the check of the databases says why
+        return []  # the check of the databases says why
     try:
         if not engine_is_ready(database):
-            return False
+            return []
         with database.read() as connection:
-            return has_undeclared_proxy(connection)
+            return undeclared_proxies(connection)
     except (BridgeError, SettingsError):
-        return False  # the check of the databases says why
+        return []  # the check of the databases says why
     finally:
         database.dispose()
 

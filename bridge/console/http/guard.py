@@ -16,7 +16,7 @@ from fastapi import Depends, Request
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.console import grants
-from bridge.console.audit_trail import Deed
+from bridge.console.audit_trail import Deed, note
 from bridge.console.errors import (
     ForeignPage,
     NotPermitted,
@@ -31,6 +31,9 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 
 T = TypeVar("T")
+
+_READING = frozenset({"GET", "HEAD"})
+_LONGEST = 64  # characters of a name in an event's target
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,6 @@ def backstage_of(request: Request) -> Backstage:
 
 async def person_of(request: Request) -> Person:
     """Say who asks. Raises SignedOut, NotPermitted, SessionRefused, ForeignPage, Unreachable."""
-    if request.method != "GET" and not _from_our_page(request):
-        raise ForeignPage
     backstage = backstage_of(request)
     unattended = "x-unattended" in request.headers
     try:
@@ -61,6 +62,9 @@ async def person_of(request: Request) -> Person:
         raise Unreachable from None
     if visitor is None:
         raise SignedOut
+    request.state.known = visitor.email
+    if request.method not in _READING and not _from_our_page(request):
+        raise ForeignPage
     grant = await Threads.CONSOLE.run(grants.find, backstage.database, visitor.account_id)
     if grant is None:
         raise NotPermitted(Permission.SEE)
@@ -102,6 +106,7 @@ async def act(request: Request, person: Person, wanted: Act, work: Callable[[], 
     The record is written before anything is told, for what cannot be recorded must not be told.
     """
     backstage = backstage_of(request)
+    request.state.is_recorded = True
 
     def run() -> T:
         event = _event(request, person, wanted)
@@ -118,6 +123,7 @@ async def act_and_wait(
     """Do something for a person by asking somebody else, and record it, as `act` does."""
     backstage = backstage_of(request)
     database, now = backstage.database, backstage.clock()
+    request.state.is_recorded = True
     recording = outbox.Recording(_event(request, person, wanted))
     try:
         site = await Threads.CONSOLE.run(_allowed, backstage, person, wanted)
@@ -129,6 +135,31 @@ async def act_and_wait(
         raise
     await Threads.CONSOLE.run(recording.finish, database, now)
     return done
+
+
+async def note_refusal(request: Request, code: str) -> None:
+    """
+    Record that a request of somebody known was refused before `act` recorded its action.
+
+    Requests that only read, and those of unknown browsers, leave no event.
+    """
+    email = getattr(request.state, "known", "")
+    if not email or request.method in _READING or hasattr(request.state, "is_recorded"):
+        return
+    backstage = backstage_of(request)
+    action = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
+    source = _client(request)
+    refusal = Deed(email, action, _subject(request), code, source=source)
+    await Threads.CONSOLE.run(note, backstage.database, refusal, backstage.clock())
+
+
+def _subject(request: Request) -> str:
+    """Name what the path names: people as `user`, anything else by its name in the route."""
+    named = {"who": "user", "email": "user"}
+    return ", ".join(
+        f"{named.get(name, name)} {str(value)[:_LONGEST]}"
+        for name, value in request.path_params.items()
+    )
 
 
 async def _asked(work: Callable[[], Awaitable[T]]) -> T:
@@ -169,11 +200,17 @@ def _allowed(backstage: Backstage, person: Person, wanted: Act) -> str:
 
 
 def _event(request: Request, person: Person, wanted: Act) -> AuditEvent:
-    source = request.client.host if request.client else ""
+    source = _client(request)
     deed = Deed(
         person.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
     )
     return replace(deed.event(), event_id=secrets.token_hex(16))
+
+
+def _client(request: Request) -> str:
+    """Return the address of the person's browser."""
+    peer = request.client.host if request.client else ""
+    return backstage_of(request).proxies.client(request.headers, peer)
 
 
 def _from_our_page(request: Request) -> bool:

@@ -8,14 +8,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from typing_extensions import override
 
+from bridge.audit.events import code_of
 from bridge.console.errors import BadJson, Overloaded, TooLarge
-from bridge.console.http.guard import person_of
+from bridge.console.http.guard import note_refusal, person_of
 from bridge.console.permissions import Permission
+from bridge.errors import BridgeError
 from bridge.executors import Full
 from bridge.request_body import (
     BodyTooLarge,
@@ -53,6 +56,16 @@ class ConsoleRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
+            try:
+                return await admitted(request)
+            except RequestValidationError:
+                await note_refusal(request, "bad_request")
+                raise
+            except BridgeError as error:
+                await note_refusal(request, code_of(error))
+                raise
+
+        async def admitted(request: Request) -> Response:
             person = await person_of(request)
             request.state.person = person
             large = self.large_for is not None and self.large_for <= person.grant.permissions

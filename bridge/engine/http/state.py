@@ -35,6 +35,7 @@ from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
+from bridge.network_source import Proxies
 from bridge.store.database import Database
 from bridge.store.postgresql.notifications import Listener
 
@@ -70,9 +71,8 @@ class Engine:
         self.quotas = QuotaMeter()
         self.streams = WaitingRequests(STREAMS, STREAMS_EACH)
         self.polls = WaitingRequests(POLLS, POLLS_EACH)
-        self.addresses = Addresses(
-            settings.public_url, settings.regional_urls, settings.trusted_proxies
-        )
+        self.proxies = Proxies(settings.trusted_proxies)
+        self.addresses = Addresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
         self.hub = Hub(self.work, clock, lambda: self.stopping)
         self._ticker = Ticker(self.work, clock)
@@ -120,7 +120,7 @@ class Engine:
 
     def client(self, request: Request) -> str:
         """Return the address of whoever asks."""
-        return self.addresses.client(request.headers, peer_of(request))
+        return self.proxies.client(request.headers, peer_of(request))
 
 
 def peer_of(request: Request) -> str:

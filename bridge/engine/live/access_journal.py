@@ -111,11 +111,11 @@ class Journal:
 
 
 def merged(deeds: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
-    """Make one of refusals that differ in nothing but their request; successes stay apart."""
+    """Make one event of refusals that differ in nothing but their request; keep all successes."""
     counted: dict[object, tuple[int, AuditEvent, int]] = {}
     for number, (at, deed) in enumerate(deeds):
         details = {name: value for name, value in deed.details.items() if name != "request"}
-        alike = (deed.action, deed.account_id, deed.token_id, str(sorted(details.items())))
+        alike = str(replace(deed, details=dict(sorted(details.items()))))
         key: object = number if deed.outcome is Outcome.SUCCESS else alike
         first = counted.get(key)
         counted[key] = (at, deed, 1) if first is None else (*first[:2], first[2] + 1)

@@ -20,6 +20,7 @@ from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
+from bridge.delivery.report_texts import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteExists, SiteSettings
@@ -213,7 +214,7 @@ async def open_hospital(
             new_id=lambda: f"ACK{next(ids)}",
         )
         outbox = Outbox(database, "test")
-        composer = Composer(client, database, time.moment)
+        composer, texts = Composer(database, time.moment), ReportTexts(client)
         receivers, couriers = {}, []
         for each in destinations:
             receivers[each.name] = MemoryClient((answers or {}).get(each.name, accepting))
@@ -221,6 +222,7 @@ async def open_hospital(
                 each,
                 outbox,
                 composer,
+                texts,
                 receivers[each.name],
                 metrics,
                 clock=time,

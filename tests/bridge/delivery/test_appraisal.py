@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.delivery.appraisal import Appraiser
-from bridge.delivery.breaker import Breaker, Circuit
+from bridge.delivery.appraisal import Appraiser, Breaker, Circuit
 from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import Reply
 from bridge.observability.metrics import Metrics

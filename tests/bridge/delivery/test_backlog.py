@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, text
 
-from bridge.delivery.outcomes import OutcomeWriter
+from bridge.delivery.courier import OutcomeWriter
 from bridge.queue.deliveries import DeliveryOutcome, Release
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from bridge.delivery.breaker import Breaker, Circuit
+from bridge.delivery.appraisal import Breaker, Circuit
 from bridge.queue.states import Policy
 
 POLICY = Policy(first=1, maximum=4, jitter=0)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.composer import Composer
+from bridge.delivery.composer import Composer, draft_of
+from bridge.delivery.report_texts import Content, ReportTexts
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
@@ -86,11 +87,11 @@ async def test_whoever_composes_tells_which_codes_are_missing(
         await hospital.read_and_sign("A1", "No bleeding.")
         await hospital.follow()
         (claimed,) = Outbox(database, "another").claim("ris", hospital.time(), 1)
-        composer = Composer(
-            hospital.client, database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]]))
-        )
-        known = composer.look_up([claimed], here)[claimed.delivery_id]
-        await composer.compose(claimed, known, here)
+        composer = Composer(database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]])))
+        draft = draft_of(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
+        (content,) = await ReportTexts(hospital.client).read([draft])
+        assert isinstance(content, Content)
+        composer.write(draft, content.export, content.files)
     version = compile_sources(SOURCES, "street").version
     assert version != mappings[0].version, "the words are part of it"
     assert told == [("street", version, [Missed("bodies", "A1", "$order.Accession", "keep")])]

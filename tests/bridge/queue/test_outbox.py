@@ -149,19 +149,18 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
     """What was composed first is what every attempt sends, with its control id."""
     _queue(store, outbox, release())
     (claimed,) = outbox.claim(HERE, NOW, 10)
-    assert outbox.store_payload(claimed.delivery_id, b"MSH|1", "C1") == (b"MSH|1", "C1")
-    assert outbox.store_payload(claimed.delivery_id, b"MSH|2", "C2") == (b"MSH|1", "C1")
+    number = claimed.delivery_id
+    assert outbox.store_payloads({number: (b"MSH|1", "C1")}) == {number: b"MSH|1"}
+    assert outbox.store_payloads({number: (b"MSH|2", "C2")}) == {number: b"MSH|1"}
     _settle(outbox, claimed, Event.POSTPONED)
     (again,) = outbox.claim(HERE, NOW, 10)
     assert (again.payload, again.control_id, again.attempts) == (b"MSH|1", "C1", 2)
-    with pytest.raises(NoSuchRow):
-        outbox.store_payload(999, b"", "")
+    assert outbox.store_payloads({999: (b"MSH|", "C9"), number: (b"MSH|3", "C3")}) == {
+        number: b"MSH|1"
+    }
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-def test_what_an_older_release_composed_and_nobody_sent(
-    store: Database, outbox: Outbox, many: bool
-) -> None:
+def test_what_an_older_release_composed_and_nobody_sent(store: Database, outbox: Outbox) -> None:
     """It is composed again, once; what was claimed before keeps its bytes, also after a retry."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
     early = text("INSERT INTO delivery_body SELECT id, :payload, 'old' FROM delivery")
@@ -171,13 +170,8 @@ def test_what_an_older_release_composed_and_nobody_sent(
     new, sent = outbox.claim(HERE, NOW, 10)
     assert (new.payload, sent.payload) == (None, b"MSH|early")
     for late in (b"MSH|late", b"MSH|later"):
-        if many:
-            assert outbox.store_payloads({new.delivery_id: (late, "C1")}) == {
-                new.delivery_id: b"MSH|late"
-            }
-        else:
-            kept = outbox.store_payload(new.delivery_id, late, "C1")
-            assert kept == (b"MSH|late", "C1")
+        kept = outbox.store_payloads({new.delivery_id: (late, "C1")})
+        assert kept == {new.delivery_id: b"MSH|late"}
     outbox.release([new.delivery_id, sent.delivery_id], NOW)
     operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
@@ -188,7 +182,7 @@ def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
     """When it was sent and acknowledged, what came back, and why it failed before."""
     _queue(store, outbox, release("K1"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
-    outbox.store_payload(claimed.delivery_id, b"MSH|", "C1")
+    outbox.store_payloads({claimed.delivery_id: (b"MSH|", "C1")})
     lost = DeliveryOutcome(
         claimed.delivery_id, Event.POSTPONED, Failure.AMBIGUOUS, "timeout", sent_at=NOW + 1
     )

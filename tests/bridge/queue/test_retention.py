@@ -63,7 +63,7 @@ def test_deliveries_too(store: Database) -> None:
     with store.write() as connection:
         outbox.enqueue(connection, [release(report="R1"), release(report="R2")], OLD)
     first, _ = outbox.claim("ris-results", OLD, 10)
-    outbox.store_payload(first.delivery_id, b"MSH|", "C1")
+    outbox.store_payloads({first.delivery_id: (b"MSH|", "C1")})
     outbox.settle([DeliveryOutcome(first.delivery_id, Event.ACCEPTED)], OLD)
     assert prune(store, NOW) == Pruned(messages=0, deliveries=1)
     with store.read() as connection:

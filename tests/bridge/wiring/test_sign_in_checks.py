@@ -7,6 +7,9 @@ import pytest
 from bridge.admin.checks.findings import Severity
 from bridge.admin.checks.security import sign_in
 from bridge.admin.data_directory import make_home
+from bridge.engine.service.accounts.sign_in_limit import Throttle
+from bridge.engine.settings import Quota
+from bridge.wiring.stores import migrate_all, open_engine_database
 from config import load
 
 
@@ -36,3 +39,21 @@ def test_what_is_reported(
     found = list(sign_in(load(home)))
     assert [each.place for each in found] == place
     assert all(each.severity is Severity.WARNING for each in found)
+
+
+def test_a_proxy_that_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A declared proxy does not hide another one; a proxy that is declared now is no fault."""
+    home = tmp_path / "home"
+    make_home(home)
+    settings = load(home)
+    migrate_all(settings)
+    database = open_engine_database(settings)
+    Throttle(database, Quota(20, 900)).note_undeclared_proxy("127.0.0.1")
+    database.dispose()
+    for declared, places in (
+        ("[]", ["http.trusted_proxies"]),
+        ('["10.0.0.1"]', ["http.trusted_proxies"]),
+        ('["10.0.0.1", "127.0.0.1"]', []),
+    ):
+        monkeypatch.setenv("BRIDGE_HTTP__TRUSTED_PROXIES", declared)
+        assert [each.place for each in sign_in(load(home))] == places

@@ -3,6 +3,7 @@
 import pytest
 
 from mappings.hl7 import Message, Path
+from mappings.hl7.lines import MOST_LINES, MOST_SEGMENTS
 from mappings.hl7.refusals import Malformation, Malformed
 from mappings.hl7.values import is_null, present
 
@@ -205,3 +206,23 @@ def test_malformed(raw: bytes, reason: Malformation, place: str) -> None:
     with pytest.raises(Malformed) as raised:
         Message.parse(raw)
     assert (raised.value.reason, raised.value.place) == (reason, place)
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
+def test_a_segment_costs_memory_however_short_it_is(end: bytes) -> None:
+    """So many segments are read, and one more is refused before any of them is read."""
+    head = b"MSH|^~\\&|A" + end
+    assert len(Message.parse(head + (b"OBX|1" + end) * (MOST_SEGMENTS - 1)).names) == MOST_SEGMENTS
+    with pytest.raises(Malformed) as raised:
+        Message.parse(head + (b"OBX|1" + end) * MOST_SEGMENTS)
+    assert raised.value.reason is Malformation.TOO_MANY_SEGMENTS
+
+
+def test_lines_of_a_text_are_no_segments() -> None:
+    """16 MiB of base64 that a sender did not escape are read; blank lines without end are not."""
+    text = b"QUJD" * 16 + b"\r"
+    many = b"MSH|^~\\&|A\rOBX|1|ED|x||" + text * (2**24 // len(text))
+    assert len(Message.parse(many).names) == 2
+    with pytest.raises(Malformed) as raised:
+        Message.parse(b"MSH|^~\\&|A" + b"\r" * MOST_LINES + b"PID|1")
+    assert raised.value.reason is Malformation.TOO_MANY_SEGMENTS

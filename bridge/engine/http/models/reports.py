@@ -80,11 +80,12 @@ class DeleteBody(OneReport):
 
 
 class StatusBody(Body):
-    """`POST /api/report/status`."""
+    """`POST /api/report/status`; `texts` is ours."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"clinicalInfo": [_EXAMPLE]}]})
 
     clinicalInfo: list[OrderIdentity] = Field(min_length=1)
+    texts: Flag = False
 
 
 class ExportBody(OneReport):

@@ -292,6 +292,15 @@ class ReleasedTextBody(BaseModel):
     addendumInfo: list[SignedTextBody]
 
 
+class StatusAnswerBody(StatusRecordBody):
+    """A record of `POST /api/report/status`."""
+
+    text: ReleasedTextBody | None = Field(
+        default=None,
+        description="With `texts`, and where the quota of exports allows it: of a signed report",
+    )
+
+
 class ChangeBody(BaseModel):
     """One change of one report."""
 

@@ -1,4 +1,4 @@
-"""Which of our public addresses a request came in on, and from whom.
+"""Which of our public addresses a request came in on.
 
 Forwarded headers count only when the peer is a trusted proxy. A host that is not
 one of ours never gets into a link: the main address is used instead.
@@ -8,18 +8,18 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from bridge.network_source import Proxies
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Addresses:
-    """The public addresses of this installation, and the proxies in front of it."""
+    """The public addresses of this installation; `proxies` are in front of it."""
 
-    def __init__(self, public: str, regional: Sequence[str], proxies: Sequence[str]) -> None:
+    def __init__(self, public: str, regional: Sequence[str], proxies: Proxies) -> None:
         self._public = public.rstrip("/")
         self._known = {_origin(each): each.rstrip("/") for each in (*regional, public)}
-        self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in proxies)
+        self._proxies = proxies
 
     @property
     def secure(self) -> bool:
@@ -29,37 +29,13 @@ class Addresses:
     def base(self, scheme: str, headers: Mapping[str, str], peer: str) -> str:
         """Return the public address without a trailing slash."""
         host, schemes = headers.get("host", ""), [scheme]
-        if self._trusts(peer):
+        if self._proxies.include(peer):
             host = _first(headers.get("x-forwarded-host", "")) or host
             told = _first(headers.get("x-forwarded-proto", ""))
             # A proxy that does not say how it was reached may well have taken the TLS off.
             schemes = [told] if told else [scheme, "https"]
         found = (self._known.get(_origin(f"{each}://{host}")) for each in schemes)
         return next((each for each in found if each), self._public)
-
-    def client(self, headers: Mapping[str, str], peer: str) -> str:
-        """Return the address of whoever asks: the last hop that is not a trusted proxy."""
-        if not self._trusts(peer):
-            return peer
-        hops = [each.strip() for each in headers.get("x-forwarded-for", "").split(",")]
-        strangers = [hop for hop in hops if hop and not self._trusts(hop)]
-        return strangers[-1] if strangers else peer
-
-    def hides_clients(self, headers: Mapping[str, str], peer: str) -> bool:
-        """Tell whether a proxy nearby forwards requests, and no proxy is declared."""
-        if self._proxies or "x-forwarded-for" not in headers:
-            return False
-        try:
-            return ipaddress.ip_address(peer).is_private
-        except ValueError:
-            return False
-
-    def _trusts(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self._proxies)
 
 
 def is_loopback(address: str) -> bool:

@@ -89,8 +89,9 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
 async def _by_password(request: Request, form: dict[str, str], handle: str) -> Response:
     engine = engine_of(request)
     email = canonical_email(form.get("email", ""))
-    if engine.addresses.hides_clients(request.headers, peer_of(request)):
-        await engine.work.run(engine.throttle.note_undeclared_proxy)
+    peer = peer_of(request)
+    if engine.proxies.hide(request.headers, peer) and engine.throttle.is_new_proxy(peer):
+        await engine.work.run(lambda: engine.throttle.note_undeclared_proxy(peer))
     device = known_device(engine, request, email)
     attempt = await counted(engine, _buckets(engine, request, email, device))
     found = await compared(engine, email, form.get("password", ""), known=bool(device))

@@ -49,11 +49,14 @@ _FORGET: Final = text("""
     )
 """)
 
-_PROXY: Final = "undeclared proxy"
+_PROXY: Final = "undeclared proxy "
+_MOST_PROXIES: Final = 16
 _NOTE: Final = text("""
-    INSERT INTO engine_sign_in_bucket (name, full_at) VALUES (:name, 0)
+    INSERT INTO engine_sign_in_bucket (name, full_at) SELECT :name, 0
+    WHERE (SELECT count(*) FROM engine_sign_in_bucket WHERE name LIKE :every) < :most
     ON CONFLICT (name) DO NOTHING
 """)
+_NOTED: Final = text("SELECT name FROM engine_sign_in_bucket WHERE name LIKE :every ORDER BY name")
 
 Moment = Callable[[Connection], int]
 
@@ -83,6 +86,7 @@ class Throttle:
     def __init__(self, database: Database, limit: Quota) -> None:
         self._database = database
         self._limit = limit
+        self._proxies: set[str] = set()
         self.moment: Moment = _since_boot if database.dialect == "sqlite" else _of_server
 
     def take(self, buckets: Sequence[Bucket]) -> Attempt | None:
@@ -107,10 +111,16 @@ class Throttle:
             values = {"name": each.name, "cost": self._cost(each)}
             connection.execute(_GIVE_BACK, values)
 
-    def note_undeclared_proxy(self) -> None:
-        """Keep for `bridge check` that addresses are not told apart."""
+    def is_new_proxy(self, address: str) -> bool:
+        """Tell whether this process noted too few undeclared proxies yet, and not this one."""
+        return address not in self._proxies and len(self._proxies) < _MOST_PROXIES
+
+    def note_undeclared_proxy(self, address: str) -> None:
+        """Keep for `bridge check` that the clients behind a proxy are not told apart."""
+        row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MOST_PROXIES}
         with self._database.fleeting() as connection:
-            connection.execute(_NOTE, {"name": _PROXY})
+            connection.execute(_NOTE, row)
+        self._proxies.add(address)
 
     def _take(self, connection: Connection, bucket: Bucket) -> None:
         now = self.moment(connection)
@@ -131,9 +141,10 @@ class Throttle:
         return self._limit.seconds * 1000 // bucket.count
 
 
-def has_undeclared_proxy(connection: Connection) -> bool:
-    """Tell whether a request came through a proxy that the settings do not name."""
-    return connection.execute(_LOOK, {"name": _PROXY}).first() is not None
+def undeclared_proxies(connection: Connection) -> list[str]:
+    """List the addresses of proxies that forwarded a request and were not trusted then."""
+    rows = connection.execute(_NOTED, {"every": f"{_PROXY}%"}).scalars()
+    return [str(each).removeprefix(_PROXY) for each in rows]
 
 
 def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:

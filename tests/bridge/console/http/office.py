@@ -258,7 +258,7 @@ def fill(office: Office) -> None:
             order_saving.save(connection, [replace(seen, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
-        outbox.store_payload(claimed.delivery_id, payload, f"D{number}")
+        outbox.store_payloads({claimed.delivery_id: (payload, f"D{number}")})
         outbox.release([claimed.delivery_id], now_ms())
         office.deliveries[site] = claimed.delivery_id
     office.messages[""] = office.store("stray", order(3, name="POE^JILL"))

@@ -146,6 +146,22 @@ def test_alike_refusals_share_an_entry() -> None:
     ]
 
 
+def test_refusals_about_several_targets_are_several_events() -> None:
+    """An attempt on each account, site or report within one moment names each of them."""
+    once = AuditEvent("token-create", "S", outcome=Outcome.REFUSED, target=("user", "a@x.test"))
+    others = [
+        replace(once, target=("user", "b@x.test")),
+        replace(once, site_id="T"),
+        replace(once, report_id="r"),
+        replace(once, actor="m@x.test"),
+        replace(once, source="10.0.0.9"),
+    ]
+    assert [each for _, each in merged([(1, once), *((1, each) for each in others)])] == [
+        once,
+        *others,
+    ]
+
+
 def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
     """A refused change is an event of its own, with its code; a repeated request is none."""
     service.launch()

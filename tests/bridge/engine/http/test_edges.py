@@ -7,6 +7,7 @@ from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.launching.languages import LANGUAGES, first_language, language
 from bridge.engine.service.sites.sites import is_origin
 from bridge.engine.settings import Quota
+from bridge.network_source import Proxies
 from parsers.errors import DocumentRefused
 from parsers.json import read as parse
 from tests.bridge.engine.http.house import Clock
@@ -47,7 +48,8 @@ def test_the_first_wish_wins() -> None:
 
 def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
     """Neither the address of links nor that of a client can be forged."""
-    addresses = Addresses("https://main.test", ["https://au.test"], ["10.0.0.0/8"])
+    proxies = Proxies(["10.0.0.0/8"])
+    addresses = Addresses("https://main.test", ["https://au.test"], proxies)
     headers = {
         "host": "internal:8575",
         "x-forwarded-host": "au.test",
@@ -56,14 +58,14 @@ def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
     }
     assert addresses.base("http", headers, "10.0.0.1") == "https://au.test"
     assert addresses.base("http", headers, "203.0.113.1") == "https://main.test"
-    assert addresses.client(headers, "10.0.0.1") == "203.0.113.9"
-    assert addresses.client(headers, "203.0.113.1") == "203.0.113.1"
+    assert proxies.client(headers, "10.0.0.1") == "203.0.113.9"
+    assert proxies.client(headers, "203.0.113.1") == "203.0.113.1"
 
 
 @pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
 def test_a_strange_host_gets_the_main_address(host: str) -> None:
     """A Host header that is not one of ours never gets into a link."""
-    addresses = Addresses("https://main.test", ["https://au.test"], [])
+    addresses = Addresses("https://main.test", ["https://au.test"], Proxies())
     assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
 
 

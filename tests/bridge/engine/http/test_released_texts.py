@@ -90,3 +90,49 @@ def test_each_page_tells_its_own_words(service: Service) -> None:
         cursor = changes[-1]["cursor"]
     assert len(told) == 2
     assert told[0] != told[1] == "Another."
+
+
+def records(
+    service: Service, *accessions: str, who: str = "service", **options: Any
+) -> list[dict[str, Any]]:
+    """Ask for status records."""
+    orders = [identity(each) for each in accessions or ("A1",)]
+    answer = service.post("report/status", {"clinicalInfo": orders, **options}, who)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json())
+
+
+def test_status_records_have_the_texts_of_signed_reports(service: Service) -> None:
+    """What the JSON export gives of each, null of a draft, and nothing unasked."""
+    release(service)
+    service.launch(accession="A2", tags={"KeyFindings": "A draft."})
+    signed, draft = records(service, "A1", "A2", texts=True)
+    export = service.post("report/export/json", ONE).json()
+    del export["reportInfo"]["signedBy"]["signature"]
+    assert signed["text"] == {name: export[name] for name in ("reportInfo", "addendumInfo")}
+    assert draft["text"] is None
+    assert not any("text" in each for each in records(service, "A1", "A2"))
+
+
+@pytest.mark.parametrize("who", ["service", ADMIN])
+def test_texts_of_status_records_are_exports_on_record(service: Service, who: str) -> None:
+    """The audit trail has an export of the signed report alone; the quota counts it."""
+    release(service)
+    service.launch(accession="A2", tags={"KeyFindings": "A draft."})
+    records(service, "A1", "A2", who=who, texts=True)
+    service.runner.run(service.application.state.engine.journal.flush())
+    events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
+    (event,) = [each for each in events if each["action"] == "export"]
+    assert event["reportId"] == records(service)[0]["reportId"]
+
+
+def test_texts_of_status_records_count_as_exports(service: Service) -> None:
+    """Beyond the quota the records come without them; one request names few orders."""
+    release(service)
+    engine = service.application.state.engine
+    engine.settings = EngineSettings(engine.settings.link_keys, rates=RateLimits(exports=Quota(1)))
+    told = [records(service, who=ADMIN, texts=True)[0] for _ in range(2)]
+    assert ["text" in each for each in told] == [True, False]
+    orders = [identity(f"A{number}") for number in range(101)]
+    answer = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
+    assert (answer.status_code, answer.json()["code"]) == (400, "too_many_orders")

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bridge.engine.live.password_hashing import MOST_WAITING, RESERVED, THREADS, TooBusy
-from bridge.engine.service.accounts.sign_in_limit import has_undeclared_proxy
+from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from tests.bridge.engine.http.house import BASE, READER, Service
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
 
@@ -165,15 +165,16 @@ def from_guess(service: Service, address: str) -> int:
     return service.runner.run(one())
 
 
-def test_an_undeclared_proxy_is_noted(service: Service) -> None:
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
+def test_an_undeclared_proxy_is_noted(service: Service, header: str) -> None:
     """`bridge check` reports that all addresses count as one; the limit of the account holds."""
     enrol(service, READER)
     with service.database.read() as connection:
-        assert not has_undeclared_proxy(connection)
+        assert undeclared_proxies(connection) == []
     for number in range(30):
-        headers = OURS | {"x-forwarded-for": f"198.51.100.{number}"}
+        headers = OURS | {header: f"198.51.100.{number}"}
         form = {"email": READER, "password": "wrong guess"}
         answer = service.call("POST", "/reporting/login", None, data=form, headers=headers)
     assert answer.status_code == 429
     with service.database.read() as connection:
-        assert has_undeclared_proxy(connection)
+        assert undeclared_proxies(connection) == ["127.0.0.1"]

@@ -1,12 +1,14 @@
 """`status`, `content`, `site/prelims`, and our `changes` and `worklist`."""
 
 # ruff: noqa: N803  # the spelling of the interface document
+from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any
 
 from annotated_types import Len
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import AfterValidator, StringConstraints
+from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.engine.http.live.change_feed import wait_for_changes
@@ -16,17 +18,19 @@ from bridge.engine.http.models.responses import (
     ChangesResponse,
     ContentResponse,
     PrelimsResponse,
-    StatusRecordBody,
+    StatusAnswerBody,
     WorklistResponse,
     problems,
 )
 from bridge.engine.http.requests.actions import Place, look, place_of, triple_of
-from bridge.engine.http.requests.guard import GuardedRoute
+from bridge.engine.http.requests.audit import reading_of
+from bridge.engine.http.requests.guard import GuardedRoute, Rate, take
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.http.requests.responses import QuickJSON
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.status import Status
-from bridge.engine.service.report_status import query_status, read_report
+from bridge.engine.service import change_feed
+from bridge.engine.service.report_status import StatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
@@ -41,6 +45,8 @@ Site = Annotated[QueryText, Query(examples=["SITE1"])]
 
 _CURSOR = 12 * TAG_LENGTH
 """Characters of a cursor: a name of the greatest length, escaped and in base64, fits."""
+MOST_TEXTS = 100
+"""Orders in one request for status records with texts."""
 _SHOWN = 64
 """Characters and number of unknown parameters that an answer names."""
 Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
@@ -88,27 +94,53 @@ def _identity(
     )
 
 
-@router.post("/report/status", response_model=list[StatusRecordBody], responses=problems())
+@router.post("/report/status", response_model=list[StatusAnswerBody], responses=problems())
 async def status(body: StatusBody, request: Request) -> Response:
-    """Return the status record of every report found, in the order of its first mention."""
+    """
+    Return the status record of every report found, in the order of its first mention.
+
+    With `texts`, the record of a signed report has its text and its signed addenda, as the export
+    has them (`text`, else null); each counts as an export, and the record of no report has a `text`
+    where the quota of exports does not allow for all.
+    """
     limit = engine_of(request).settings.sizes.status_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
+        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+    if body.texts and len(body.clinicalInfo) > MOST_TEXTS:
+        detail = f"at most {MOST_TEXTS} orders in one request with texts"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     now = engine_of(request).clock()
     triples = [triple_of(each) for each in body.clinicalInfo]
     places = [
         place_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
-    records = await look(
+
+    def read(session: Session) -> tuple[list[StatusRecord], dict[str, dict[str, Any]]]:
+        connection = session.connection()
+        records = query_status(connection, triples, now)
+        names = [each.report_id for each in records] if body.texts else []
+        return records, change_feed.texts(connection, names)
+
+    records, said = await look(
         request,
         "status",
         places,
-        lambda session: query_status(session.connection(), triples, now),
-        shown=lambda found: [(each.orders[0].site_id, each.report_id) for each in found],
+        read,
+        shown=lambda found: _pairs(found[0]),
         unnoted=request.state.caller.service,
     )
-    return QuickJSON([each.as_json() for each in records])
+    if not body.texts or not take(request, Rate.EXPORTS, len(said)):
+        return QuickJSON([each.as_json() for each in records])
+    exported = _pairs(each for each in records if each.report_id in said)
+    events = reading_of(request, "export", (site for site, _ in exported), exported)
+    engine_of(request).journal.note(events)
+    return QuickJSON([{**each.as_json(), "text": said.get(each.report_id)} for each in records])
+
+
+def _pairs(records: Iterable[StatusRecord]) -> list[tuple[str, str]]:
+    """Return the site and the id of reports."""
+    return [(each.orders[0].site_id, each.report_id) for each in records]
 
 
 @router.get("/report/content", response_model=ContentResponse, responses=problems())

@@ -1,0 +1,127 @@
+"""Results that wait together are composed together, whatever the report service offers."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bridge.store.database import Database
+from mappings.hl7.message import Message
+from tests.bridge.delivery.equipment import destination, until
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+STATUS, EXPORT = "/api/report/status", "/api/report/export/json"
+CLAIMED = "SELECT count(*) FROM delivery WHERE state = 'claimed'"
+STATES = "SELECT state, count(*) FROM delivery GROUP BY state"
+
+
+async def sign_all(hospital: Hospital, *accessions: str) -> None:
+    """Order, write and sign reports; their results wait for the courier."""
+    for each in accessions:
+        await hospital.send(order(f"ID{each}", each))
+        await hospital.read_and_sign(each, f"Text of {each}.")
+    await hospital.follow()
+
+
+def calls(hospital: Hospital) -> list[str]:
+    """Note the paths that the report service is asked for from now on."""
+    paths: list[str] = []
+
+    async def note(request: httpx.Request) -> None:
+        paths.append(request.url.path)
+
+    hospital.http.event_hooks["request"].append(note)
+    return paths
+
+
+def carried(hospital: Hospital, sent: list[bytes]) -> list[bool]:
+    """Tell of each message whether it has the text of its own order, and of no other."""
+    names = [Message.parse(each).named("OBR")[0].value("OBR-3.1") for each in sent]
+    assert len(set(names)) == len(names)
+    return [
+        f"Text of {name}." in each.decode() and each.decode().count("Text of ") == 1
+        for name, each in zip(names, sent, strict=True)
+    ]
+
+
+async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> None:
+    """Each message has the text of its own report, and no report is exported by itself."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1", "A2", "A3")
+        paths = calls(hospital)
+        hospital.couriers[0].resume()
+        assert carried(hospital, await hospital.delivered(3)) == [True] * 3
+        assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
+
+
+def as_another_service(answer: httpx.Response) -> httpx.Response:
+    """Answer as a service that knows nothing of texts."""
+    records = [{k: v for k, v in each.items() if k != "text"} for each in answer.json()]
+    return httpx.Response(200, json=records)
+
+
+def as_a_strict_service(_: httpx.Response) -> httpx.Response:
+    """Refuse the unknown field."""
+    return httpx.Response(400, json={"code": "bad_request", "status": 400})
+
+
+@pytest.mark.parametrize("answer", [as_another_service, as_a_strict_service])
+async def test_other_services_are_asked_for_one_at_a_time(
+    tmp_path: Path,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[httpx.Response], httpx.Response],
+) -> None:
+    """What has no texts for many at once, or refuses them, is not asked again for the next."""
+    send = httpx.ASGITransport.handle_async_request
+
+    async def other(self: httpx.ASGITransport, request: httpx.Request) -> httpx.Response:
+        response = await send(self, request)
+        if request.url.path != STATUS:
+            return response
+        await response.aread()
+        return answer(response)
+
+    monkeypatch.setattr(httpx.ASGITransport, "handle_async_request", other)
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1", "A2")
+        paths = calls(hospital)
+        hospital.couriers[0].resume()
+        await hospital.delivered(2)
+        await sign_all(hospital, "A3")
+        assert carried(hospital, await hospital.delivered(3)) == [True] * 3
+        assert sorted(each for each in paths if each in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
+
+
+async def test_the_batch_that_is_composed_ahead_is_given_back(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A courier that stops waits for no report service; what it had claimed is queued again."""
+    monkeypatch.setattr("bridge.delivery.courier.AT_ONCE", 2)
+    asked, hanging = 0, asyncio.Event()
+
+    async def hang(request: httpx.Request) -> None:
+        nonlocal asked
+        if request.url.path == STATUS:
+            asked += 1
+            if asked > 1:
+                hanging.set()
+                await asyncio.Event().wait()
+
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1", "A2", "A3", "A4")
+        hospital.http.event_hooks["request"].append(hang)
+        hospital.couriers[0].resume()
+        await hanging.wait()
+        await hospital.delivered(2)
+        await until(lambda: dict(hospital.rows(STATES)) == {"done": 2, "claimed": 2})
+        await hospital.couriers[0].stop(drain=0.0)
+        assert dict(hospital.rows(STATES)) == {"done": 2, "queued": 2}
