@@ -45,6 +45,8 @@ class Run:
     groups: Groups = field(default_factory=dict)
     fresh: set[Key] = field(default_factory=set)
     """Orders that it has registered and whose reports nobody has begun."""
+    together: dict[Key, str] = field(default_factory=dict)
+    """Link groups of its new orders: those of one group are to share a report from the start."""
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
     moves: list[tuple[Visit, Move]] = field(default_factory=list)
