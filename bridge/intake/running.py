@@ -69,7 +69,7 @@ class Run:
         runs = []
         for job in jobs:
             own: dict[Key, IndexedOrder] = {}
-            for patient in _patients_of(job):
+            for patient in job.patients:
                 own |= by_patient.get(patient, {})
             runs.append(cls(job, own))
         return runs
@@ -114,14 +114,3 @@ class Run:
     def concern(self) -> str:
         """The note that asks for a person, if there is one."""
         return next((note for note in self.notes if note in FOR_PEOPLE), "")
-
-
-def _patients_of(job: Job) -> set[Patient]:
-    """Return the patients that a message names, or whose orders or visits it may concern."""
-    patients = {
-        (event.site, mrn) for event in job.events for mrn in (event.mrn, event.prior_mrn) if mrn
-    }
-    patients |= {(order.key.site, order.key.mrn) for order in job.conflicts}
-    for visit, move in job.moves.items():
-        patients |= {(visit.site, visit.mrn), (move.now.site, move.now.mrn)}
-    return patients

@@ -148,8 +148,9 @@ def test_a_token_that_was_revoked_is_refused_among_others(service: Service) -> N
     assert service.post("report/status", {"clinicalInfo": [identity("A1")]}).status_code == 404
 
 
-def registering(accession: str, mrn: str = "P1", **more: Any) -> dict[str, Any]:
+def registering(accession: str, mrn: str = "P1", *, group: str = "") -> dict[str, Any]:
     """Return a launch that registers an order."""
+    more: dict[str, Any] = {"linkGroup": group} if group else {}
     return launch_body(accession, mrn, lazyLaunch=True, registerOrder=True, **more)
 
 
@@ -168,10 +169,10 @@ def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
     """Their report says so in the feed; orders of other groups, and of none, stand alone."""
     found = registered(
         service,
-        registering("A1", linkGroup="7.0"),
-        registering("B1", linkGroup="7.1"),
+        registering("A1", group="7.0"),
+        registering("B1", group="7.1"),
         registering("C1"),
-        registering("A2", linkGroup="7.0"),
+        registering("A2", group="7.0"),
         registering("C2"),
     )
     assert found[0] == found[3]
@@ -190,7 +191,7 @@ def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
 
 def test_a_link_group_never_joins_patients_or_requests(service: Service) -> None:
     """The same name for another patient, in another batch, or in single launches links nothing."""
-    group = {"linkGroup": "7.0"}
+    group = {"group": "7.0"}
     one, other = registered(
         service, registering("A1", **group), registering("B1", mrn="P2", **group)
     )
@@ -203,7 +204,7 @@ def test_a_link_group_never_joins_patients_or_requests(service: Service) -> None
 def test_a_link_group_leaves_known_orders_where_they_are(service: Service) -> None:
     """An order that is registered again keeps its report, whatever group it comes in."""
     before = registered(service, registering("A1"), registering("B1"))[0]
-    group = {"linkGroup": "7.0"}
+    group = {"group": "7.0"}
     again, new, also = registered(
         service, *(registering(each, **group) for each in ("A1", "A2", "A3"))
     )
@@ -215,7 +216,7 @@ def test_a_token_that_may_not_link_has_no_link_groups(service: Service) -> None:
     """A token for launches alone registers both orders, each with a report of its own."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]})
     service.tokens["launcher"] = made.json()["token"]
-    group = {"linkGroup": "7.0"}
+    group = {"group": "7.0"}
     bodies = [registering("A1", **group), registering("A2", **group)]
     one, other = registered(service, *bodies, who="launcher")
     assert one != other
