@@ -130,7 +130,7 @@ def test_launches_that_meet_cost_few_statements(service: Service, more: dict[str
     engine = service.database.engine
     event.listen(engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
     event.listen(engine, "commit", commits.append)
-    who = {} if more else {"userInfo": user()}
+    who: dict[str, Any] = {} if more else {"userInfo": user()}
     bodies = [launch_body(f"A{number}", f"M{number}", **who, **more) for number in range(30)]
     answers = launch(service, *bodies)
     assert {each.status_code for each in answers} == {200}
