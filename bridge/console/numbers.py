@@ -6,14 +6,14 @@ that reads a large message has no key. `numbers` reads the places of the standar
 message's own definition reads elsewhere is added to them (`Numbers.joined`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
 from bridge.queue.hashing import signed64
-from mappings.hl7.message import Message
-from mappings.hl7.path import Path
+from mappings.hl7.message import Message, Segment
+from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import Refusal
 from mappings.inbound import Subjects
 
@@ -37,6 +37,12 @@ _PLACES = {
         ),
     }.items()
 }
+
+_OF_SEGMENT: dict[str, list[tuple[Kind, Path]]] = {}
+for _kind, _paths in _PLACES.items():
+    for _path in _paths:
+        _OF_SEGMENT.setdefault(_path.segment, []).append((_kind, _path))
+_NO_NUMBER = frozenset({"", '""'})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,13 @@ def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
         message = Message.parse(payload, fallback=charset)
     except Refusal:
         return Numbers(frozenset(), frozenset(), frozenset())
-    return Numbers(*(_at(message, places) for places in _PLACES.values()))
+    found: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+    seen: set[str] = set()
+    for index, name in enumerate(message.names):
+        if name in _OF_SEGMENT:
+            _add(found, message.segment(index), first=name not in seen)
+            seen.add(name)
+    return Numbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in Kind))
 
 
 def subject_hashes(about: Subjects) -> Iterator[int]:
@@ -97,6 +109,8 @@ def hashes(payload: bytes) -> list[int]:
     return list(numbers(payload).hashes())
 
 
-def _at(message: Message, places: tuple[Path, ...]) -> frozenset[str]:
-    found = (value.strip() for place in places for value in message.values(place))
-    return frozenset(value for value in found if value and value != '""')
+def _add(found: Mapping[Kind, set[str]], segment: Segment, *, first: bool) -> None:
+    """Add the numbers of a segment; places without `[*]` count in the first of its name."""
+    for kind, place in _OF_SEGMENT[segment.id]:
+        if (first or place.occurrence == EVERY) and segment.field_text(place.field):
+            found[kind].update(map(str.strip, segment.values(place)))

@@ -8,6 +8,7 @@ whole for something that may be the fault of one of its members.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
@@ -94,7 +95,7 @@ class Launcher:
     async def _single(self, launch: Launch) -> Launched | Exception:
         async with self._slots:
             try:
-                return await self._service.launch(launch)
+                return await self._service.launch(replace(launch, link_group=""))
             except Exception as error:  # noqa: BLE001  # only its own caller hears of it
                 return error
 

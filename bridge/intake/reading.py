@@ -18,6 +18,7 @@ from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
 from bridge.queue.hashing import signed64
 from bridge.queue.work import Claimed
+from bridge.store.merged_patients import Patient
 from bridge.store.message_time import MessageTime, Resolution, clock
 from bridge.store.moved_visits import Moves
 from bridge.store.order_index import IndexedOrder
@@ -91,6 +92,20 @@ class Job:
     """Which of its patients' visits moved."""
     heard: bool = False
     """Whether orders of its batch were named by a number alone, and not ordered yet."""
+
+    @property
+    def patients(self) -> set[Patient]:
+        """The patients that the message names, or whose orders or visits it may concern."""
+        named = {
+            (event.site, mrn)
+            for event in self.events
+            for mrn in (event.mrn, event.prior_mrn)
+            if mrn
+        }
+        named |= {(order.key.site, order.key.mrn) for order in self.conflicts}
+        for visit, move in self.moves.items():
+            named |= {(visit.site, visit.mrn), (move.now.site, move.now.mrn)}
+        return named
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:

@@ -83,7 +83,9 @@ def deeds_of(
 
 
 def _kind_of(request: LaunchRequest, outcome: Launched | EngineError) -> dict[str, Any]:
-    kind = {"lazy": request.lazy, "registers": request.register_order}
+    kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
+    if request.link_group:
+        kind["linkGroup"] = request.link_group
     return kind if isinstance(outcome, Launched) else {**kind, "code": outcome.code}
 
 
