@@ -26,8 +26,8 @@ from bridge.queue.ledger.arrivals import signed64
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 from bridge.store.statements import Step, carry_out, unnested
-from mappings.hl7.message import Message
-from mappings.hl7.path import Path
+from mappings.hl7.message import Message, Segment
+from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import Refusal
 from mappings.inbound.definition import Subjects
 
@@ -51,6 +51,12 @@ _PLACES = {
         ),
     }.items()
 }
+
+_OF_SEGMENT: dict[str, list[tuple[Kind, Path]]] = {}
+for _kind, _paths in _PLACES.items():
+    for _path in _paths:
+        _OF_SEGMENT.setdefault(_path.segment, []).append((_kind, _path))
+_NO_NUMBER = frozenset({"", '""'})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,13 @@ def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
         message = Message.parse(payload, fallback=charset)
     except Refusal:
         return Numbers(frozenset(), frozenset(), frozenset())
-    return Numbers(*(_at(message, places) for places in _PLACES.values()))
+    found: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+    seen: set[str] = set()
+    for index, name in enumerate(message.names):
+        if name in _OF_SEGMENT:
+            _add(found, message.segment(index), first=name not in seen)
+            seen.add(name)
+    return Numbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in Kind))
 
 
 def subject_hashes(about: Subjects) -> Iterator[int]:
@@ -111,9 +123,11 @@ def hashes(payload: bytes) -> list[int]:
     return list(numbers(payload).hashes())
 
 
-def _at(message: Message, places: tuple[Path, ...]) -> frozenset[str]:
-    found = (value.strip() for place in places for value in message.values(place))
-    return frozenset(value for value in found if value and value != '""')
+def _add(found: Mapping[Kind, set[str]], segment: Segment, *, first: bool) -> None:
+    """Add the numbers of a segment; places without `[*]` count in the first of its name."""
+    for kind, place in _OF_SEGMENT[segment.id]:
+        if (first or place.occurrence == EVERY) and segment.field_text(place.field):
+            found[kind].update(map(str.strip, segment.values(place)))
 
 
 RUSH = 50.0  # messages a second that came

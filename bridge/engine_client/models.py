@@ -83,6 +83,8 @@ class Launch:
     user: UserInfo | None = None
     lazy: bool = False
     register_order: bool = False
+    link_group: str = ""
+    """Orders of one batch with the same name share one report where they are new; our addition."""
     force_update_patient_name: bool = False
     dicom_sr: tuple[str, ...] = ()
     key_images: tuple[KeyImage, ...] = ()

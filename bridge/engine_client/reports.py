@@ -239,6 +239,8 @@ def _launch_body(launch: Launch) -> dict[str, Any]:
             | ({"fileName": each.file_name} if each.file_name else {})
             for each in launch.key_images
         ]
+    if launch.link_group:
+        body["linkGroup"] = launch.link_group
     return body | {
         name: True
         for name, wanted in (

@@ -147,7 +147,8 @@ def _read(engine: Engine, item: Any, budget: Budget) -> _Read | EngineError | Va
     try:
         body = LaunchBody.model_validate(item)
         options = qr_options(body.response)
-        return body, read_launch(_parts(body), engine.settings.sizes, budget), options
+        parts = _parts(body, body.linkGroup)
+        return body, read_launch(parts, engine.settings.sizes, budget), options
     except (ValidationError, EngineError) as error:
         return error
 
@@ -182,7 +183,7 @@ def qr_options(response: ResponseOptions) -> QrCodeOptions:
         raise BadLaunch("bad_qr_options", detail, pointer="/response/qrCodeOptions") from None
 
 
-def _parts(body: LaunchBody) -> LaunchParts:
+def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
     # `dict(model)` asks the model for keys() first, which costs ten times as much.
     info = dict(vars(body.clinicalInfo))
     user = None if body.userInfo is None else dict(vars(body.userInfo))
@@ -198,6 +199,7 @@ def _parts(body: LaunchBody) -> LaunchParts:
         register_order=body.registerOrder,
         force_name=body.forceUpdatePatientName,
         emptied=[name for name in body.clinicalInfo.model_fields_set if info[name] == ""],
+        link_group=link_group,
     )
 
 

@@ -41,6 +41,7 @@ class LaunchParts:
     register_order: bool = False
     force_name: bool = False
     emptied: Sequence[str] = ()  # tags that were sent, and sent empty
+    link_group: str = ""
 
 
 def read_launch(
@@ -69,6 +70,7 @@ def read_launch(
         force_name=_force_name(parts),
         attachments=_distinct(attachments),
         filled=frozenset(tags.keys() - own.keys()),
+        link_group=parts.link_group,
     )
 
 

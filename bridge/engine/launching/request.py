@@ -91,7 +91,8 @@ class LaunchRequest:
     `tags` are the clinicalInfo tags that have a value, identity and KeyFindings included;
     `cleared` names those that were sent empty on purpose, which only an order that is
     registered again heeds; `metadata` is None when the launch does not mention it. `filled` names
-    the tags whose value comes from a DICOM SR file.
+    the tags whose value comes from a DICOM SR file. `link_group` names the orders of the same batch
+    that share a report, where they are new.
     """
 
     triple: Triple
@@ -108,6 +109,7 @@ class LaunchRequest:
     force_name: bool = False
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)
     filled: frozenset[str] = frozenset()
+    link_group: str = ""
 
     @property
     def patient_name(self) -> str:

@@ -45,6 +45,8 @@ class Run:
     groups: Groups = field(default_factory=dict)
     fresh: set[Key] = field(default_factory=set)
     """Orders that it has registered and whose reports nobody has begun."""
+    together: dict[Key, str] = field(default_factory=dict)
+    """Link groups of its new orders: those of one group are to share a report from the start."""
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
     moves: list[tuple[Visit, Move]] = field(default_factory=list)
@@ -67,7 +69,7 @@ class Run:
         runs = []
         for job in jobs:
             own: dict[Key, IndexedOrder] = {}
-            for patient in _patients_of(job):
+            for patient in job.patients:
                 own |= by_patient.get(patient, {})
             runs.append(cls(job, own))
         return runs
@@ -112,14 +114,3 @@ class Run:
     def concern(self) -> str:
         """The note that asks for a person, if there is one."""
         return next((note for note in self.notes if note in FOR_PEOPLE), "")
-
-
-def _patients_of(job: Job) -> set[Patient]:
-    """Return the patients that a message names, or whose orders or visits it may concern."""
-    patients = {
-        (event.site, mrn) for event in job.events for mrn in (event.mrn, event.prior_mrn) if mrn
-    }
-    patients |= {(order.key.site, order.key.mrn) for order in job.conflicts}
-    for visit, move in job.moves.items():
-        patients |= {(visit.site, visit.mrn), (move.now.site, move.now.mrn)}
-    return patients

@@ -17,6 +17,7 @@ from bridge.intake.receive.listener import Definition, Listening, Merged, Patien
 from bridge.intake.receive.patient_split import number_of, parts_of
 from bridge.queue.claims import Claimed
 from bridge.queue.ledger.arrivals import signed64
+from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, Resolution, clock
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.visit_transfers import Moves
@@ -90,6 +91,20 @@ class Job:
     """Which of its patients' visits moved."""
     heard: bool = False
     """Whether orders of its batch were named by a number alone, and not ordered yet."""
+
+    @property
+    def patients(self) -> set[Patient]:
+        """The patients that the message names, or whose orders or visits it may concern."""
+        named = {
+            (event.site, mrn)
+            for event in self.events
+            for mrn in (event.mrn, event.prior_mrn)
+            if mrn
+        }
+        named |= {(order.key.site, order.key.mrn) for order in self.conflicts}
+        for visit, move in self.moves.items():
+            named |= {(visit.site, visit.mrn), (move.now.site, move.now.mrn)}
+        return named
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:

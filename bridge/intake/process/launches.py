@@ -7,6 +7,7 @@ whole for something that may be the fault of one of its members.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -96,7 +97,7 @@ class Launcher:
     async def _single(self, launch: Launch) -> Launched | Exception:
         async with self._slots:
             try:
-                return await self._service.launch(launch)
+                return await self._service.launch(replace(launch, link_group=""))
             except Exception as error:  # noqa: BLE001  # only its own caller hears of it
                 return error
 
@@ -116,16 +117,24 @@ def _chunks(items: Sequence[_Request], size: int) -> Iterator[list[_Request]]:
         yield chunk
 
 
-def launch_of(task: Task) -> Launch:
-    """Make the launch that registers an order, with everything that is known of it."""
+def launch_of(task: Task, link_group: str = "") -> Launch:
+    """
+    Make the launch that registers an order, with everything that is known of it.
+
+    `link_group` names the new orders of the message that share a report.
+    """
     event = task.event
     location = {"SiteLocation": event.location} if event.location else {}
-    return registering(task.after.key, {**task.after.tags, **location}, event.reporting_app)
+    tags = {**task.after.tags, **location}
+    return registering(task.after.key, tags, event.reporting_app, link_group)
 
 
 def registering(
-    key: Key, tags: Mapping[str, Any], app: Mapping[str, Any] = MappingProxyType({})
+    key: Key,
+    tags: Mapping[str, Any],
+    app: Mapping[str, Any] = MappingProxyType({}),
+    link_group: str = "",
 ) -> Launch:
     """Make the launch that registers an order with these tags, and these of the report's app."""
     own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
-    return Launch({**tags, **own}, app, lazy=True, register_order=True)
+    return Launch({**tags, **own}, app, lazy=True, register_order=True, link_group=link_group)

@@ -75,7 +75,8 @@ def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Ind
         jobs = [_with_conflicts(job, index, others) for job in jobs]
     events = _orders(jobs)
     signals = {each for event in events for each in _shown(event, index)}
-    for order in order_index.sharing(connection, signals) if signals else ():
+    patients = {each for job in jobs for each in job.patients}
+    for order in order_index.akin(connection, patients, signals) if signals else ():
         index.setdefault(order.key, order)
     _children(connection, events, index)
     for order in order_index.of_patients(connection, _visited(jobs)):

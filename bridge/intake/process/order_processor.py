@@ -63,6 +63,8 @@ from bridge.intake.process.worklist_changes import (
     detach,
     join,
     leave,
+    link_groups,
+    linked_from_the_start,
     order_key,
 )
 from bridge.intake.receive.listener import Listening
@@ -196,12 +198,14 @@ class Forwarder:
         for task in tasks:
             await absorb(self._desk, run, task.absorbed)
         _note_exceptions(run, tasks)
+        run.together = link_groups(tasks, run.job.claimed.message_id)
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
             if registers:
                 await self._register_all(run, list(together))
                 continue
             for task in together:
                 await self._step(run, task)
+        run.notes += linked_from_the_start(run.together, run.groups)
         regrouped = [task for task in tasks if task.regroups]
         for task in regrouped:
             run.notes += await leave(self._service, task, run.index, run.groups)
@@ -289,7 +293,8 @@ class Forwarder:
 
     async def _register(self, run: Run, task: Task) -> None:
         try:
-            _registered(run, task, await self._launcher.launch(launch_of(task)))
+            launch = launch_of(task, run.together.get(task.after.key, ""))
+            _registered(run, task, await self._launcher.launch(launch))
         except EngineFailure as failure:
             if not is_other_name(failure) or run.job.patient_names is PatientNames.EXACT:
                 raise
@@ -346,6 +351,8 @@ def _registered(run: Run, task: Task, launched: Launched) -> None:
         run.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:
         run.fresh.add(task.after.key)
+    if launched.report_id and task.after.key in run.together:
+        run.groups[task.after.key] = launched.report_id
     run.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
 
 

@@ -11,6 +11,7 @@ One that is held or awaited has no report whose deletion would tell them. What w
 as ever.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -233,6 +234,48 @@ def member(order: IndexedOrder) -> Member:
     """Give an order as the grouping rules see it."""
     place = (order.first_message, order.place)
     return Member(order_key(order.key), bonds(order.signals), place)
+
+
+def link_groups(tasks: Sequence[Task], message_id: int) -> dict[Key, str]:
+    """
+    Name the link groups of a message's new orders: the service gives each group one report.
+
+    An order that several tasks are about, or that is not in the order of its group, has none:
+    `join` links it.
+    """
+    steps = Counter(task.after.key for task in tasks)
+    groups: dict[tuple[str, str, int], list[IndexedOrder]] = {}
+    found: list[list[IndexedOrder]] = []
+    new = (task for task in tasks if task.regroups and task.before is None and not task.absorbed)
+    for order in (task.after for task in new):
+        signals = [(order.key.site, order.key.mrn, each) for each in bonds(order.signals)]
+        group = next((groups[each] for each in signals if each in groups), None)
+        if group is None:
+            found.append(group := [])
+        group.append(order)
+        for each in signals:
+            groups.setdefault(each, group)
+    return {
+        order.key: f"{message_id}.{number}"
+        for number, group in enumerate(found)
+        if 1 < len(group) <= MOST_LINKED and _in_sequence(group)
+        for order in group
+        if steps[order.key] == 1
+    }
+
+
+def _in_sequence(group: Sequence[IndexedOrder]) -> bool:
+    """Tell whether the first order of a group is the one that came first, and so on."""
+    ranks = [member(order).rank for order in group]
+    return ranks == sorted(ranks)
+
+
+def linked_from_the_start(together: Mapping[Key, str], groups: Groups) -> list[str]:
+    """Note the link groups that the service gave one report each."""
+    reports: dict[str, set[str]] = {}
+    for key, name in together.items():
+        reports.setdefault(name, set()).add(groups.get(key, ""))
+    return ["linked" for each in reports.values() if len(each) == 1 and "" not in each]
 
 
 async def leave(

@@ -243,6 +243,32 @@ def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder
     return _with_signals(connection, list(found.values()))
 
 
+def akin(
+    connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
+) -> list[IndexedOrder]:
+    """
+    Read the orders of these patients (site, MRN) that show one of these signals.
+
+    By the patients first: some senders give the orders of all patients one signal, such as the
+    same parent number, so that one signal may lead to every order there is.
+    """
+    wanted = set(signals)
+    own = (ask(connection, NUMBERS, mrns, site=site) for site, mrns in _by_site(patients))
+    ids = [row.id for rows in own for row in rows]
+    shown = {
+        each.order_id
+        for start in range(0, len(ids), _CHUNK)
+        for each in ask(connection, _SHOWN, ids[start : start + _CHUNK])
+        if each.signal in wanted
+    }
+    found: list[Row[Any]] = []
+    for start in range(0, len(ids), _CHUNK):
+        some = [each for each in ids[start : start + _CHUNK] if each in shown]
+        if some:
+            found += connection.execute(select(ORDERS).where(ORDERS.c.id.in_(some))).all()
+    return _with_signals(connection, found)
+
+
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
     """Give a patient's orders to the survivor; one that the survivor has too is forgotten."""
     taken = select(ORDERS.c.accession).where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)

@@ -20,9 +20,11 @@ class Service:
         self.fail, self.bad = fail, bad
         self.batches: list[int] = []
         self.singles: list[str] = []
+        self.groups: set[str] = set()
 
     async def launch(self, launch: Launch) -> Launched:
         self.singles.append(launch.clinical_info["Accession"])
+        self.groups.add(launch.link_group)
         result = self._result(launch)
         if isinstance(result, EngineFailure):
             raise result
@@ -103,3 +105,13 @@ async def test_a_service_that_is_away(status: int | None) -> None:
     service = Service(EngineFailure("batch", Failure.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
     assert service.singles == []
+
+
+async def test_link_groups_are_for_batches() -> None:
+    """A service without batches may not know the member: single launches are without it."""
+    service = Service(EngineFailure("batch", Failure.PERMANENT, "http_404", 404))
+    launcher = Launcher(service)
+    launches = [Launch({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"]
+    await asyncio.gather(*map(launcher.launch, launches))
+    assert service.singles == ["A", "B"]
+    assert service.groups == {""}

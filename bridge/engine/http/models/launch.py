@@ -142,6 +142,7 @@ class LaunchBody(Body):
     userInfo: UserInfo | None = None
     lazyLaunch: Flag = False
     registerOrder: Flag = False
+    linkGroup: OptionalIdentifier = ""
     forceUpdatePatientName: Flag = False
     dicomSR: list[StructuredReportFile] | None = None
     keyImages: list[KeyImageFile] | None = None

@@ -1,6 +1,7 @@
 """Bring reports into being, and change the tags of their orders.
 
-One order a report at first; linking comes later. Whether a launch may do so is the launch's to say.
+One order a report, or the orders of one link group. Whether a launch may do so is the launch's to
+say.
 """
 
 import secrets
@@ -85,7 +86,11 @@ class OrderInput:
 
 @dataclass(frozen=True, slots=True)
 class NewReport:
-    """A report that is to be made of one order; `first` is its text, where it begins with one."""
+    """
+    An order that is to have a new report; `first` is the report's text, where it begins with one.
+
+    New orders of one patient with the same `group` share one report, the first of them its anchor.
+    """
 
     triple: Triple
     order: OrderInput
@@ -94,6 +99,7 @@ class NewReport:
     owner_id: int | None = None
     owner_email: str = ""
     first: FirstText | None = None
+    group: str = ""
 
 
 def report_ids(count: int) -> list[str]:
@@ -108,18 +114,52 @@ def report_ids(count: int) -> list[str]:
 
 
 def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
-    """Create reports with one statement for each kind of row; return their ids, in order."""
+    """
+    Create reports with one statement for each kind of row.
+
+    Return the id of each order's report, in order.
+    """
     if not new:
         return []
-    ids = report_ids(len(new))
-    pairs = list(zip(ids, new, strict=True))
-    keys = _insert_reports(work.connection, [_report_values(work, *pair) for pair in pairs])
-    rows = [_order_values(work, each, keys[report_id]) for report_id, each in pairs]
-    insert_rows(work.connection, _INSERT_ORDERS, rows)
-    for (report_id, each), row in zip(pairs, rows, strict=True):
-        body = _body(report_id, each, row)
-        work.announce(each.triple.site_id, report_id, _CREATED[each.status], body)
-    return ids
+    shared = _by_report(new)
+    ids = report_ids(len(shared))
+    pairs = list(zip(ids, shared, strict=True))
+    keys = _insert_reports(work.connection, [_report_values(work, i, own[0]) for i, own in pairs])
+    rows = [
+        [_order_values(work, each, keys[report_id], position) for position, each in enumerate(own)]
+        for report_id, own in pairs
+    ]
+    insert_rows(work.connection, _INSERT_ORDERS, [row for own in rows for row in own])
+    for (report_id, own), stored in zip(pairs, rows, strict=True):
+        _announce(work, report_id, own, stored)
+    found = {id(each): report_id for report_id, own in pairs for each in own}
+    return [found[id(each)] for each in new]
+
+
+def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
+    """Split new orders by the report that they get: one each, or one for a link group."""
+    found: list[list[NewReport]] = []
+    groups: dict[tuple[str, str, str], list[NewReport]] = {}
+    for each in new:
+        key = (each.triple.site_id, each.triple.mrn, each.group)
+        if each.group and key in groups:
+            groups[key].append(each)
+            continue
+        found.append([each])
+        if each.group:
+            groups[key] = found[-1]
+    return found
+
+
+def _announce(
+    work: Work, report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Announce a new report, and that its orders are linked, where it has several."""
+    first, body = own[0], _body(report_id, own, rows)
+    work.announce(first.triple.site_id, report_id, _CREATED[first.status], body)
+    if len(own) > 1:
+        linked = body | {"removed": []}
+        work.announce(first.triple.site_id, report_id, ChangeEvent.ORDERS_LINKED, linked)
 
 
 def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -180,12 +220,12 @@ def _report_values(work: Work, report_id: str, new: NewReport) -> dict[str, Any]
     }
 
 
-def _order_values(work: Work, new: NewReport, report_pk: int) -> dict[str, Any]:
+def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> dict[str, Any]:
     triple, order = new.triple, new.order
     tags = merged_tags({}, order.tags, clears=True)
     return {
         "report_pk": report_pk,
-        "position": 0,
+        "position": position,
         "site_id": triple.site_id,
         "mrn": triple.mrn,
         "accession": triple.accession,
@@ -198,23 +238,35 @@ def _order_values(work: Work, new: NewReport, report_pk: int) -> dict[str, Any]:
     }
 
 
-def _body(report_id: str, new: NewReport, row: dict[str, Any]) -> dict[str, Any]:
+def _body(
+    report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Say what `feed.describe` would read back, without reading it back."""
+    new = own[0]
     written = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None
     )
     record = StatusRecord(
-        report_id, new.status, new.owner_email, None, (new.triple,), written, None
+        report_id,
+        new.status,
+        new.owner_email,
+        None,
+        tuple(each.triple for each in own),
+        written,
+        None,
     )
-    order = {
-        **row["tags"],
-        "SiteID": new.triple.site_id,
-        "SiteLocation": row["location"],
-        "PatientMRN": new.triple.mrn,
-        "Accession": new.triple.accession,
-        "Metadata": row["order_metadata"],
-    }
-    return {"record": record.as_json(), "orders": [order], "release": None}
+    orders = [
+        {
+            **row["tags"],
+            "SiteID": row["site_id"],
+            "SiteLocation": row["location"],
+            "PatientMRN": row["mrn"],
+            "Accession": row["accession"],
+            "Metadata": row["order_metadata"],
+        }
+        for row in rows
+    ]
+    return {"record": record.as_json(), "orders": orders, "release": None}
 
 
 def update_order(

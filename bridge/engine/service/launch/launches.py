@@ -59,6 +59,7 @@ class _Admitted:
     request: LaunchRequest
     launcher: Launcher
     triple: Triple
+    group: str = ""
 
 
 class OneByOne(Exception):  # noqa: N818  # named for what to do
@@ -188,12 +189,13 @@ def _admit(people: People, names: set[str], request: LaunchRequest, triple: Trip
         owner_to_be(launcher)
     if request.patient_name:
         names.add(request.patient_name)
-    return _Admitted(request, launcher, triple)
+    group = request.link_group if people.links_orders(triple.site_id) else ""
+    return _Admitted(request, launcher, triple, group)
 
 
 def _register(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
     inputs = [order_input(each.request, each.triple) for each in run]
-    done = register_current(work, [each.triple for each in run], inputs)
+    done = register_current(work, _triples(run), inputs, [each.group for each in run])
     return [
         registered(work, each.request, each.launcher, one)
         for each, one in zip(run, done, strict=True)
@@ -317,7 +319,9 @@ def deeds_of(
 
 
 def _kind_of(request: LaunchRequest, outcome: Launched | EngineError) -> dict[str, Any]:
-    kind = {"lazy": request.lazy, "registers": request.register_order}
+    kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
+    if request.link_group:
+        kind["linkGroup"] = request.link_group
     return kind if isinstance(outcome, Launched) else {**kind, "code": outcome.code}
 
 

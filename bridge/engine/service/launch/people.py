@@ -99,6 +99,10 @@ class People:
             self._sites[site_id] = standing_on(self.connection, self.caller, site_id)
         return self._sites[site_id]
 
+    def links_orders(self, site_id: str) -> bool:
+        """Tell whether the caller may link orders of a site; raise `SiteNotFound`."""
+        return self.caller.permits(Scope.WRITE) and self.role(site_id) is Role.ADMINISTRATOR
+
     def preferences(self, site_id: str) -> Preferences:
         """Return a site's choices; raise `SiteNotFound`."""
         return read_preferences(self.standing(site_id).settings)

@@ -49,16 +49,37 @@ def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> lis
 
 
 def register_current(
-    work: Work, triples: Sequence[Triple], orders: Sequence[OrderInput]
+    work: Work,
+    triples: Sequence[Triple],
+    orders: Sequence[OrderInput],
+    groups: Sequence[str] | None = None,
 ) -> list[Registered]:
-    """Register orders under triples that have just been followed to those that are valid now."""
+    """
+    Register orders under triples that have just been followed to those that are valid now.
+
+    New orders of one patient with the same name in `groups` share one report; an empty name
+    is none.
+    """
+    named = groups or [""] * len(orders)
     done: dict[int, Registered] = {}
     for turn in _turns(triples):
         found = lock_orders(work, [triples[index] for index in turn], current=True)
         known = {index: each for index, each in zip(turn, found, strict=True) if each}
         done |= {index: _again(work, each, orders[index]) for index, each in known.items()}
         new = [index for index in turn if index not in known]
-        created = _create(work, [triples[index] for index in new], [orders[i] for i in new])
+        created = _create(
+            work,
+            [
+                NewReport(
+                    triples[index],
+                    orders[index],
+                    Status.ORDERED,
+                    Origin.ORDER,
+                    group=named[index],
+                )
+                for index in new
+            ],
+        )
         done |= dict(zip(new, created, strict=True))
     return [done[index] for index in range(len(orders))]
 
@@ -85,13 +106,7 @@ def _again(work: Work, found: Found, order: OrderInput) -> Registered:
     return Registered(report.report_id, report.status, outcome)
 
 
-def _create(
-    work: Work, triples: Sequence[Triple], orders: Sequence[OrderInput]
-) -> list[Registered]:
-    new = [
-        NewReport(triple, order, Status.ORDERED, Origin.ORDER)
-        for triple, order in zip(triples, orders, strict=True)
-    ]
+def _create(work: Work, new: Sequence[NewReport]) -> list[Registered]:
     return [
         Registered(each, Status.ORDERED, Registration.CREATED) for each in create_many(work, new)
     ]

@@ -130,7 +130,7 @@ def test_launches_that_meet_cost_few_statements(service: Service, more: dict[str
     engine = service.database.engine
     event.listen(engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
     event.listen(engine, "commit", commits.append)
-    who = {} if more else {"userInfo": user()}
+    who: dict[str, Any] = {} if more else {"userInfo": user()}
     bodies = [launch_body(f"A{number}", f"M{number}", **who, **more) for number in range(30)]
     answers = launch(service, *bodies)
     assert {each.status_code for each in answers} == {200}
@@ -146,3 +146,77 @@ def test_a_token_that_was_revoked_is_refused_among_others(service: Service) -> N
     answers = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
     assert [each.status_code for each in answers] == [200, 401, 200]
     assert service.post("report/status", {"clinicalInfo": [identity("A1")]}).status_code == 404
+
+
+def registering(accession: str, mrn: str = "P1", *, group: str = "") -> dict[str, Any]:
+    """Return a launch that registers an order."""
+    more: dict[str, Any] = {"linkGroup": group} if group else {}
+    return launch_body(accession, mrn, lazyLaunch=True, registerOrder=True, **more)
+
+
+def registered(service: Service, *bodies: Any, who: str = ADMIN) -> list[str]:
+    """Send a batch; return the id of each report."""
+    answers = service.post("report/launch/clinical/batch", list(bodies), who).json()
+    return [each["reportId"] for each in answers]
+
+
+def accessions(service: Service, accession: str) -> list[str]:
+    """Return the orders of an order's report, the anchor first."""
+    return [each["Accession"] for each in service.status(accession)["clinicalInfo"]]
+
+
+def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
+    """Their report says so in the feed; orders of other groups, and of none, stand alone."""
+    found = registered(
+        service,
+        registering("A1", group="7.0"),
+        registering("B1", group="7.1"),
+        registering("C1"),
+        registering("A2", group="7.0"),
+        registering("C2"),
+    )
+    assert found[0] == found[3]
+    assert len(set(found)) == 4
+    assert accessions(service, "A2") == ["A1", "A2"]
+    changes = service.get("report/changes").json()["changes"]
+    events = [each["event"] for each in changes if each["reportId"] == found[0]]
+    assert events == ["order_registered", "orders_linked"]
+    orders = [[one["Accession"] for one in each["orders"]] for each in changes]
+    assert orders == [["A1", "A2"], ["A1", "A2"], ["B1"], ["C1"], ["C2"]]
+    assert changes[1]["removed"] == []
+    trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
+    named = [each["details"].get("linkGroup", "") for each in trail if each["action"] == "launch"]
+    assert sorted(named) == ["", "", "7.0", "7.0", "7.1"]
+
+
+def test_a_link_group_never_joins_patients_or_requests(service: Service) -> None:
+    """The same name for another patient, in another batch, or in single launches links nothing."""
+    group = {"group": "7.0"}
+    one, other = registered(
+        service, registering("A1", **group), registering("B1", mrn="P2", **group)
+    )
+    later = registered(service, registering("A2", **group), registering("C1", mrn="P3"))[0]
+    singles = [registering(f"S{number}", **group) for number in range(3)]
+    alone = [each.json()["reportId"] for each in launch(service, *singles)]
+    assert len({one, other, later, *alone}) == 6
+
+
+def test_a_link_group_leaves_known_orders_where_they_are(service: Service) -> None:
+    """An order that is registered again keeps its report, whatever group it comes in."""
+    before = registered(service, registering("A1"), registering("B1"))[0]
+    group = {"group": "7.0"}
+    again, new, also = registered(
+        service, *(registering(each, **group) for each in ("A1", "A2", "A3"))
+    )
+    assert again == before
+    assert new == also != before
+
+
+def test_a_token_that_may_not_link_has_no_link_groups(service: Service) -> None:
+    """A token for launches alone registers both orders, each with a report of its own."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]})
+    service.tokens["launcher"] = made.json()["token"]
+    group = {"group": "7.0"}
+    bodies = [registering("A1", **group), registering("A2", **group)]
+    one, other = registered(service, *bodies, who="launcher")
+    assert one != other
