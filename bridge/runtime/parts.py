@@ -40,7 +40,7 @@ from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
-from bridge.runtime.ports import Port, SocketPort
+from bridge.runtime.ports import FolderPort, Port, SocketPort
 from bridge.runtime.schedule import Job, Schedule
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
@@ -251,7 +251,7 @@ class Intake:
     def _port(self, listener: Listener, handle: Answering) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
-            return folder
+            return FolderPort(folder, self._schedule, every=listener.scan_every)
         made = wired(self._settings, listener, handle, self._metrics, self._reactor, self._shared)
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
