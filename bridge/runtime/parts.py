@@ -58,7 +58,6 @@ from config.quantities import Address
 from config.sections import Http
 from mllp.admission import Ceiling
 from mllp.budget import FrameBudget
-from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
 
@@ -125,7 +124,7 @@ class Intake:
         self._offload = offload
         self._tally = tally
         self._first = self._compiled()
-        self._ledger = Ledger(database, together=REPLIES)
+        self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._shared = Shared(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor

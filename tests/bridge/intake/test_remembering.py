@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import pytest
+from bridge.store.haste import LITTLE
 
 from bridge.intake.remembering import Memory, Prepared
 from bridge.queue.work import Claimed
 from bridge.store import merged_patients
 from bridge.store.database import Database
-from bridge.store.haste import LITTLE
 from bridge.store.migrate import upgrade
 from tests.bridge.intake.desk import LISTENING, order
 

@@ -13,7 +13,7 @@ from bridge.queue.settlements import Settled
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import News, Outcome
 from bridge.store.database import Database
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, keep, state_of
 
@@ -100,7 +100,7 @@ def test_little_is_done_in_the_loops_turn(
 
 def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, is_local: bool) -> None:
     """But for the first handful, of which nobody knew that there is more."""
-    keep(intake, *people(3 * LITTLE))
+    keep(intake, *people(3 * SHORT))
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
@@ -111,10 +111,10 @@ def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, is_local: bo
 
     sizes = asyncio.run(story())
     if is_local:
-        assert sizes == [LITTLE, 2 * LITTLE]
+        assert sizes == [SHORT, 2 * SHORT]
         assert watched.here == ["take", "turn over in a thread", "settle in a thread"]
     else:
-        assert sizes == [3 * LITTLE, 0]
+        assert sizes == [3 * SHORT, 0]
 
 
 def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database) -> None:
