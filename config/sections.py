@@ -68,6 +68,10 @@ class Database(Section):
         True,
         description="SQLite: commit small transactions on the event loop while the disk is quick",
     )
+    commit_delay: bool = Field(
+        True,
+        description="on a slow disk, wait up to 0.4 of a commit for more messages to share it",
+    )
     index_key_file: Path = Field(
         Path("secrets/index.key"),
         description="keys the hashes of patient identifiers; the same for all nodes",

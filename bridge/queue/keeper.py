@@ -5,6 +5,7 @@ A storage failure answers for its batch and leaves nothing open; one arrival tha
 stored answers for itself alone. Knows no loop, no thread and no waiting.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,8 @@ class Keeper:
         self._path = HOT_PATHS[database.dialect]
         self._writer = database.writer()
         self._blobs = PayloadBlobs(database)
+        self.commit_took = 0.0
+        """Seconds of the last commit."""
         self._in_one_statement = database.dialect == "postgresql"
 
     def close(self) -> None:
@@ -85,14 +88,19 @@ class Keeper:
         if not receipts:
             with self._writer.transaction() as cursor:
                 receipts = admit(self._path, cursor, arrivals)
+                written = time.perf_counter()
+            self.commit_took = time.perf_counter() - written
         return answers_of(groups, receipts)
 
     def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Let a server store what looks new in one statement; nothing where one is not new."""
         if not self._in_one_statement or not _differ(arrivals):
             return []
+        began = time.perf_counter()
         with self._writer.single() as cursor:
-            return admit_new(cursor, arrivals)
+            receipts = admit_new(cursor, arrivals)
+        self.commit_took = time.perf_counter() - began
+        return receipts
 
     def _keep_apart(self, groups: Sequence[Group]) -> list[Answer]:
         with self._database.write() as connection:

@@ -9,6 +9,7 @@ batches itself. This module does not know what a message means.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ import structlog
 from bridge.executors import Threads
 from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.commit_delay import CommitDelay
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.keeper import Answer, Group, Keeper
 from bridge.queue.noting import Notes
@@ -48,7 +50,10 @@ class Ledger:
         self._keeper = Keeper(database)
         self._large_keeper = Keeper(database)
         self._short_work = database.short_work
+        self._delay = CommitDelay() if database.commit_delay else None
         self._waiting: deque[Group] = deque()
+        self._enough = asyncio.Event()  # `_wanted` groups wait
+        self._wanted = 0
         self._writing: asyncio.Task[None] | None = None  # batches, one after the other
         self._large: set[asyncio.Task[None]] = set()
         self.notes = Notes(database)
@@ -72,6 +77,7 @@ class Ledger:
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
         self._closing = True
+        self._enough.set()
         self._begin_writing()
         if self._writing is not None:
             await self._writing
@@ -132,6 +138,8 @@ class Ledger:
         if not self._waiting:
             self._loop.call_soon(self._end_turn)
         self._waiting.append(group)
+        if self._wanted and len(self._waiting) >= self._wanted:
+            self._enough.set()
 
     def _end_turn(self) -> None:
         """Write what has arrived by the end of this turn of the loop."""
@@ -158,13 +166,30 @@ class Ledger:
     async def _write(self) -> None:
         """Write batches by a thread until nothing waits: what comes meanwhile is the next batch."""
         try:
-            while groups := self._take():
+            while self._waiting:
+                if self._delay is not None:
+                    await self._wait_for_more(self._delay)
+                groups = self._take()
                 answers = await Threads.LEDGER.run(self._keeper.keep, groups)
+                if self._delay is not None:
+                    took, waiting = self._keeper.commit_took, len(self._waiting)
+                    self._delay.committed(took, len(groups), waiting)
                 self._settle(groups, answers)
                 if self._commit_on_loop():
                     break
         finally:
             self._writing = None
+
+    async def _wait_for_more(self, delay: CommitDelay) -> None:
+        seconds = delay.seconds(len(self._waiting))
+        if seconds <= 0 or self._closing:
+            return
+        self._wanted = delay.expected
+        self._enough.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._enough.wait()
+        self._wanted = 0
 
     def _commit_on_loop(self) -> bool:
         """Commit what waits on the loop; return whether nothing waits any more."""

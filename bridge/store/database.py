@@ -75,6 +75,7 @@ class Database:
         required = pool.require_synchronous and self.dialect == "postgresql"
         self.synchrony = Synchrony(self.apart, required=required)
         self.turns = Turns(turnstile, LOCK_TIMEOUT)
+        self.commit_delay = pool.commit_delay
         self.short_work: ShortWork | None = None
         if turnstile is not None and pool.short_work_on_loop:
             self.short_work = ShortWork(self.turns)

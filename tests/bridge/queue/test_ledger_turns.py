@@ -168,9 +168,7 @@ class Commits:
     ],
     ids=["quick disk", "slow disk", "plain"],
 )
-def test_who_commits(
-    tmp_path: Path, on_loop: bool, commit_takes: float, who: set[str]
-) -> None:
+def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: set[str]) -> None:
     """The loop commits while the disk is quick; order holds whoever commits."""
     database = Database(f"sqlite:///{tmp_path / 'bridge.db'}", Pool(short_work_on_loop=on_loop))
     upgrade(database)
