@@ -9,7 +9,6 @@ batches itself. This module does not know what a message means.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -52,9 +51,10 @@ class Ledger:
         self._short_work = database.short_work
         self._delay = CommitDelay() if database.commit_delay else None
         self._waiting: deque[Group] = deque()
-        self._enough = asyncio.Event()  # `_wanted` groups wait
-        self._wanted = 0
-        self._writing: asyncio.Task[None] | None = None  # batches, one after the other
+        self._wanted = 0  # so many groups end the wait of `_timer`
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()  # the thread has no batch
+        self._idle.set()
         self._large: set[asyncio.Task[None]] = set()
         self.notes = Notes(database)
         self._announce: Callable[[], object] = _nobody
@@ -77,10 +77,10 @@ class Ledger:
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
         self._closing = True
-        self._enough.set()
-        self._begin_writing()
-        if self._writing is not None:
-            await self._writing
+        while self._waiting or not self._idle.is_set():
+            if self._idle.is_set():
+                self._hand_over()
+            await self._idle.wait()
         if self._large:
             await asyncio.wait(self._large)
         if self._loop is not None:
@@ -139,11 +139,11 @@ class Ledger:
             self._loop.call_soon(self._end_turn)
         self._waiting.append(group)
         if self._wanted and len(self._waiting) >= self._wanted:
-            self._enough.set()
+            self._hand_over()
 
     def _end_turn(self) -> None:
         """Write what has arrived by the end of this turn of the loop."""
-        if self._writing is not None:  # it goes on with what waits
+        if self._timer is not None or not self._idle.is_set():  # `_written` goes on
             self._seen = 0
         elif self._more_is_coming():
             assert self._loop is not None  # noqa: S101  # start() set it before any arrival
@@ -160,36 +160,42 @@ class Ledger:
         return False
 
     def _begin_writing(self) -> None:
-        if self._waiting and self._writing is None and self._loop is not None:
-            self._writing = self._loop.create_task(self._write(), name="ledger")
+        """Let the thread write what waits, on a slow disk after a short wait for more."""
+        delay = self._delay
+        seconds = 0.0 if delay is None or self._closing else delay.seconds(len(self._waiting))
+        if seconds > 0 and delay is not None:
+            assert self._loop is not None  # noqa: S101  # as above
+            self._wanted = delay.expected
+            self._timer = self._loop.call_later(seconds, self._hand_over)
+        else:
+            self._hand_over()
 
-    async def _write(self) -> None:
-        """Write batches by a thread until nothing waits: what comes meanwhile is the next batch."""
-        try:
-            while self._waiting:
-                if self._delay is not None:
-                    await self._wait_for_more(self._delay)
-                groups = self._take()
-                answers = await Threads.LEDGER.run(self._keeper.keep, groups)
-                if self._delay is not None:
-                    took, waiting = self._keeper.commit_took, len(self._waiting)
-                    self._delay.committed(took, len(groups), waiting)
-                self._settle(groups, answers)
-                if self._commit_on_loop():
-                    break
-        finally:
-            self._writing = None
+    def _hand_over(self) -> None:
+        """
+        Give the thread a batch; what comes meanwhile is the next one.
 
-    async def _wait_for_more(self, delay: CommitDelay) -> None:
-        seconds = delay.seconds(len(self._waiting))
-        if seconds <= 0 or self._closing:
-            return
-        self._wanted = delay.expected
-        self._enough.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._enough.wait()
-        self._wanted = 0
+        Without a task: where the loop is busy, each of a task's steps waits for a turn of it.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._wanted = None, 0
+        if groups := self._take():
+            self._idle.clear()
+            Threads.LEDGER.executor.submit(self._write, groups)
+
+    def _write(self, groups: Sequence[Group]) -> None:
+        """Write a batch; on the thread. The keeper raises nothing."""
+        answers = self._keeper.keep(groups)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._written, groups, answers)
+
+    def _written(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+        if self._delay is not None:
+            self._delay.committed(self._keeper.commit_took, len(groups), len(self._waiting))
+        self._idle.set()
+        self._settle(groups, answers)
+        if not self._commit_on_loop():
+            self._begin_writing()
 
     def _commit_on_loop(self) -> bool:
         """Commit what waits on the loop; return whether nothing waits any more."""

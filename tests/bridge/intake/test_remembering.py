@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 
 from bridge.intake.remembering import Memory, Prepared
 from bridge.queue.work import Claimed
@@ -58,7 +58,7 @@ def test_it_is_the_same(memory: Memory, database: Database) -> None:
 
 def test_what_may_take_longer_is_for_a_thread(memory: Memory, database: Database) -> None:
     """Many messages, a merge, and where another thread uses the connection."""
-    assert memory.prepare_readily(batch(LITTLE + 1), LISTENERS) is None
+    assert memory.prepare_readily(batch(SHORT + 1), LISTENERS) is None
     merge = claimed(9, MERGE, "patients")
     assert memory.prepare_readily([*batch(2), merge], LISTENERS) is None
     with database.look():
