@@ -42,8 +42,8 @@ class Courtesy:
 
     @property
     def rushed(self) -> bool:
-        """Whether both cannot be done as fast as arrivals come."""
-        return self._look() < LEAST[BUSY]
+        """Whether the process is too busy to apply at full speed while messages arrive."""
+        return self._look() < 1.0
 
     @property
     def pause(self) -> float:

@@ -38,7 +38,7 @@ class Keeper:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._path = HOT_PATHS[database.dialect]
-        self._writer = database.writer()
+        self._writer = database.writer(urgent=True)
         self._blobs = PayloadBlobs(database)
         self.commit_took = 0.0
         """Seconds of the last commit."""

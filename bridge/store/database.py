@@ -289,15 +289,15 @@ class Database:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self, *, fleeting: bool = False) -> Writer:
+    def writer(self, *, fleeting: bool = False, urgent: bool = False) -> Writer:
         """
         Keep a connection for transactions so frequent that they go by the driver alone.
 
-        What is `fleeting` is as in the method of that name.
+        What is `fleeting` is as in the method of that name; `urgent` as in `Turnstile`.
         """
         if self.dialect == "sqlite":
             prepare = sqlite.be_unsynced if fleeting else None
-            return Writer(self.engine, self.turns, sqlite.Beginning(), prepare)
+            return Writer(self.engine, self.turns, sqlite.Beginning(), prepare, urgent=urgent)
         begin = postgres.Beginning(self.synchrony)
         return Writer(self.engine, self.turns, begin, postgres.by_index_alone)
 

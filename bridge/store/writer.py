@@ -46,11 +46,14 @@ class Writer:
         turns: Turns,
         begin: Beginning,
         prepare: Callable[[Any], None] | None = None,
+        *,
+        urgent: bool = False,
     ) -> None:
         self._engine = engine
         self._turns = turns
         self._begin = begin
         self._prepare = prepare
+        self._urgent = urgent
         self._connection: PoolProxiedConnection | None = None
 
     @contextmanager
@@ -60,7 +63,7 @@ class Writer:
 
         Within `Turns.at_once` it waits for no other process: it raises Busy.
         """
-        with self._turns.turn():
+        with self._turns.turn(urgent=self._urgent):
             kept = self._connection is not None
             try:
                 connection = self._connection or self._connect()

@@ -1,9 +1,9 @@
 """Which news a loop may write down in its own turn: a few rows, by their keys."""
 
 import pytest
-from bridge.store.on_loop.short_work import SHORT
 
 from bridge.intake.remembering import Change
+from bridge.store.on_loop.short_work import SHORT
 from bridge.store.order_index import IndexedOrder, Key
 
 KEYS = [Key("S", "M", f"A{number}") for number in range(SHORT + 1)]

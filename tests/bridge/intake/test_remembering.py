@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import pytest
-from bridge.store.on_loop.short_work import SHORT
 
 from bridge.intake.remembering import Memory, Prepared
 from bridge.queue.work import Claimed
 from bridge.store import merged_patients
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
+from bridge.store.on_loop.short_work import SHORT
 from tests.bridge.intake.desk import LISTENING, order
 
 LISTENERS = {"ris": LISTENING}
