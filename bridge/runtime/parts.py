@@ -29,10 +29,10 @@ from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
-from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
+from bridge.queue.throttle import Throttle
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
@@ -144,7 +144,7 @@ class Intake:
             inbox,
             traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
+            throttle=Throttle(lambda: self._ledger.arrived, time.monotonic, time.process_time),
             poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
         )
 
