@@ -12,7 +12,6 @@ from functools import partial
 from twisted.python.failure import Failure
 
 from mllp.budget import RESERVE
-from mllp.bundle import REPLIES
 from mllp.contract import Peer, Service
 from mllp.deadline import Deadline
 from mllp.errors import (
@@ -264,11 +263,6 @@ class Conversation:
             self._failed(slot, replies)
             return
         slot.replies = replies
-        if not self._pumping and not REPLIES.takes(self):
-            self.flush_ready()
-
-    def flush_ready(self) -> None:
-        """Write what may leave, and go on."""
         if not self._pumping and self._flush():
             self.proceed()
 

@@ -38,9 +38,9 @@ from bridge.store import (
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.haste import LITTLE
 from bridge.store.merged_patients import Patient
 from bridge.store.moved_visits import Move, Visit
+from bridge.store.on_loop.short_work import SHORT
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from bridge.store.session_locks import NOTHING_HELD, Held, SessionLocks
@@ -98,7 +98,7 @@ class Change:
     def is_brief(self) -> bool:
         """Whether it is a few rows, by keys alone: no patient's or visit's orders move with it."""
         rows = len(self.orders) + len(self.reports) + len(self.words) + len(self.gone)
-        return rows <= LITTLE and not (self.merges or self.moves or self.renamed)
+        return rows <= SHORT and not (self.merges or self.moves or self.renamed)
 
 
 class Memory:
@@ -150,7 +150,7 @@ class Memory:
         self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]
     ) -> Prepared | None:
         """As `prepare`, within a millisecond or two; None where it may take longer."""
-        if len(claimed) > LITTLE or self._database.dialect != "sqlite":
+        if len(claimed) > SHORT or self._database.short_work is None:
             return None
         jobs: list[Job] = []
         for each in claimed:

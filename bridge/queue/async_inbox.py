@@ -1,7 +1,8 @@
 """
-The inbox as an event loop uses it: little is done in the loop's own turn, more in a thread.
+The inbox as the worker's event loop uses it: a thread of the intake's pool does the work.
 
-See `bridge.store.haste`.
+Where the database offers short work on the loop (`bridge.store.on_loop`), the loop does what
+concerns few messages itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +14,9 @@ from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.settlements import Settled
 from bridge.queue.work import Outcome
 from bridge.store.errors import Busy
-from bridge.store.haste import LITTLE, Haste
+from bridge.store.on_loop.short_work import SHORT
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class AsyncInbox:
@@ -23,26 +24,27 @@ class AsyncInbox:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._haste = Haste(inbox.writing)
+        self._short_work = inbox.short_work
         self._more = False  # whether the last claim left what could have been claimed
 
     async def take(self, now: int, limit: int) -> Handful:
         """Claim up to `limit` messages, fewer where that is sooner. Raises StoreError."""
-        little = partial(self._inbox.take_bare, now, min(limit, LITTLE))
-        more = partial(self._inbox.take_bare, now, limit)
-        return await self._whole(await self._do(little, more, is_little=not self._more))
+        claim = partial(self._inbox.take_bare, now)
+        return await self._whole(await self._do(claim, limit, is_short=not self._more))
 
     async def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
         """Write outcomes down. Raises StoreError."""
-        work = partial(self._inbox.settle, outcomes, now)
-        return await self._do(work, work, is_little=_is_little(outcomes))
+
+        def settle(_limit: int) -> Settled:
+            return self._inbox.settle(outcomes, now)
+
+        return await self._do(settle, 0, is_short=_are_short(outcomes))
 
     async def turn_over(self, outcomes: Sequence[Outcome], now: int, limit: int) -> Handful:
         """Write outcomes down and claim, in one transaction, as `take` does. Raises StoreError."""
-        little = partial(self._inbox.turn_over, outcomes, now, min(limit, LITTLE))
-        more = partial(self._inbox.turn_over, outcomes, now, limit)
-        is_little = not self._more and _is_little(outcomes)
-        _, handful = await self._do(little, more, is_little=is_little)
+        turn_over = partial(self._inbox.turn_over, outcomes, now)
+        is_short = not self._more and _are_short(outcomes)
+        _, handful = await self._do(turn_over, limit, is_short=is_short)
         return await self._whole(handful)
 
     async def _whole(self, handful: Handful) -> Handful:
@@ -51,17 +53,16 @@ class AsyncInbox:
             return handful
         return await Threads.INTAKE.run(self._inbox.whole, handful)
 
-    async def _do(
-        self, little: Callable[[], Answer], more: Callable[[], Answer], *, is_little: bool
-    ) -> Answer:
-        if is_little:
+    async def _do(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
+        """Do work that may claim up to `limit` messages, or fewer where it is short."""
+        if is_short and self._short_work is not None:
             try:
-                return self._haste.do(little)
-            except Busy:  # nothing was taken, and what was settled stays so
+                return self._short_work.do(partial(work, min(limit, SHORT)))
+            except Busy:  # nothing was claimed; outcomes that were written stay written
                 pass
-        return await Threads.INTAKE.run(more)
+        return await Threads.INTAKE.run(work, limit)
 
 
-def _is_little(outcomes: Sequence[Outcome]) -> bool:
+def _are_short(outcomes: Sequence[Outcome]) -> bool:
     brief = all(each.news is None or each.news.brief for each in outcomes)
-    return brief and len(outcomes) <= LITTLE
+    return brief and len(outcomes) <= SHORT

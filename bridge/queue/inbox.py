@@ -86,7 +86,8 @@ class Inbox:
         told: Told | None = None,
     ) -> None:
         self.lease = lease
-        self.writing = database.turns  # whose turn it is
+        self.short_work = database.short_work
+        self._turns = database.turns
         self._told = told
         self._remember = remember
         self._database = database
@@ -113,7 +114,7 @@ class Inbox:
         try:
             taken, messages = self._claim(now, limit)
             while taken.unseen and not messages:
-                if self.writing.is_hasty:
+                if self._turns.is_hasty:
                     raise Busy(_LONG)
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before

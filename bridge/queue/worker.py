@@ -14,12 +14,12 @@ from random import Random, SystemRandom
 
 from bridge.executors import Threads
 from bridge.queue.async_inbox import AsyncInbox
-from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.doubts import Doubts
 from bridge.queue.hands import Batch, Hands
 from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
+from bridge.queue.throttle import SMALL, Throttle, unthrottled
 from bridge.queue.waking import Alarm
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -66,7 +66,7 @@ class Worker:
         policy: Policy | None = None,
         random: Random | None = None,
         poll: float = POLL,
-        courtesy: Courtesy | None = None,
+        throttle: Throttle | None = None,
         company: float = COMPANY,
     ) -> None:
         self._inbox = inbox
@@ -77,7 +77,7 @@ class Worker:
         self._policy = policy or Policy()
         self._random = random or SystemRandom()
         self._alarm = Alarm(poll)
-        self._courtesy = courtesy or nobody()
+        self._throttle = throttle or unthrottled()
         self._company = company
         self._newest: Batch | None = None
         self._more = False  # whether the last claim left what could have been claimed
@@ -159,8 +159,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         since = loop.time()
         while not self._stopping:  # clocks and counts ring no bell
-            left = since + self._courtesy.pause - loop.time()
-            if self._courtesy.rushed and self._hands:
+            left = since + self._throttle.pause - loop.time()
+            if self._throttle.is_loaded and self._hands:
                 left = _GLANCE
             if left <= 0:
                 return
@@ -211,7 +211,7 @@ class Worker:
 
     def _size(self) -> int:
         """Give how many messages to claim."""
-        small = self._courtesy.rushed or self._away
+        small = self._throttle.is_loaded or self._away
         return min(self._batch, SMALL) if small else self._batch
 
     def _note(self, handful: Handful) -> None:
@@ -237,7 +237,7 @@ class Worker:
         unknown = [_unknown(message_id) for message_id in open_]
         self._away = 0 if reached or unknown else self._away + 1
         await self._finish(unknown, open_)
-        self._courtesy.worked(asyncio.get_running_loop().time() - began)
+        self._throttle.worked(asyncio.get_running_loop().time() - began)
 
     async def _finish(
         self, outcomes: Sequence[Outcome], open_: dict[int, int], *, reached: bool = False
@@ -251,7 +251,7 @@ class Worker:
 
     def _goes_on(self, left: int) -> bool:
         """Tell whether a batch of which so many are left is to claim the next when it settles."""
-        held_up = self._stopping or self._away or self._courtesy.pause > 0 or self._doubts.any
+        held_up = self._stopping or self._away or self._throttle.pause > 0 or self._doubts.any
         if left or held_up:
             return False
         return self._more or (self._news.is_set() and self._newest is asyncio.current_task())

@@ -29,10 +29,10 @@ from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
-from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
+from bridge.queue.throttle import Throttle
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
@@ -40,7 +40,7 @@ from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
-from bridge.runtime.ports import Port, SocketPort
+from bridge.runtime.ports import FolderPort, Port, SocketPort
 from bridge.runtime.schedule import Job, Schedule
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
@@ -58,7 +58,6 @@ from config.quantities import Address
 from config.sections import Http
 from mllp.admission import Ceiling
 from mllp.budget import FrameBudget
-from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
 
@@ -125,7 +124,7 @@ class Intake:
         self._offload = offload
         self._tally = tally
         self._first = self._compiled()
-        self._ledger = Ledger(database, together=REPLIES)
+        self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._shared = Shared(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor
@@ -145,7 +144,7 @@ class Intake:
             inbox,
             traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
+            throttle=Throttle(lambda: self._ledger.arrived, time.monotonic, time.process_time),
             poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
         )
 
@@ -251,7 +250,7 @@ class Intake:
     def _port(self, listener: Listener, handle: Answering) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
-            return folder
+            return FolderPort(folder, self._schedule, every=listener.scan_every)
         made = wired(self._settings, listener, handle, self._metrics, self._reactor, self._shared)
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)

@@ -1,4 +1,4 @@
-"""A listener on a socket, MLLP or HTTP, as something that starts, stops and can be paused."""
+"""A listener, on a socket or a folder, as something that starts, stops and can be paused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,8 @@ import structlog
 from twisted.internet.error import CannotListenError
 
 from bridge.errors import BridgeError
+from bridge.runtime.schedule import Job, Schedule
+from bridge.transports.folders.intake import FolderListener
 
 
 class PortTaken(BridgeError):  # noqa: N818  # named for what happened
@@ -87,3 +89,30 @@ class SocketPort:
     def resume(self) -> None:
         """Take messages again."""
         self._factory.resume()
+
+
+class FolderPort:
+    """A folder that a job of the schedule scans."""
+
+    def __init__(self, folder: FolderListener, schedule: Schedule, *, every: float) -> None:
+        """`every`: the seconds between scans while nothing is wrong."""
+        self._folder = folder
+        self._scans = schedule.periodic(Job.FOLDER_SCAN, folder.scan, every=every)
+
+    async def start(self) -> None:
+        """Make the folders, and scan from now on. Raises OSError."""
+        await self._folder.prepare()
+        await self._scans.start()
+
+    async def stop(self) -> None:
+        """Finish the file in progress, and scan no more."""
+        self._folder.end()
+        await self._scans.stop()
+
+    def pause(self) -> None:
+        """Take no further file."""
+        self._folder.pause()
+
+    def resume(self) -> None:
+        """Take files again."""
+        self._folder.resume()

@@ -25,12 +25,12 @@ class Turns:
         self._hasty: int | None = None  # the thread that has the turn at once
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Have the turn, unless this thread has it already. Raises Busy."""
+    def turn(self, *, urgent: bool = False) -> Iterator[None]:
+        """Have the turn, unless this thread has it already; see `Turnstile`. Raises Busy."""
         if self.turnstile is None or self.is_hasty:
             yield
             return
-        if not self.turnstile.acquire(self.patience):
+        if not self.turnstile.acquire(self.patience, urgent=urgent):
             raise Busy(_WAITED)
         try:
             yield

@@ -31,7 +31,7 @@ from bridge.engine.service.links import Vault
 from bridge.engine.service.runs import OneByOne
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from bridge.workers.documents import Budget
 
 PATHS = {
@@ -43,7 +43,7 @@ PATHS = {
 
 _AS_USUAL = QrCodeOptions()
 
-FEW = LITTLE
+FEW = SHORT
 """
 So many launches of a batch, without files and QR codes, are read in the loop's turn.
 

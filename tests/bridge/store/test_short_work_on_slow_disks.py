@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.store.errors import Busy
-from bridge.store.haste import Haste
+from bridge.store.on_loop.short_work import ShortWork
 from bridge.store.turns import Turns
 from bridge.store.turnstile import Turnstile
 
@@ -25,15 +25,15 @@ class Disk:
         self.held_up += self.takes
 
 
-def hasty(disk: Disk) -> Haste:
+def short_work_on(disk: Disk) -> ShortWork:
     """Give who commits to it, and computes nothing."""
-    return Haste(Turns(Turnstile(), 1.0), timer=lambda: disk.now, computed=lambda: 0.0)
+    return ShortWork(Turns(Turnstile(), 1.0), timer=lambda: disk.now, computed=lambda: 0.0)
 
 
-def commit(haste: Haste, disk: Disk) -> bool:
+def commit(short_work: ShortWork, disk: Disk) -> bool:
     """Commit here if that is to be; tell whether it was."""
     try:
-        haste.do(disk.commit)
+        short_work.do(disk.commit)
     except Busy:
         return False
     return True
@@ -43,10 +43,10 @@ def commit(haste: Haste, disk: Disk) -> bool:
 def test_a_slow_disk_holds_the_loop_up_for_little_of_its_time(takes: float) -> None:
     """However slow it is, and however often there is something to commit."""
     disk = Disk(takes)
-    haste = hasty(disk)
+    short_work = short_work_on(disk)
     end = disk.now + 600
     while disk.now < end:
-        commit(haste, disk)
+        commit(short_work, disk)
         disk.now += 0.01
     assert disk.held_up < 600 * MOST_HELD_UP
 
@@ -54,28 +54,28 @@ def test_a_slow_disk_holds_the_loop_up_for_little_of_its_time(takes: float) -> N
 def test_a_disk_that_stands_still_holds_the_loop_up_once() -> None:
     """Not until that has become what is usual."""
     disk = Disk(0.0002)
-    haste = hasty(disk)
-    assert all(commit(haste, disk) for _ in range(100))
+    short_work = short_work_on(disk)
+    assert all(commit(short_work, disk) for _ in range(100))
     disk.takes = 1.0
-    assert commit(haste, disk)
-    assert not commit(haste, disk)
+    assert commit(short_work, disk)
+    assert not commit(short_work, disk)
 
 
 def test_a_disk_that_is_slow_as_ever_is_known_by_one_commit() -> None:
     """What was slow before need not be shown several times again."""
     disk = Disk(0.008)
-    haste = hasty(disk)
-    while commit(haste, disk):
+    short_work = short_work_on(disk)
+    while commit(short_work, disk):
         pass
     disk.now += 60
-    assert commit(haste, disk)
-    assert not commit(haste, disk)
+    assert commit(short_work, disk)
+    assert not commit(short_work, disk)
 
 
 def test_a_checkpoint_now_and_then_makes_no_disk_slow() -> None:
     """One commit in many may take ten milliseconds."""
     disk = Disk(0.0005)
-    haste = hasty(disk)
+    short_work = short_work_on(disk)
     for number in range(500):
         disk.takes = 0.01 if number % 50 == 20 else 0.0005
-        assert commit(haste, disk)
+        assert commit(short_work, disk)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.queue.courtesy import BUSY, FLOOD, LEAST, LONGEST, RUSH, Courtesy, nobody
+from bridge.queue.throttle import BUSY, FLOOD, LEAST, LONGEST, RUSH, Throttle, unthrottled
 
 
 class Day:
@@ -10,8 +10,8 @@ class Day:
 
     def __init__(self) -> None:
         self.count, self.now, self.spent = 0, 100.0, 7.0
-        self.courtesy = Courtesy(lambda: self.count, lambda: self.now, lambda: self.spent)
-        self.courtesy.worked(0.1)
+        self.throttle = Throttle(lambda: self.count, lambda: self.now, lambda: self.spent)
+        self.throttle.worked(0.1)
 
     def goes_by(self, rate: float, load: float, seconds: float = 3.0) -> None:
         """Let arrivals come at a rate, and the process be so busy, for some seconds."""
@@ -19,12 +19,12 @@ class Day:
             self.now += 0.125
             self.spent += load * 0.125
             self.count += round(rate * 0.125)
-            _ = self.courtesy.rushed  # somebody looks
+            _ = self.throttle.is_loaded  # somebody looks
 
     @property
     def share(self) -> float:
         """Of the time, what is left for applying."""
-        return 0.1 / (0.1 + self.courtesy.pause)
+        return 0.1 / (0.1 + self.throttle.pause)
 
 
 def test_a_process_with_time_left_holds_nothing_back() -> None:
@@ -32,7 +32,7 @@ def test_a_process_with_time_left_holds_nothing_back() -> None:
     day = Day()
     day.goes_by(5000, load=0.6)
     assert day.share == 1
-    assert not day.courtesy.rushed
+    assert not day.throttle.is_loaded
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
     day = Day()
     day.goes_by(rate, load=1.0)
     assert day.share == pytest.approx(least)
-    assert day.courtesy.rushed is (least < LEAST[BUSY])
+    assert day.throttle.is_loaded is (least < 1.0)
 
 
 @pytest.mark.parametrize(("rate", "share"), [(FLOOD * 0.8, 1.0), (FLOOD * 1.5, LEAST[RUSH])])
@@ -61,7 +61,7 @@ def test_a_rush_ends() -> None:
     day.goes_by(RUSH * 3, load=1.0)
     day.goes_by(0, load=1.0, seconds=0.125)
     assert day.share == 1
-    assert not day.courtesy.rushed
+    assert not day.throttle.is_loaded
 
 
 def test_the_share_grows_again() -> None:
@@ -77,13 +77,13 @@ def test_no_pause_is_endless() -> None:
     """Whatever a batch took."""
     day = Day()
     day.goes_by(RUSH * 3, load=1.0)
-    day.courtesy.worked(60.0)
-    assert day.courtesy.pause == LONGEST
+    day.throttle.worked(60.0)
+    assert day.throttle.pause == LONGEST
 
 
 def test_nobody_is_given_way_to() -> None:
     """A worker by itself never waits."""
-    quiet = nobody()
+    quiet = unthrottled()
     quiet.worked(10.0)
     assert quiet.pause == 0
-    assert not quiet.rushed
+    assert not quiet.is_loaded
