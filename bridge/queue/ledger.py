@@ -3,7 +3,7 @@ Keep what arrives before anybody is told that it was kept.
 
 All arrivals that wait share one transaction and one flush to disk. The writer thread does that.
 On a local and quick disk the event loop does it in its own turn, which saves two changes of thread
-for each commit (decision 0023). This module does not know what a message means.
+for each commit (ADR 0003). This module does not know what a message means.
 """
 
 import asyncio
