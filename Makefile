@@ -12,7 +12,7 @@ demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 test: app ## lint is apart: `make lint`
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-plain: app ## the same tests without the plug-ins for speed (decisions 0395 and 0396)
+test-plain: app ## the same tests without the plug-ins for speed (ADR 0003 and 0007)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --plain
 
 lint: $(READY)

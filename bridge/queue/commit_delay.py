@@ -1,7 +1,7 @@
 """
 Plug-in for speed: a group commit waits a little for more arrivals where a commit is slow.
 
-Decision 0396 has the measured gain; `database.commit_delay` is the setting. Senders that wait for
+ADR 0007 has the measured gain; `database.commit_delay` is the setting. Senders that wait for
 each answer split into two halves, and each half waits for the other one's commit. A short wait for
 the other half makes one big batch of two small ones. Pure: the ledger measures, counts and waits.
 """

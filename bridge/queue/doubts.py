@@ -2,6 +2,7 @@
 Claims that were committed and never heard of: the connection broke before the database's word came.
 
 They are ours and in nobody's hand; left alone, their patients would wait until the lease ends.
+Claims of deliveries do wait for their lease: to send twice is worse than to send late.
 """
 
 from collections.abc import Callable

@@ -70,8 +70,9 @@ class Inbox:
 
     `owner` names this worker among all nodes and must survive a restart: by it a node finds
     what it had claimed when it died. `parked_block` makes a parked message hold up all that
-    comes after it in its lanes (decision 0030 says why it does not by default). `remember` is for
-    the news that outcomes bring; `told` are whose acknowledgments went out just now.
+    comes after it in its lanes. By default it does not: one malformed order must not hide later
+    orders of the patient, whose senders got a positive acknowledgment. `remember` is for the news
+    that outcomes bring; `told` are whose acknowledgments went out just now.
     """
 
     def __init__(
