@@ -4,13 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz soak sbom advisories setup app clean
+.PHONY: demo test test-plain lint bench fuzz soak sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
 
 test: app ## lint is apart: `make lint`
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-plain: app ## the same tests without the plug-ins for speed (ADR 0003 and 0007)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --plain
 
 lint: $(READY)
 	$(BIN)/ruff check .

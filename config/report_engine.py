@@ -1,7 +1,6 @@
 """Settings of the internal report engine: limits of what it accepts, and sign-in.
 
-Which requests count against what is in docs/decisions/0012. Session links are not here: the
-interface document gives them five minutes.
+Session links are not here: the interface document gives them five minutes.
 """
 
 from pathlib import Path
@@ -16,7 +15,11 @@ from config.sections import Section
 
 
 class Rates(Section):
-    """Requests in a minute that one access token may make; the service token may always."""
+    """
+    Requests in a minute that one access token may make; the service token may always.
+
+    Hospitals launch for all readers with the token of one administrator, so the limits are high.
+    """
 
     reads: int = Field(6000, ge=0, description="a minute and token; 0: no limit, as below")
     launches: int = Field(1200, ge=0, description="launch and init")

@@ -109,6 +109,14 @@ class Database(Section):
         False,
         description="PostgreSQL: write only where commits wait for a synchronous standby",
     )
+    short_work_on_loop: bool = Field(
+        True,
+        description="SQLite: commit small transactions on the event loop while the disk is quick",
+    )
+    commit_delay: bool = Field(
+        True,
+        description="on a slow disk, wait up to 0.4 of a commit for more messages to share it",
+    )
     index_key_file: Path = Field(
         Path("secrets/index.key"),
         description="keys the hashes of patient identifiers; the same for all nodes",

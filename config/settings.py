@@ -152,7 +152,7 @@ class Settings(BaseSettings):
         Give the internal engine's database address.
 
         Left empty it is the same PostgreSQL; with SQLite a file of its own, so that the
-        engine's transactions never hold up an acknowledgment (decision 0002).
+        engine's transactions never hold up an acknowledgment.
         """
         if self.database.engine_url:
             return _resolved(self.database.engine_url, self.home)

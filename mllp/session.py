@@ -23,7 +23,6 @@ from mllp.errors import (
 )
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, frame
 from mllp.memory_budget import RESERVE
-from mllp.reply_bundle import REPLIES
 from mllp.transport import Gate, Hold
 
 
@@ -309,11 +308,6 @@ class Conversation:
             self._failed(slot, replies)
             return
         slot.replies = replies
-        if not self._pumping and not REPLIES.takes(self):
-            self.flush_ready()
-
-    def flush_ready(self) -> None:
-        """Write what may leave, and go on."""
         if not self._pumping and self._flush():
             self.proceed()
 

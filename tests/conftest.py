@@ -22,6 +22,7 @@ from sqlalchemy import text
 from bridge import index_key
 from bridge.store.database import Database
 from bridge.workers.hooks import install
+from tests import plain
 from tests.databases import fresh_file, migrate
 from tests.leftover_processes import end_with_this_process
 
@@ -170,8 +171,15 @@ def empty(url: str) -> None:
     ask_server(url, _EMPTY)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--plain` runs every test without the plug-ins for speed."""
+    parser.addoption("--plain", action="store_true", help="without the plug-ins for speed")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """An interrupted run leaves no process behind."""
+    """Switch plug-ins off where asked; an interrupted run leaves no process behind."""
+    if config.getoption("--plain"):
+        plain.select()
     if not hasattr(config, "workerinput"):
         os.environ[_RUN] = uuid.uuid4().hex
         end_with_this_process(_server_folder(os.environ[_RUN]))

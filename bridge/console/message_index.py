@@ -136,7 +136,7 @@ SHARE = 1.0
 FEW, MANY = 20, 50  # messages of a batch: in a rush, and when it is quiet
 SOON = 0.1  # seconds until the next few
 LONGEST = 30.0  # seconds of a pause, so that a rush without end is indexed too
-EVERY = 1.0  # seconds between looks when everything was read
+PACE_SECONDS = 1.0  # seconds between looks when everything was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def pause(rate: float, took: float, *, full: bool) -> float:
     """Give the seconds to wait after a batch that took so long; `full`: there is more."""
     if rate >= RUSH:
         return min(LONGEST, max(SOON, took * SHARE_IN_A_RUSH))
-    return min(EVERY, took * SHARE) if full else EVERY
+    return min(PACE_SECONDS, took * SHARE) if full else PACE_SECONDS
 
 
 SETTLED = 10_000  # ms that a missing id is looked for

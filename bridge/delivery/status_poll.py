@@ -59,7 +59,7 @@ SHARE = 10  # a report unchanged for n seconds is asked for every n / SHARE
 LEAST, MOST = 50, 500
 """Reports of one request."""
 BEARABLE = 0.0025
-"""Seconds that the making of one answer may take."""
+"""Seconds that the making of one answer may take: other requests to the service wait for it."""
 
 _WEIGHT = 0.2  # of the newest answers in the average
 _LESS = 0.7  # of the size, every other time: two sizes tell what is the way and what the making

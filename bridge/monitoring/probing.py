@@ -1,4 +1,6 @@
-"""Try a connection for real, and say what was found, step by step. Sends no message.
+"""Try a connection for real, and say what was found, step by step.
+
+Sends no message, not even a made-up one: a receiver could not tell it from a true one.
 
 Knows no settings. What is told are codes, times and what a certificate says of itself.
 """

@@ -3,6 +3,7 @@
 Lives on the event loop; no I/O.
 
 They are ours and in nobody's hand; left alone, their patients would wait until the lease ends.
+Claims of deliveries do wait for their lease: to send twice is worse than to send late.
 """
 
 import asyncio

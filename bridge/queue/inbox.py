@@ -91,8 +91,9 @@ class Inbox:
 
     `owner` names this worker among all nodes and must survive a restart: by it a node finds
     what it had claimed when it died. `parked_block` makes a parked message hold up all that
-    comes after it in its lanes (decision 0030 says why it does not by default). `remember` is for
-    the news that outcomes bring; `told` are whose acknowledgments went out just now.
+    comes after it in its lanes. By default it does not: one malformed order must not hide later
+    orders of the patient, whose senders got a positive acknowledgment. `remember` is for the news
+    that outcomes bring; `told` are whose acknowledgments went out just now.
     """
 
     def __init__(
@@ -107,7 +108,8 @@ class Inbox:
         told: Told | None = None,
     ) -> None:
         self.lease = lease
-        self.writing = database.turns  # whose turn it is
+        self.short_work = database.short_work
+        self._turns = database.turns
         self._told = told
         self._remember = remember
         self._database = database
@@ -134,7 +136,7 @@ class Inbox:
         try:
             taken, messages = self._claim(now, limit)
             while taken.unseen and not messages:
-                if self.writing.is_hasty:
+                if self._turns.is_hasty:
                     raise Busy(_LONG)
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before

@@ -1,10 +1,11 @@
-"""Throttle: applying messages yields to accepting them.
+"""
+The throttle: applying stored messages yields to acknowledging new ones.
 
-In a process that does both, a rush of arrivals must not wait for what applying costs: senders
-have time-outs, the queue has none. While the process has time left nothing is held back; once it
-is busy all the time, the faster arrivals come, the smaller the share in which they are applied;
-but a share always remains. What can be applied as it comes may take more of the process than a
-flood that cannot. Pure: the caller counts and keeps time.
+A process that does both must not let a sender wait for what applying costs: senders have time-outs,
+the queue has none. While the process has time left, nothing is throttled. Once it is busy all the
+time, the worker applies one small batch at a time while messages arrive, and for a smaller share of
+the time the faster they arrive; a share always remains. What can be applied as it comes may take
+more of the process than a flood that cannot. Pure: the caller counts and keeps time.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,13 @@ FULL = 0.8  # of a processor: above it, applying keeps a flood waiting
 KEPT_UP = 0.95  # the same, while arrivals are none: what is applied as it comes is worth as much
 LESS, MORE = 0.7, 0.05  # the share is cut to so much at once, and grows by so much
 LONGEST = 2.0  # seconds of a pause, whatever the batch took
-SMALL = 20  # messages in a batch during a rush
+SMALL = 20  # messages in a batch while the process is loaded
 _SAMPLE = 0.1  # seconds
 _USUAL = 1.0  # seconds over which it is judged whether arrivals are a flood
 
 
-class Courtesy:
-    """Watches arrivals and the processor; tells whether there is a rush, and how long to wait."""
+class Throttle:
+    """Watches arrivals and the processor; returns whether to apply less, and how long to wait."""
 
     def __init__(
         self,
@@ -40,9 +41,9 @@ class Courtesy:
         self._took = 0.0
 
     @property
-    def rushed(self) -> bool:
-        """Whether both cannot be done as fast as arrivals come."""
-        return self._look() < LEAST[BUSY]
+    def is_loaded(self) -> bool:
+        """Whether the process is too busy to apply at full speed while messages arrive."""
+        return self._look() < 1.0
 
     @property
     def pause(self) -> float:
@@ -70,6 +71,6 @@ class Courtesy:
         return self._share
 
 
-def nobody() -> Courtesy:
-    """Give the courtesy of a worker that has nobody to give way to."""
-    return Courtesy(lambda: 0, lambda: 0.0, lambda: 0.0)
+def unthrottled() -> Throttle:
+    """Return the throttle of a worker in a process without listeners."""
+    return Throttle(lambda: 0, lambda: 0.0, lambda: 0.0)

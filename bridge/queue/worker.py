@@ -1,6 +1,7 @@
 """The worker: claim, apply, settle; turns stored messages into applied ones.
 
-See `bridge.store.haste`.
+Where the database offers short work on the loop (`bridge.store.on_loop`), the loop does what
+concerns few messages itself.
 
 Knows neither HL7 nor the engine: what applying means is handed in. Whatever that does, each
 claimed message gets an outcome, and an outcome that cannot be written down now is tried again.
@@ -20,12 +21,12 @@ from bridge.queue.claims import Claimed, Outcome, Settled
 from bridge.queue.in_flight import Batch, Doubts, Hands
 from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.states import Event, Failure, Policy
-from bridge.queue.throttle import SMALL, Courtesy, nobody
+from bridge.queue.throttle import SMALL, Throttle, unthrottled
 from bridge.queue.wakeup import Alarm
 from bridge.store.errors import Busy, StoreError, StoreUnavailable
-from bridge.store.haste import LITTLE, Haste
+from bridge.store.on_loop.short_work import SHORT
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class AsyncInbox:
@@ -33,26 +34,27 @@ class AsyncInbox:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._haste = Haste(inbox.writing)
+        self._short_work = inbox.short_work
         self._more = False  # whether the last claim left what could have been claimed
 
     async def take(self, now: int, limit: int) -> Handful:
         """Claim up to `limit` messages, fewer where that is sooner. Raises StoreError."""
-        little = partial(self._inbox.take_bare, now, min(limit, LITTLE))
-        more = partial(self._inbox.take_bare, now, limit)
-        return await self._whole(await self._do(little, more, is_little=not self._more))
+        claim = partial(self._inbox.take_bare, now)
+        return await self._whole(await self._do(claim, limit, is_short=not self._more))
 
     async def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
         """Write outcomes down. Raises StoreError."""
-        work = partial(self._inbox.settle, outcomes, now)
-        return await self._do(work, work, is_little=_is_little(outcomes))
+
+        def settle(_limit: int) -> Settled:
+            return self._inbox.settle(outcomes, now)
+
+        return await self._do(settle, 0, is_short=_are_short(outcomes))
 
     async def turn_over(self, outcomes: Sequence[Outcome], now: int, limit: int) -> Handful:
         """Write outcomes down and claim, in one transaction, as `take` does. Raises StoreError."""
-        little = partial(self._inbox.turn_over, outcomes, now, min(limit, LITTLE))
-        more = partial(self._inbox.turn_over, outcomes, now, limit)
-        is_little = not self._more and _is_little(outcomes)
-        _, handful = await self._do(little, more, is_little=is_little)
+        turn_over = partial(self._inbox.turn_over, outcomes, now)
+        is_short = not self._more and _are_short(outcomes)
+        _, handful = await self._do(turn_over, limit, is_short=is_short)
         return await self._whole(handful)
 
     async def _whole(self, handful: Handful) -> Handful:
@@ -61,20 +63,19 @@ class AsyncInbox:
             return handful
         return await Threads.INTAKE.run(self._inbox.whole, handful)
 
-    async def _do(
-        self, little: Callable[[], Answer], more: Callable[[], Answer], *, is_little: bool
-    ) -> Answer:
-        if is_little:
+    async def _do(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
+        """Do work that may claim up to `limit` messages, or fewer where it is short."""
+        if is_short and self._short_work is not None:
             try:
-                return self._haste.do(little)
-            except Busy:  # nothing was taken, and what was settled stays so
+                return self._short_work.do(partial(work, min(limit, SHORT)))
+            except Busy:  # nothing was claimed; outcomes that were written stay written
                 pass
-        return await Threads.INTAKE.run(more)
+        return await Threads.INTAKE.run(work, limit)
 
 
-def _is_little(outcomes: Sequence[Outcome]) -> bool:
+def _are_short(outcomes: Sequence[Outcome]) -> bool:
     brief = all(each.news is None or each.news.brief for each in outcomes)
-    return brief and len(outcomes) <= LITTLE
+    return brief and len(outcomes) <= SHORT
 
 
 Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
@@ -119,7 +120,7 @@ class Worker:
         policy: Policy | None = None,
         random: Random | None = None,
         poll: float = POLL,
-        courtesy: Courtesy | None = None,
+        throttle: Throttle | None = None,
         company: float = COMPANY,
     ) -> None:
         self._inbox = inbox
@@ -130,7 +131,7 @@ class Worker:
         self._policy = policy or Policy()
         self._random = random or SystemRandom()
         self._alarm = Alarm(poll)
-        self._courtesy = courtesy or nobody()
+        self._throttle = throttle or unthrottled()
         self._company = company
         self._newest: Batch | None = None
         self._more = False  # whether the last claim left what could have been claimed
@@ -212,8 +213,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         since = loop.time()
         while not self._stopping:  # clocks and counts ring no bell
-            left = since + self._courtesy.pause - loop.time()
-            if self._courtesy.rushed and self._hands:
+            left = since + self._throttle.pause - loop.time()
+            if self._throttle.is_loaded and self._hands:
                 left = _GLANCE
             if left <= 0:
                 return
@@ -264,7 +265,7 @@ class Worker:
 
     def _size(self) -> int:
         """Give how many messages to claim."""
-        small = self._courtesy.rushed or self._away
+        small = self._throttle.is_loaded or self._away
         return min(self._batch, SMALL) if small else self._batch
 
     def _note(self, handful: Handful) -> None:
@@ -290,7 +291,7 @@ class Worker:
         unknown = [_unknown(message_id) for message_id in open_]
         self._away = 0 if reached or unknown else self._away + 1
         await self._finish(unknown, open_)
-        self._courtesy.worked(asyncio.get_running_loop().time() - began)
+        self._throttle.worked(asyncio.get_running_loop().time() - began)
 
     async def _finish(
         self, outcomes: Sequence[Outcome], open_: dict[int, int], *, reached: bool = False
@@ -304,7 +305,7 @@ class Worker:
 
     def _goes_on(self, left: int) -> bool:
         """Tell whether a batch of which so many are left is to claim the next when it settles."""
-        held_up = self._stopping or self._away or self._courtesy.pause > 0 or self._doubts.any
+        held_up = self._stopping or self._away or self._throttle.pause > 0 or self._doubts.any
         if left or held_up:
             return False
         return self._more or (self._news.is_set() and self._newest is asyncio.current_task())

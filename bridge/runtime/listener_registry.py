@@ -20,6 +20,8 @@ from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.validation import Validator
 from bridge.observability.redaction import describe
 from bridge.runtime.channel_control import Switchboard
+from bridge.runtime.schedule import Job, Schedule
+from bridge.transports.folders.intake import FolderListener
 from bridge.wiring.listeners import policy
 from config.listeners import Listener
 from mllp.errors import TLSConfigurationError
@@ -102,6 +104,33 @@ class SocketPort:
     def resume(self) -> None:
         """Take messages again."""
         self._factory.resume()
+
+
+class FolderPort:
+    """A folder that a job of the schedule scans."""
+
+    def __init__(self, folder: FolderListener, schedule: Schedule, *, every: float) -> None:
+        """`every`: the seconds between scans while nothing is wrong."""
+        self._folder = folder
+        self._scans = schedule.periodic(Job.FOLDER_SCAN, folder.scan, every=every)
+
+    async def start(self) -> None:
+        """Make the folders, and scan from now on. Raises OSError."""
+        await self._folder.prepare()
+        await self._scans.start()
+
+    async def stop(self) -> None:
+        """Finish the file in progress, and scan no more."""
+        self._folder.end()
+        await self._scans.stop()
+
+    def pause(self) -> None:
+        """Take no further file."""
+        self._folder.pause()
+
+    def resume(self) -> None:
+        """Take files again."""
+        self._folder.resume()
 
 
 class Senders(NamedTuple):

@@ -31,14 +31,23 @@ from bridge.queue import browse
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State
-from bridge.queue.throttle import Courtesy
+from bridge.queue.throttle import Throttle
 from bridge.queue.wakeup import HEARD, UNHEARD
 from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
 from bridge.runtime.activation_follower import Following, latest_activation
 from bridge.runtime.channel_control import Switchboard
 from bridge.runtime.http_connections import HttpLimits
-from bridge.runtime.listener_registry import Gate, Gates, Known, Port, Senders, SocketPort, bare
+from bridge.runtime.listener_registry import (
+    FolderPort,
+    Gate,
+    Gates,
+    Known,
+    Port,
+    Senders,
+    SocketPort,
+    bare,
+)
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, Step, now_ms
 from bridge.runtime.web_server import WebServer
@@ -55,7 +64,6 @@ from config.sections import Http
 from mllp.admission import Ceiling
 from mllp.contract import Handler
 from mllp.memory_budget import FrameBudget
-from mllp.reply_bundle import REPLIES
 
 
 def engine_parts(application: FastAPI, schedule: Schedule) -> list[Step]:
@@ -121,7 +129,7 @@ class Intake:
         self._offload = offload
         self._tally = tally
         self._first = self._compiled()
-        self._ledger = Ledger(database, together=REPLIES)
+        self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._shared = Shared(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor
@@ -141,7 +149,7 @@ class Intake:
             inbox,
             traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
+            throttle=Throttle(lambda: self._ledger.arrived, time.monotonic, time.process_time),
             poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
         )
 
@@ -247,7 +255,7 @@ class Intake:
     def _port(self, listener: Listener, handle: Answering) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
-            return folder
+            return FolderPort(folder, self._schedule, every=listener.scan_every)
         made = wired(self._settings, listener, handle, self._metrics, self._reactor, self._shared)
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)

@@ -77,6 +77,7 @@ class Job(Enum):
     FAILOVER = ("failover", 2.0, 2.0, False, False)
     INBOX_LEASES = ("inbox leases", 20.0, 2.0, False, False)
     OUTBOX_LEASES = ("outbox leases", 10.0, 2.0, False, False)
+    FOLDER_SCAN = ("folder scan", _BY_SETTING, 10.0, False, True)
     LISTENER_SWITCHES = ("listener switches", 1.0, 2.0, False, False)
     DESTINATION_SWITCHES = ("destination switches", 1.0, 2.0, False, False)
     LISTENER_ACTIVATIONS = ("listener activations", 1.5, 5.0, False, True)

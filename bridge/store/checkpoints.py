@@ -71,7 +71,7 @@ class Checkpoints:
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with self._database.turns.turn():
+        with self._database.turns.turn():  # while somebody always writes, it would never be whole
             return _checkpoint(driver, "FULL").whole
 
     def _connected(self) -> Any:

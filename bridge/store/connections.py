@@ -28,7 +28,7 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from bridge.store.errors import Busy, Lost, StoreError, StoreUnavailable
 from bridge.store.faults import driver_errors, fault, lost_connection
-from bridge.store.locks import Turnstile
+from bridge.store.locks import Turns
 from bridge.store.postgresql import connection as postgres
 from bridge.store.statements import Among, Words, carry, is_heard
 
@@ -186,46 +186,41 @@ class Writer:
     def __init__(
         self,
         engine: Engine,
-        turnstile: Turnstile | None,
+        turns: Turns,
         begin: Beginning,
-        patience: float,
         prepare: Callable[[Any], None] | None = None,
+        *,
+        urgent: bool = False,
     ) -> None:
         self._engine = engine
-        self._turnstile = turnstile
+        self._turns = turns
         self._begin = begin
-        self._patience = patience
         self._prepare = prepare
+        self._urgent = urgent
         self._connection: PoolProxiedConnection | None = None
 
     @contextmanager
-    def transaction(self, *, wait: bool = True) -> Iterator[Any]:
+    def transaction(self) -> Iterator[Any]:
         """
         Yield a cursor in a write transaction; commit at the end, roll back on any error.
 
-        With `wait` false, Busy is raised at once where another writer has the turn.
+        Within `Turns.at_once` it waits for no other process: it raises Busy.
         """
-        if self._turnstile is not None and not self._turnstile.acquire(
-            self._patience if wait else 0.0
-        ):
-            raise Busy("waited for the writer's turn")
-        kept = self._connection is not None
-        try:
-            connection = self._connection or self._connect()
-            driver: Any = connection.driver_connection
-            cursor = driver.cursor()
+        with self._turns.turn(urgent=self._urgent):
+            kept = self._connection is not None
             try:
-                self._begin(cursor, wait)
-                yield cursor
-                driver.commit()
-            except BaseException:
-                self._undo(driver)
-                raise
-        except driver_errors() as error:
-            raise _fault(error, kept) from None  # the driver's words may quote the row
-        finally:
-            if self._turnstile is not None:
-                self._turnstile.release()
+                connection = self._connection or self._connect()
+                driver: Any = connection.driver_connection
+                cursor = driver.cursor()
+                try:
+                    self._begin(cursor, not self._turns.is_hasty)
+                    yield cursor
+                    driver.commit()
+                except BaseException:
+                    self._undo(driver)
+                    raise
+            except driver_errors() as error:
+                raise _fault(error, kept) from None  # the driver's words may quote the row
 
     @contextmanager
     def single(self) -> Iterator[Any]:

@@ -22,12 +22,13 @@ from bridge.store.connections import Ending, Kept, Reader, Writer
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.locks import Turns, Turnstile, turnstile_of
+from bridge.store.on_loop.short_work import ShortWork
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.postgresql import connection as postgres
 from bridge.store.postgresql.synchrony import Synchrony
 from bridge.store.statements import Words, carry
 
-_POOL = Pool()
+DEFAULT_POOL = Pool()
 _before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = ContextVar(
     "before_commit", default=None
 )
@@ -47,12 +48,13 @@ class Database:
     """
     One database, given as `sqlite:///path` or `postgresql+psycopg://…`.
 
-    Blocking: call it from a thread, and from the event loop what `bridge.store.haste` is for.
+    Blocking: call it from a thread, and on the event loop only within `short_work`.
     Whatever the driver raises leaves `read`, `write` and `session` as a
     `bridge.store.errors.StoreError`.
     """
 
-    def __init__(self, url: str, pool: Pool = _POOL) -> None:
+    def __init__(self, url: str, pool: Pool | None = None) -> None:
+        pool = pool or DEFAULT_POOL
         address = make_url(url)
         self.dialect = address.get_backend_name()
         self.mark = secrets.token_hex(8)  # by which our own announcements are known
@@ -70,6 +72,10 @@ class Database:
         required = pool.require_synchronous and self.dialect == "postgresql"
         self.synchrony = Synchrony(self.apart, required=required)
         self.turns = Turns(turnstile, LOCK_TIMEOUT)
+        self.commit_delay = pool.commit_delay
+        self.short_work: ShortWork | None = None
+        if turnstile is not None and pool.short_work_on_loop:
+            self.short_work = ShortWork(self.turns)
         self._closers: list[Callable[[], None]] = []
         self._endings: dict[Connection, Ending] = {}  # of the write transactions that are open
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
@@ -106,9 +112,9 @@ class Database:
 
     @contextmanager
     def glimpse(self) -> Iterator[Connection]:
-        """As `look`, of SQLite alone: Busy where it is not to be had at once."""
-        if self.dialect != "sqlite":
-            raise Busy("a server is asked")
+        """As `look`, on the event loop: Busy without `short_work` or a free connection."""
+        if self.short_work is None:
+            raise Busy("a thread asks")
         with self._translated(), self._looking.lent(at_once=True) as connection, connection.begin():
             yield connection
 
@@ -280,23 +286,17 @@ class Database:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self, *, fleeting: bool = False) -> Writer:
+    def writer(self, *, fleeting: bool = False, urgent: bool = False) -> Writer:
         """
         Keep a connection for transactions so frequent that they go by the driver alone.
 
-        What is `fleeting` is as in the method of that name.
+        What is `fleeting` is as in the method of that name; `urgent` as in `Turnstile`.
         """
         if self.dialect == "sqlite":
             prepare = sqlite.be_unsynced if fleeting else None
-            turnstile = self.turns.turnstile
-            return Writer(self.engine, turnstile, sqlite.Beginning(), LOCK_TIMEOUT, prepare)
-        return Writer(
-            self.engine,
-            None,
-            postgres.Beginning(self.synchrony),
-            LOCK_TIMEOUT,
-            postgres.by_index_alone,
-        )
+            return Writer(self.engine, self.turns, sqlite.Beginning(), prepare, urgent=urgent)
+        begin = postgres.Beginning(self.synchrony)
+        return Writer(self.engine, self.turns, begin, postgres.by_index_alone)
 
     def reader(self) -> Reader:
         """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
@@ -328,7 +328,7 @@ class Database:
         self.engine.dispose()
 
     def _refuse_to_wait(self) -> None:
-        """Raise Busy on the event loop (`bridge.store.haste`) where the pool has no connection."""
+        """Raise Busy within `Turns.at_once` where the pool has no connection."""
         if self.turns.is_hasty and not self._kept.has_room():
             raise Busy("no connection is free")
 

@@ -18,45 +18,57 @@ from bridge.store.errors import Busy
 
 
 class Turnstile:
-    """One thread at a time, first come first served. Not re-entrant: that is a defect, and told."""
+    """
+    One thread at a time, first come first served.
+
+    An urgent writer, for whom a sender waits, goes before the others. After an urgent turn the
+    others have one, so that nobody waits for ever. Not re-entrant: that is a defect, and raised.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._owner: int | None = None
-        self._waiting: deque[tuple[int, threading.Lock]] = deque()
+        self._was_urgent = False  # the turn of the owner
+        self._urgent: _Waiting = deque()
+        self._waiting: _Waiting = deque()
 
-    def acquire(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for the turn; tell whether it came."""
+    def acquire(self, timeout: float, *, urgent: bool = False) -> bool:
+        """Wait at most `timeout` seconds for the turn; return whether it came."""
         me = threading.get_ident()
         with self._mutex:
             if self._owner is None:
-                self._owner = me
+                self._owner, self._was_urgent = me, urgent
                 return True
             if self._owner == me:
                 raise RuntimeError("this thread is already writing: pass its connection on")
             gate = threading.Lock()
             gate.acquire()
-            self._waiting.append((me, gate))
-        return gate.acquire(timeout=timeout) or self._leave(me, gate)
+            queue = self._urgent if urgent else self._waiting
+            queue.append((me, gate))
+        return gate.acquire(timeout=timeout) or self._leave(queue, me, gate)
 
     def release(self) -> None:
-        """Hand the turn to whoever has waited longest."""
+        """Hand the turn to the writer that has waited longest, to an urgent one first."""
         with self._mutex:
-            if not self._waiting:
+            urgent = bool(self._urgent) and not (self._was_urgent and self._waiting)
+            queue = self._urgent if urgent else self._waiting
+            if not queue:
                 self._owner = None
                 return
-            self._owner, gate = self._waiting.popleft()
+            self._was_urgent = urgent
+            self._owner, gate = queue.popleft()
             gate.release()
 
-    def _leave(self, me: int, gate: threading.Lock) -> bool:
+    def _leave(self, queue: "_Waiting", me: int, gate: threading.Lock) -> bool:
         """Stop waiting, unless the turn came in this very moment."""
         with self._mutex:
-            if (me, gate) not in self._waiting:
+            if (me, gate) not in queue:
                 return True
-            self._waiting.remove((me, gate))
+            queue.remove((me, gate))
             return False
 
 
+_Waiting = deque[tuple[int, threading.Lock]]
 _turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
 _guard = threading.Lock()
 
@@ -80,12 +92,12 @@ class Turns:
         self._hasty: int | None = None  # the thread that has the turn at once
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Have the turn, unless this thread has it already. Raises Busy."""
+    def turn(self, *, urgent: bool = False) -> Iterator[None]:
+        """Have the turn, unless this thread has it already; see `Turnstile`. Raises Busy."""
         if self.turnstile is None or self.is_hasty:
             yield
             return
-        if not self.turnstile.acquire(self.patience):
+        if not self.turnstile.acquire(self.patience, urgent=urgent):
             raise Busy(_WAITED)
         try:
             yield

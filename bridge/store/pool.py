@@ -15,7 +15,8 @@ class Pool:
     Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.synchrony`; `lease_clock`:
-    `bridge.store.lease_clock`.
+    `bridge.store.lease_clock`;
+    `short_work_on_loop`: `bridge.store.on_loop`; `commit_delay`: `bridge.queue.commit_delay`.
     """
 
     size: int = 10
@@ -23,6 +24,8 @@ class Pool:
     timeout: float = LOCK_TIMEOUT
     require_synchronous: bool = False
     lease_clock: bool = False
+    short_work_on_loop: bool = True
+    commit_delay: bool = True
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _SETTINGS = (
     _DURABLE,
     "PRAGMA foreign_keys = ON",
     _CHECKPOINT,
-    "PRAGMA cache_size = -8192",  # KiB
+    "PRAGMA cache_size = -8192",  # KiB, for each of some fourteen connections of a process
     "PRAGMA journal_size_limit = 67108864",
 )
 
@@ -54,7 +54,7 @@ def engine(address: URL, pool: Pool) -> Engine:
         address,
         connect_args=arguments,
         hide_parameters=True,
-        pool_use_lifo=True,  # the one that was used last still knows pages and statements (0364)
+        pool_use_lifo=True,  # the one that was used last still knows pages and statements
         **beside.arguments,
     )
     file = file_of(address)

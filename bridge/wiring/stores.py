@@ -125,4 +125,6 @@ def _pool(settings: Settings) -> Pool:
         kept.pool_timeout,
         kept.require_synchronous,
         lease_clock=True,
+        short_work_on_loop=kept.short_work_on_loop,
+        commit_delay=kept.commit_delay,
     )

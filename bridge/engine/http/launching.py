@@ -38,7 +38,7 @@ from bridge.engine.service.launch.launches import Desk, OneByOne, deeds_of, laun
 from bridge.engine.service.launch.links import Vault
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from bridge.workers.documents import Budget
 
 PATHS = {
@@ -50,7 +50,7 @@ PATHS = {
 
 _AS_USUAL = QrCodeOptions()
 
-FEW = LITTLE
+FEW = SHORT
 """
 So many launches of a batch, without files and QR codes, are read in the loop's turn.
 

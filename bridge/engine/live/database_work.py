@@ -24,7 +24,7 @@ from bridge.engine.live.wakeups import Wakeups
 from bridge.engine.service.work import Actor, Minutes, Work, events_of, part, working
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
-from bridge.store.haste import Haste
+from bridge.store.on_loop.short_work import ShortWork
 
 PATIENCE_MS, LITTLE_PATIENCE_MS = 200, 10
 """
@@ -112,7 +112,6 @@ class Workshop:
         """`alone`: nobody but the engine's own callers waits for this loop."""
         self.database = database
         self._alone_here = alone
-        self._haste = Haste(database.turns)
         self.changed = Wakeups()
         self.patience = GLANCE_SECONDS[database.dialect]
         self._watch = database.reader()
@@ -145,9 +144,8 @@ class Workshop:
             with self.database.look() as connection:
                 return work(connection)
 
-        if self.database.dialect == "sqlite":
-            with suppress(Busy), self.database.glimpse() as connection:
-                return work(connection)
+        with suppress(Busy), self.database.glimpse() as connection:
+            return work(connection)
         return await self.run(looking)
 
     def mark(self) -> int | None:
@@ -190,9 +188,9 @@ class Workshop:
     async def _change_alone(self, piece: Piece) -> Any:
         return await self.run(lambda: self._rung(self._insist(lambda c: self._alone(c, piece))))
 
-    def _here(self, piece: Piece) -> Any:
+    def _here(self, short_work: ShortWork, piece: Piece) -> Any:
         """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
-        return self._haste.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
+        return short_work.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
 
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
         """Ring for what was committed, where that was done: nobody waits for a thread's return."""
@@ -216,9 +214,10 @@ class Workshop:
         listeners may wait for it too.
         """
         piece = Piece(actor, now, deed)
-        if (urgent or (brief and self._alone_here)) and not self._changes.is_busy:
+        short = urgent or (brief and self._alone_here)
+        if short and self.database.short_work is not None and not self._changes.is_busy:
             with suppress(Busy, Conflict):  # a thread tries it again
-                done: Result = self._here(piece)
+                done: Result = self._here(self.database.short_work, piece)
                 return done
         try:
             result: Result = await self._changes.give(piece)

@@ -18,7 +18,7 @@ from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch.launches import Desk, deeds_of, launch_all, launch_one
 from bridge.engine.service.work import Actor, Work
 from bridge.store.errors import StoreUnavailable
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 
 MOST_TOGETHER = 64
 
@@ -79,7 +79,7 @@ class Launches:
                     work.deeds += deeds_of(desk, [asked.request], [outcome], asked.origin)
             return outcomes
 
-        brief = len(party) <= LITTLE
+        brief = len(party) <= SHORT
         return await self._work.change(_actor(desk), self._clock(), deed, brief=brief)
 
     async def _alone(self, asked: Asked) -> Launched:

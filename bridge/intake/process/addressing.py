@@ -162,7 +162,11 @@ def shares_end(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
 def has_other_accession(
     event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> bool:
-    """Tell whether an event names an open order, by its numbers, under another accession."""
+    """
+    Tell whether an event names an open order, by its numbers, under another accession.
+
+    Both orders stay: it may be a correction, or a second examination under the same numbers.
+    """
     if event.action in ORDERING or event.accession in {event.placer, event.filler}:
         return False
     still = [each for each in numbered if each.state != OrderState.CANCELLED]

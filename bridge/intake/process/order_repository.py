@@ -28,7 +28,7 @@ from bridge.queue.operations import resume
 from bridge.queue.states import Event
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from bridge.store.postgresql.session_locks import NOTHING_HELD, Held, SessionLocks
 from bridge.store.records import (
     exceptions,
@@ -97,7 +97,7 @@ class Change:
     def is_brief(self) -> bool:
         """Whether it is a few rows, by keys alone: no patient's or visit's orders move with it."""
         rows = len(self.orders) + len(self.reports) + len(self.words) + len(self.gone)
-        return rows <= LITTLE and not (self.merges or self.moves or self.renamed)
+        return rows <= SHORT and not (self.merges or self.moves or self.renamed)
 
 
 class Memory:
@@ -149,7 +149,7 @@ class Memory:
         self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]
     ) -> Prepared | None:
         """As `prepare`, within a millisecond or two; None where it may take longer."""
-        if len(claimed) > LITTLE or self._database.dialect != "sqlite":
+        if len(claimed) > SHORT or self._database.short_work is None:
             return None
         jobs: list[Job] = []
         for each in claimed:

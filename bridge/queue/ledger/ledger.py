@@ -5,28 +5,27 @@ applied as they come. The rest is written in a thread of its own, so that no arr
 note. What the database does not take now is noted later; what a power cut takes back was
 acknowledged all the same.
 
-All arrivals that wait share one transaction and one flush to disk. The writer thread does that.
-On a local and quick disk the event loop does it in its own turn, which saves two changes of thread
-for each commit (decision 0023). This module does not know what a message means.
+All arrivals that wait share one transaction and one flush to disk, which a thread writes. Where
+the database offers short work on the event loop (`bridge.store.on_loop`), the loop commits small
+batches itself. This module does not know what a message means.
 """
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import structlog
 
 from bridge.executors import Threads
 from bridge.observability.redaction import describe, where
+from bridge.queue.commit_delay import CommitDelay
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.deduplication import HOT_PATHS
-from bridge.queue.ledger.writer import Answer, Gathering, Group, Keeper
+from bridge.queue.ledger.writer import Answer, Group, Keeper
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.workers.offload import LARGE
@@ -95,14 +94,14 @@ class Notes:
 
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
-_MOST_HERE = 400  # arrivals that are kept in the loop's own turn: some 5 ms
+_MOST_ON_LOOP = 400  # arrivals of a batch that the loop commits: some 5 ms
 
 
 _log = structlog.get_logger("ledger")
 
 
 def _nobody() -> None:
-    """Tell nobody."""
+    """Notify nobody."""
 
 
 class Ledger:
@@ -114,33 +113,24 @@ class Ledger:
     be, and with LedgerClosed after `stop`.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        timer: Callable[[], float] = time.perf_counter,
-        together: AbstractContextManager[object] | None = None,
-    ) -> None:
-        """Keep in a database; whoever waits for one commit is told within `together`."""
-        self._together = nullcontext() if together is None else together
-        self._keeper = Keeper(database, timer=timer)
-        self._large_keeper = Keeper(database, timer=timer)
-        self._large = ThreadPoolExecutor(1, "ledger, large")
-        self._timer = timer
-        self._changed = threading.Condition()
-        self._turn: list[Group] = []  # the loop's own, until it hands them over
+    def __init__(self, database: Database) -> None:
+        self._keeper = Keeper(database)
+        self._large_keeper = Keeper(database)
+        self._short_work = database.short_work
+        self._delay = CommitDelay() if database.commit_delay else None
         self._waiting: deque[Group] = deque()
-        self._wanted = 1  # so many must wait before the thread is woken
+        self._wanted = 0  # so many groups end the wait of `_timer`
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()  # the thread has no batch
+        self._idle.set()
+        self._large: set[asyncio.Task[None]] = set()
         self.notes = Notes(database)
         self._announce: Callable[[], object] = _nobody
-        self.arrived = 0  # in all, for whoever wants to know how fast they come
-        self._gathering = Gathering()
-        self._put_off = False  # until the thread has answered for what it has in hand
-        self._seen = 0  # of this turn's, when last looked
-        self._handed = 0  # to the thread, and not answered yet
+        self.arrived = 0  # all arrivals so far
+        self._seen = 0  # arrivals that waited at the last look
+        self._last_batch = 1  # groups in it
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
 
     def announce(self, to: Callable[[], object]) -> None:
         """Call `to` on the loop's thread after each batch, once its arrivals are answered for."""
@@ -150,21 +140,19 @@ class Ledger:
         """Begin to write; futures will belong to `loop`."""
         self._loop = loop
         self._closing = False
-        self._large = ThreadPoolExecutor(1, "ledger, large")
-        self._thread = threading.Thread(target=self._write_on, name="ledger", daemon=True)
-        self._thread.start()
         self.notes.start()
 
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
-        self._hand_over()
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if self._thread is not None:
-            await Threads.INTAKE.run(self._thread.join)
+        self._closing = True
+        while self._waiting or not self._idle.is_set():
+            if self._idle.is_set():
+                self._hand_over()
+            await self._idle.wait()
+        if self._large:
+            await asyncio.wait(self._large)
+        if self._loop is not None:
             await Threads.INTAKE.run(self.notes.stop)
-        await Threads.INTAKE.run(self._large.shutdown)
         self._large_keeper.close()
         self._keeper.close()
 
@@ -176,10 +164,10 @@ class Ledger:
 
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
         """
-        Keep one message, as `accept` does, and tell what came of it without a future.
+        Keep one message, as `accept` does, and call `settle` with the result.
 
         `settle` is called once, on the loop's thread and soon after the commit; within this
-        call after `stop`. What it raises is logged: others of its batch are told as ever.
+        call after `stop`. What it raises is logged, and does not concern others of its batch.
         """
         if self._loop is None:
             raise LedgerClosed
@@ -211,92 +199,91 @@ class Ledger:
             return
         self.arrived += len(group.arrivals)
         if group.size >= LARGE:
-            self._large.submit(self._keep_large, group)
+            task = self._loop.create_task(self._write_large(group), name="large arrival")
+            self._large.add(task)
+            task.add_done_callback(self._large.discard)
             return
-        if not self._turn:  # what arrives in one turn of the loop is kept together
-            self._on_loop(self._end_turn)
-        self._turn.append(group)
+        if not self._waiting:
+            self._loop.call_soon(self._end_turn)
+        self._waiting.append(group)
+        if self._wanted and len(self._waiting) >= self._wanted:
+            self._hand_over()
 
     def _end_turn(self) -> None:
-        """Keep what this turn of the loop has brought: here if that is quick, or by the thread."""
-        if self._more_is_coming():
-            self._on_loop(self._end_turn)
-        elif not self._turn:
-            return
-        elif not self._is_quick():
-            self._hand_over()
-        elif self._handed:
-            self._put_off = True  # what came before is stored before: `_go_on` goes on
-        elif not self._keep_here(self._turn):
-            self._hand_over()
+        """Write what has arrived by the end of this turn of the loop."""
+        if self._timer is not None or not self._idle.is_set():  # `_written` goes on
+            self._seen = 0
+        elif self._more_is_coming():
+            assert self._loop is not None  # noqa: S101  # start() set it before any arrival
+            self._loop.call_soon(self._end_turn)
+        elif not self._commit_on_loop():
+            self._begin_writing()
 
     def _more_is_coming(self) -> bool:
-        """Say whether to look once more: the last look found arrivals, and they share a flush."""
-        found, self._seen = len(self._turn) - self._seen, len(self._turn)
-        if found and max(self._seen, self._gathering.population) > 1 and self._seen < _MOST_HERE:
+        """Return whether to look again: the last look found arrivals, which share the flush."""
+        found, self._seen = len(self._waiting) - self._seen, len(self._waiting)
+        if found and max(self._seen, self._last_batch) > 1 and self._seen < _MOST_ON_LOOP:
             return True
         self._seen = 0
         return False
 
-    def _is_quick(self) -> bool:
-        """Whether a commit holds the loop up for less than handing it over would cost."""
-        return self._keeper.is_local and self._gathering.at_once and len(self._turn) <= _MOST_HERE
+    def _begin_writing(self) -> None:
+        """Let the thread write what waits, on a slow disk after a short wait for more."""
+        delay = self._delay
+        seconds = 0.0 if delay is None or self._closing else delay.seconds(len(self._waiting))
+        if seconds > 0 and delay is not None:
+            assert self._loop is not None  # noqa: S101  # as above
+            self._wanted = delay.expected
+            self._timer = self._loop.call_later(seconds, self._hand_over)
+        else:
+            self._hand_over()
 
-    def _keep_here(self, groups: list[Group]) -> bool:
-        """Commit in the loop's own turn; say whether that went smoothly."""
-        try:
-            answers = self._keeper.keep_together(groups, wait=False)
-        except Exception:  # noqa: BLE001  # nothing was kept: the thread finds out what to do
+    def _hand_over(self) -> None:
+        """
+        Give the thread a batch; what comes meanwhile is the next one.
+
+        Without a task: where the loop is busy, each of a task's steps waits for a turn of it.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._wanted = None, 0
+        if groups := self._take():
+            self._idle.clear()
+            Threads.LEDGER.executor.submit(self._write, groups)
+
+    def _write(self, groups: Sequence[Group]) -> None:
+        """Write a batch; on the thread. The keeper raises nothing."""
+        answers = self._keeper.keep(groups)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._written, groups, answers)
+
+    def _written(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+        if self._delay is not None:
+            self._delay.committed(self._keeper.commit_took, len(groups), len(self._waiting))
+        self._idle.set()
+        self._settle(groups, answers)
+        if not self._commit_on_loop():
+            self._begin_writing()
+
+    def _commit_on_loop(self) -> bool:
+        """Commit what waits on the loop; return whether nothing waits any more."""
+        if not self._waiting:
+            return True
+        if self._short_work is None or len(self._waiting) > _MOST_ON_LOOP:
             return False
-        self._turn = []
-        self._gathering.committed(self._keeper.flush_took, len(groups), 0)
+        groups = list(self._waiting)
+        try:
+            answers = self._short_work.do(partial(self._keeper.keep_together, groups))
+        except Exception:  # noqa: BLE001  # nothing was stored: the thread finds out why
+            return False
+        self._waiting.clear()
         self._settle(groups, answers)
         return True
 
-    def _hand_over(self) -> None:
-        """Give the thread what this turn of the loop has brought, and wake it once."""
-        groups, self._turn = self._turn, []
-        self._handed += len(groups)
-        with self._changed:
-            self._waiting.extend(groups)
-            if len(self._waiting) >= self._wanted:
-                self._changed.notify()
-
-    def _keep_large(self, group: Group) -> None:
-        """Keep a large arrival beside the others. Whoever wants an order waits for the answer."""
-        answer = self._large_keeper.keep_large(group)
-
-        def settle() -> None:
-            self._settle([group], [answer])
-
-        assert self._loop is not None  # noqa: S101  # as above
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(settle)
-
-    def _write_on(self) -> None:
-        while groups := self._next_batch():
-            answers = self._keeper.keep(groups)
-            took = self._keeper.flush_took
-            self._gathering.committed(took, len(groups), len(self._waiting))
-            self._report(groups, answers)
-
-    def _next_batch(self) -> list[Group]:
-        """Wait for arrivals, gather company where that pays, and take them; none at the end."""
-        with self._changed:
-            while not self._waiting and not self._closing:
-                self._changed.wait()
-            self._gather()
-            return self._take()
-
-    def _gather(self) -> None:
-        until = self._timer() + self._gathering.patience(len(self._waiting))
-        self._wanted = self._gathering.population
-        while self._waiting and not self._closing:
-            left = until - self._timer()
-            if left <= 0 or len(self._waiting) >= self._wanted:
-                break
-            self._changed.wait(left)
-        self._wanted = 1
+    async def _write_large(self, group: Group) -> None:
+        """Store a large arrival beside the others; its sender waits for the receipt."""
+        answer = await Threads.LARGE_ARRIVALS.run(self._large_keeper.keep_large, group)
+        self._settle([group], [answer])
 
     def _take(self) -> list[Group]:
         groups: list[Group] = []
@@ -308,36 +295,14 @@ class Ledger:
             groups.append(group)
         return groups
 
-    def _on_loop(self, call: Callable[[], object]) -> None:
-        assert self._loop is not None  # noqa: S101  # whoever has arrivals has started us
-        self._loop.call_soon(call)
-
-    def _report(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
-        """Tell everyone at once: waking the loop costs as much for one as for a thousand."""
-
-        def settle_all() -> None:
-            self._handed -= len(groups)
-            self._settle(groups, answers)
-            self._go_on()
-
-        assert self._loop is not None  # noqa: S101  # start() set it before this thread ran
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(settle_all)
-
-    def _go_on(self) -> None:
-        """Keep what was put off, if nothing that came before it is in hand any more."""
-        if self._put_off and not self._handed:
-            self._put_off = False
-            self._end_turn()
-
     def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+        self._last_batch = len(groups)
         try:
-            with self._together:
-                for group, answer in zip(groups, answers, strict=True):
-                    try:
-                        group.settle(answer)
-                    except Exception as error:  # noqa: BLE001  # the others are answered all the same
-                        _log.error("not told", error=describe(error), trace=where(error))
+            for group, answer in zip(groups, answers, strict=True):
+                try:
+                    group.settle(answer)
+                except Exception as error:  # noqa: BLE001  # the others are answered all the same
+                    _log.error("arrival not settled", error=describe(error), trace=where(error))
         finally:
             self._announce()
 

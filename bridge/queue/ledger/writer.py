@@ -5,11 +5,6 @@ transaction; decides nothing but leaves that to `admission`.
 
 A storage failure answers for its batch and leaves nothing open; one arrival that cannot be
 stored answers for itself alone. Knows no loop, no thread and no waiting.
-
-Where a commit is quick, whoever has arrivals writes them on the spot: handing them to a thread
-costs more than the commit. Where it is slow, the thread does it, and senders that wait for each
-answer would split into two halves that wait for each other's commit; waiting a little for the
-other half makes one big batch of two small ones. Pure: the caller measures and counts.
 """
 
 import time
@@ -135,23 +130,16 @@ class Group:
 
 
 class Keeper:
-    """Writes batches, one at a time, and times how long the flush to disk takes."""
+    """Writes batches, one at a time."""
 
-    def __init__(
-        self, database: Database, *, timer: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._path = HOT_PATHS[database.dialect]
-        self._writer = database.writer()
+        self._writer = database.writer(urgent=True)
         self._blobs = PayloadBlobs(database)
-        self._timer = timer
-        self.flush_took = 0.0
+        self.commit_took = 0.0
         """Seconds of the last commit."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether a commit is a flush to our own disk and waits for no server."""
-        return self._database.dialect == "sqlite"
+        self._in_one_statement = database.dialect == "postgresql"
 
     def close(self) -> None:
         """Let the database's connection go."""
@@ -190,25 +178,25 @@ class Keeper:
         (answer,) = self.keep([replace(group, arrivals=arrivals)])
         return answer
 
-    def keep_together(self, groups: Sequence[Group], *, wait: bool = True) -> list[Answer]:
+    def keep_together(self, groups: Sequence[Group]) -> list[Answer]:
         """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
-        receipts = self._keep_at_once(arrivals)
+        receipts = self._keep_new(arrivals)
         if not receipts:
-            with self._writer.transaction(wait=wait) as cursor:
+            with self._writer.transaction() as cursor:
                 receipts = admit(self._path, cursor, arrivals)
-                written = self._timer()
-            self.flush_took = self._timer() - written
+                written = time.perf_counter()
+            self.commit_took = time.perf_counter() - written
         return answers_of(groups, receipts)
 
-    def _keep_at_once(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Let a server store what looks new in one go; nothing of it where something is not."""
-        if self.is_local or not _differ(arrivals):
+    def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """Let a server store what looks new in one statement; nothing where one is not new."""
+        if not self._in_one_statement or not _differ(arrivals):
             return []
-        began = self._timer()
+        began = time.perf_counter()
         with self._writer.single() as cursor:
             receipts = admit_new(cursor, arrivals)
-        self.flush_took = self._timer() - began
+        self.commit_took = time.perf_counter() - began
         return receipts
 
     def _keep_apart(self, groups: Sequence[Group]) -> list[Answer]:
@@ -242,45 +230,3 @@ def _differ(arrivals: Sequence[Arrival]) -> bool:
 def _as_store_error(error: Exception) -> StoreError:
     """Say no more of an unforeseen error than its kind: its words may quote the row."""
     return error if isinstance(error, StoreError) else StatementRefused(type(error).__name__)
-
-
-_SLOW = 0.001  # seconds a commit takes before gathering pays (measured: 79 % at 2 ms)
-_EACH = 0.000025  # seconds more for each arrival in it: they are why it takes longer
-_SHARE = 0.4  # of the usual commit time is what a batch may wait for company
-_WEIGHT = 0.2  # of the newest commit in the average
-_OUTLIER = 4 * _SLOW  # a checkpoint now and then does not make a disk slow
-
-
-@dataclass(slots=True)
-class Gathering:
-    """Watches commits, and tells how many arrivals the next is worth waiting for."""
-
-    usual: float = 0.0
-    population: int = 0
-    _steady: float = 0.0
-
-    def committed(self, seconds: float, size: int, waiting: int) -> None:
-        """
-        Note a commit of `size` arrivals that took `seconds`, during which `waiting` others came.
-
-        Both together are who is likely to have something in the next round.
-        """
-        weight = _WEIGHT if self.usual else 1.0
-        self.usual += (seconds - self.usual) * weight
-        self._steady += (min(seconds, _OUTLIER) - self._steady) * weight
-        self.population = size + waiting
-
-    @property
-    def at_once(self) -> bool:
-        """
-        Whether a commit is known to be so quick that nobody need be asked to do it.
-
-        A thread's commits look slower than they are: it waits for its turn with the interpreter.
-        """
-        return 0.0 < self._steady <= _SLOW + _EACH * self.population
-
-    def patience(self, waiting: int) -> float:
-        """Give the seconds that are worth waiting when `waiting` arrivals are there."""
-        if self.usual <= _SLOW or waiting >= self.population:
-            return 0.0
-        return self.usual * _SHARE

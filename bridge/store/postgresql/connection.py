@@ -135,6 +135,8 @@ def engine(address: URL, pool: Pool) -> Engine:
 
     be_known()
     # Whatever the server's default: each statement must see what was committed before it.
+    # No pool_use_lifo: after the server cut all sessions, each dead one would fail a transaction.
+    # No pool_pre_ping: it costs a round trip for each transaction.
     made = sqlalchemy.create_engine(
         address,
         connect_args=arguments(address),

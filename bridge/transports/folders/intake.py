@@ -10,7 +10,6 @@ tried again when the refusal is our own trouble (AE 207): nothing is wrong with 
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -106,7 +105,7 @@ class _Source:
 
 
 class FolderListener:
-    """Empties one folder until it is stopped."""
+    """Empties one folder: each `scan` takes what is complete. The port decides when it scans."""
 
     def __init__(
         self,
@@ -127,22 +126,19 @@ class FolderListener:
         self._numbers = itertools.count(1)
         self._seen: dict[str, tuple[int, int]] = {}
         self._tries: dict[str, int] = {}
-        self._stop = asyncio.Event()
+        self._wait = rules.every
+        self._ended = False
         self._paused = False
         self._ignored = 0
         self._looks = itertools.count()
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Begin to look. Raises OSError where the folder cannot be made."""
+    async def prepare(self) -> None:
+        """Make the folders for processed files. Raises OSError."""
         await Threads.FOLDERS.run(self._folder.prepare, DONE, FAILED, ACKS)
-        self._task = asyncio.create_task(self._run(), name="folder")
 
-    async def stop(self) -> None:
-        """Finish the file in hand, then look no more."""
-        self._stop.set()
-        if self._task is not None:
-            await self._task
+    def end(self) -> None:
+        """Take no file after the file in progress."""
+        self._ended = True
 
     def pause(self) -> None:
         """Take no further file."""
@@ -152,19 +148,26 @@ class FolderListener:
         """Take files again."""
         self._paused = False
 
-    async def _run(self) -> None:
-        wait = self._rules.every
-        while not self._stop.is_set():
-            again = False
-            try:
-                again = not self._paused and await self._look()
-            except Exception as error:  # noqa: BLE001  # a folder may be away for a while
-                again = True
-                self._log.error("folder not read", error=describe(error), trace=where(error))
-            # The same file again and again: less and less often, for all behind it wait too.
-            wait = min(wait * 2, self._rules.longest_wait) if again else self._rules.every
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), wait)
+    async def scan(self) -> float:
+        """
+        Take the files that are complete; return the seconds until the next scan.
+
+        While the same file fails, or the folder cannot be read, the scans become less frequent:
+        all files behind that file wait, too.
+        """
+        again = False
+        try:
+            again = not self._stopped and await self._look()
+        except Exception as error:  # noqa: BLE001  # a folder may be unavailable for a while
+            again = True
+            self._log.error("folder not read", error=describe(error), trace=where(error))
+        every, longest = self._rules.every, self._rules.longest_wait
+        self._wait = min(self._wait * 2, longest) if again else every
+        return self._wait
+
+    @property
+    def _stopped(self) -> bool:
+        return self._ended or self._paused
 
     async def _look(self) -> bool:
         """Take what is whole; tell whether a file has to be taken again."""
@@ -177,7 +180,7 @@ class FolderListener:
             ready, self._seen = settled(self._seen, seen)
             sizes = {each.name: each.size for each in found}
             for name in ready:
-                if self._stop.is_set() or self._paused:
+                if self._stopped:
                     return False
                 if not await self._take(name, sizes[name]):
                     return True

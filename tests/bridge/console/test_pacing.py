@@ -5,10 +5,10 @@ import pytest
 from bridge.console import dashboard as module
 from bridge.console.dashboard import HOUR, STEPS, figures
 from bridge.console.message_index import (
-    EVERY,
     FEW,
     LONGEST,
     MANY,
+    PACE_SECONDS,
     RUSH,
     SHARE_IN_A_RUSH,
     SOON,
@@ -39,13 +39,13 @@ def test_in_a_rush_little_is_read_at_a_time() -> None:
     """Who is to be acknowledged waits for a batch, and for the next only after a pause."""
     assert batch(RUSH) == FEW
     assert batch(RUSH - 1) == MANY
-    assert pause(RUSH, 0.0, full=False) == SOON < EVERY
+    assert pause(RUSH, 0.0, full=False) == SOON < PACE_SECONDS
 
 
 def test_when_it_is_quiet_it_catches_up_at_half_speed() -> None:
     """And looks once a second when there is nothing more."""
     assert pause(0.0, 0.2, full=True) == pytest.approx(0.2)
-    assert pause(RUSH - 1, 0.2, full=False) == EVERY
+    assert pause(RUSH - 1, 0.2, full=False) == PACE_SECONDS
 
 
 def test_an_hour_is_counted_in_parts(shelf: Shelf) -> None:

@@ -3,17 +3,17 @@
 import pytest
 
 from bridge.intake.process.order_repository import Change
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from bridge.store.records.order_index import IndexedOrder, Key
 
-KEYS = [Key("S", "M", f"A{number}") for number in range(LITTLE + 1)]
+KEYS = [Key("S", "M", f"A{number}") for number in range(SHORT + 1)]
 ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
 
 
 def test_what_most_messages_bring_is_brief() -> None:
     """An order, or several."""
     assert Change(1, ORDERS[:1]).is_brief
-    assert Change(1, ORDERS[:LITTLE]).is_brief
+    assert Change(1, ORDERS[:SHORT]).is_brief
 
 
 @pytest.mark.parametrize(

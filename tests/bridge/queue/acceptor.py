@@ -10,6 +10,7 @@ from itertools import count
 
 from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
+from tests import plain
 from tests.bridge.queue.people import arrival
 
 SENDERS = 20
@@ -32,4 +33,5 @@ async def main(url: str, first: int) -> None:
 
 
 if __name__ == "__main__":
+    plain.follow()
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -12,7 +12,7 @@ from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.worker import AsyncInbox
 from bridge.store.database import Database
-from bridge.store.haste import LITTLE
+from bridge.store.on_loop.short_work import SHORT
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, keep, state_of
 
@@ -59,9 +59,9 @@ def watched(store: Database) -> Watched:
 
 
 @pytest.fixture
-def is_local(store: Database) -> bool:
-    """Whether the database is a file."""
-    return store.dialect == "sqlite"
+def on_loop(store: Database) -> bool:
+    """Whether the database offers short work on the loop."""
+    return store.short_work is not None
 
 
 def accepted(handful: Handful, news: News | None = None) -> list[Outcome]:
@@ -75,7 +75,7 @@ def people(number: int) -> list[str]:
 
 
 def test_little_is_done_in_the_loops_turn(
-    watched: Watched, intake: Intake, is_local: bool, store: Database
+    watched: Watched, intake: Intake, on_loop: bool, store: Database
 ) -> None:
     """Where it takes no way to a server."""
     ids = keep(intake, *people(4))
@@ -93,13 +93,13 @@ def test_little_is_done_in_the_loops_turn(
     done = ["take", "take", "turn over", "settle"]
     # The first left some, so that the second may be of more.
     here = ["take", "take in a thread", "turn over", "settle"]
-    assert watched.here == (here if is_local else [f"{each} in a thread" for each in done])
+    assert watched.here == (here if on_loop else [f"{each} in a thread" for each in done])
     assert {state_of(store, each) for each in ids} == {State.DONE}
 
 
-def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, is_local: bool) -> None:
+def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: bool) -> None:
     """But for the first handful, of which nobody knew that there is more."""
-    keep(intake, *people(3 * LITTLE))
+    keep(intake, *people(3 * SHORT))
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
@@ -109,11 +109,11 @@ def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, is_local: bo
         return [len(first.messages), len(second.messages)]
 
     sizes = asyncio.run(story())
-    if is_local:
-        assert sizes == [LITTLE, 2 * LITTLE]
+    if on_loop:
+        assert sizes == [SHORT, 2 * SHORT]
         assert watched.here == ["take", "turn over in a thread", "settle in a thread"]
     else:
-        assert sizes == [3 * LITTLE, 0]
+        assert sizes == [3 * SHORT, 0]
 
 
 def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database) -> None:
@@ -142,7 +142,7 @@ def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database)
 
 
 def test_news_that_may_take_long_are_for_a_thread(
-    watched: Watched, intake: Intake, is_local: bool
+    watched: Watched, intake: Intake, on_loop: bool
 ) -> None:
     """As merged patients, whose orders may be thousands."""
     keep(intake, "1", "2")
@@ -157,7 +157,7 @@ def test_news_that_may_take_long_are_for_a_thread(
             await at_hand.settle([given], NOW)
 
     asyncio.run(story())
-    here = "settle" if is_local else "settle in a thread"
+    here = "settle" if on_loop else "settle in a thread"
     assert watched.here[1:] == ["settle in a thread", here]
 
 

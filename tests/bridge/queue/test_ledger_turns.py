@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from bridge.queue import browse
 from bridge.queue.errors import LedgerClosed
@@ -13,6 +15,8 @@ from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import Acknowledgment
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
+from bridge.store.on_loop.short_work import ShortWork
+from bridge.store.pool import Pool
 from tests.bridge.queue.people import arrival, count_of
 
 
@@ -128,25 +132,53 @@ def test_what_is_submitted_after_the_end_is_refused_at_once(store: Database) -> 
     assert [type(each) for each in told] == [LedgerClosed]
 
 
-@pytest.mark.parametrize("commit_takes", [0.0001, 0.01], ids=["quick disk", "slow disk"])
-def test_who_commits(tmp_path: Path, commit_takes: float) -> None:
-    """Quick commits are made in the loop's own turn, slow ones never; order holds either way."""
-    database = Database(f"sqlite:///{tmp_path / 'bridge.db'}")
+class SlowDisk:
+    """A timer by which each look takes as long as a commit on this disk; notes who looks."""
+
+    def __init__(self, takes: float) -> None:
+        self._takes = takes
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self._takes
+        return self.now
+
+
+class Commits:
+    """Notes the threads that commit to a database."""
+
+    def __init__(self, database: Database) -> None:
+        self.threads: list[str] = []
+        event.listen(database.engine, "checkout", self._watch)
+
+    def _watch(self, connection: Any, _record: object, _proxy: object) -> None:
+        connection.set_trace_callback(self._note)
+
+    def _note(self, statement: str) -> None:
+        if statement.startswith("INSERT INTO message "):
+            self.threads.append(threading.current_thread().name)
+
+
+@pytest.mark.parametrize(
+    ("on_loop", "commit_takes", "who"),
+    [
+        (True, 0.0001, {"MainThread"}),
+        (True, 0.01, {"MainThread", "ledger_0"}),
+        (False, 0.0001, {"ledger_0"}),
+    ],
+    ids=["quick disk", "slow disk", "plain"],
+)
+def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: set[str]) -> None:
+    """The loop commits while the disk is quick; order holds whoever commits."""
+    database = Database(f"sqlite:///{tmp_path / 'bridge.db'}", Pool(short_work_on_loop=on_loop))
     upgrade(database)
-    writers: set[str] = set()
-
-    class Clock:
-        """Tells that each look at it took as long as a commit."""
-
-        now = 0.0
-
-        def __call__(self) -> float:
-            writers.add(threading.current_thread().name)
-            self.now += commit_takes
-            return self.now
+    if database.short_work is not None:
+        database.short_work = ShortWork(database.turns, SlowDisk(commit_takes), lambda: 0.0)
+    database.dispose()
+    commits = Commits(database)
 
     async def story() -> list[int]:
-        ledger = Ledger(database, timer=Clock())
+        ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
         ids = []
         for _ in range(30):
@@ -157,5 +189,6 @@ def test_who_commits(tmp_path: Path, commit_takes: float) -> None:
 
     ids = asyncio.run(story())
     assert ids == sorted(set(ids))
-    assert ("MainThread" in writers) is (commit_takes < 0.001)
+    assert set(commits.threads) == who
+    assert commits.threads.count("MainThread") < 60 or commit_takes < 0.001
     database.dispose()

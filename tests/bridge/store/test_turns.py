@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy, StatementRefused
+from bridge.store.on_loop.short_work import ShortWork
 
 SOON = 0.5
 """Seconds: far less than anybody would wait for a turn."""
@@ -125,6 +126,7 @@ def test_a_server_is_always_waited_for(database: Database) -> None:
 @pytest.mark.usefixtures("table")
 def test_a_glimpse_waits_for_no_connection(database: Database) -> None:
     """The one that is kept is lent; where somebody has it, or nobody looked yet, that is told."""
+    database.short_work = ShortWork(database.turns)  # with the plug-in, whatever the run has
     with pytest.raises(Busy), database.glimpse():
         pass
     insert(database, 1)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from bridge.store.locks import Turnstile
+from tests.eventually import eventually
 
 
 def test_first_come_first_served() -> None:
@@ -28,6 +29,28 @@ def test_first_come_first_served() -> None:
     for thread in threads:
         thread.join()
     assert passed == list(range(8))
+
+
+def test_an_urgent_writer_goes_first_but_not_twice() -> None:
+    """It passes all that wait; after its turn one of them has the next."""
+    turnstile = Turnstile()
+    passed: list[str] = []
+
+    def visitor(name: str) -> None:
+        assert turnstile.acquire(5, urgent=name.startswith("urgent"))
+        passed.append(name)
+        turnstile.release()
+
+    turnstile.acquire(1)
+    threads = []
+    for name in ("first", "second", "urgent 1", "urgent 2"):
+        threads.append(threading.Thread(target=visitor, args=(name,)))
+        threads[-1].start()
+        eventually(lambda: len(turnstile._urgent) + len(turnstile._waiting) == len(threads))
+    turnstile.release()
+    for thread in threads:
+        thread.join()
+    assert passed == ["urgent 1", "first", "urgent 2", "second"]
 
 
 def test_waiting_ends() -> None:

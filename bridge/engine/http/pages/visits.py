@@ -283,6 +283,7 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     request.state.caller = caller
     prepared = await issue(engine, request, wanted)
     target = session_link("", prepared)
+    # Redirected at once: neither the browser's history nor a referrer keeps the token in `Auth`.
     headers = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     return RedirectResponse(target, 303, headers)
 

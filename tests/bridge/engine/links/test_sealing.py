@@ -29,7 +29,7 @@ def ring(*keys: tuple[str, bytes]) -> KeyRing:
 
 
 def test_a_handle_has_128_bits_in_22_characters() -> None:
-    """Additions, decision 8: short enough for the small QR code."""
+    """A handle is short enough for the small QR code."""
     assert len(HANDLE) == 22
     assert is_handle(HANDLE)
     assert not is_handle(HANDLE + "=")

@@ -1,5 +1,5 @@
 // What is typed and not saved yet, kept on this computer: encrypted under a key that the engine
-// gives to this user for this report, so that nobody else reads it here (decision 0045).
+// gives to this user for this report, so that nobody else reads it here.
 
 export interface Entry<Content> {
   content: Content;

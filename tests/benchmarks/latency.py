@@ -1,0 +1,93 @@
+"""
+How long an acknowledgment takes while a backlog of orders is applied.
+
+The service receives a backlog as fast as it acknowledges, and then 100 messages a second for some
+seconds, while it applies the backlog. A latency counts from when its message was due. The run ends
+with the last acknowledgment: how long the whole backlog takes is measured by `applied`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tests.benchmarks.checkout import Checkout
+from tests.benchmarks.installation import DIALECTS, Postgres
+from tests.benchmarks.load import Run, drip, drive
+from tests.benchmarks.mixed import mixed, orders
+from tests.benchmarks.tables import Options, show
+
+BACKLOG = 20_000
+PACE, SECONDS = 100.0, 10.0
+WARM_UP = 200
+
+_ROOT = Path(__file__).parents[2]
+
+
+class Found(NamedTuple):
+    """One turn: ACKs at the same pace without and with a backlog, and what was applied with it."""
+
+    quiet: Run
+    busy: Run
+    applied: float
+    """Orders a second."""
+    left: int
+    """Orders that were not applied when the last acknowledgment came."""
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure both databases in turn and print."""
+    count = options.count or BACKLOG
+    found: dict[str, list[Found]] = {}
+    with _checkouts(_ROOT, folder) as sides:
+        for _ in range(options.rounds):
+            for dialect, side in sides.items():
+                found.setdefault(dialect, []).append(measure(side, count))
+    columns = (
+        "database", "quiet ACK p50 ms", "p99", "with backlog p50 ms", "p99", "max",
+        "applied orders/s", "orders left",
+    )  # fmt: skip
+    title = f"ACKs at {PACE:.0f}/s beside {count:,} messages, medians of {options.rounds} rounds"
+    show(title, columns, [(dialect, *_row(turns)) for dialect, turns in found.items()])
+
+
+def measure(side: Checkout, count: int) -> Found:
+    """Serve a new data directory, and measure once."""
+    templates = mixed()
+    with side.serving(whole=True) as service:
+        drive(service.port, 10, 1, WARM_UP, 0)
+        service.rest()
+        quiet = drip(service.port, PACE, SECONDS / 2, WARM_UP)
+        service.rest()
+        first = WARM_UP + int(PACE * SECONDS / 2)
+        drive(service.port, 10, 32, count, first)
+        before = service.orders()
+        busy = drip(service.port, PACE, SECONDS, first + count)
+        after, sent = service.orders(), first + count + int(PACE * SECONDS)
+        left = len(orders(templates, range(sent))) - after
+    return Found(quiet, busy, (after - before) / busy.seconds, left)
+
+
+@contextmanager
+def _checkouts(root: Path, folder: Path) -> Iterator[dict[str, Checkout]]:
+    server = Postgres(folder / "postgres")
+    try:
+        yield {
+            dialect: Checkout(root, folder, server if dialect == "PostgreSQL" else None)
+            for dialect in DIALECTS
+        }
+    finally:
+        server.close()
+
+
+def _row(turns: list[Found]) -> list[str]:
+    figures = (
+        [each.quiet.percentile(0.5) for each in turns],
+        [each.quiet.percentile(0.99) for each in turns],
+        [each.busy.percentile(0.5) for each in turns],
+        [each.busy.percentile(0.99) for each in turns],
+        [each.busy.percentile(1.0) for each in turns],
+    )
+    rates = median(each.applied for each in turns), median(each.left for each in turns)
+    return [*(f"{median(each):.1f}" for each in figures), *(f"{each:.0f}" for each in rates)]

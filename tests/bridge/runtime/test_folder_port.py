@@ -1,0 +1,119 @@
+"""A folder that a job of the schedule scans: files are taken, a bad one less and less often."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from bridge.observability.metrics import Metrics
+from bridge.runtime.listener_registry import FolderPort
+from bridge.runtime.schedule import Schedule
+from bridge.transports.folders.files import DONE, Folder
+from bridge.transports.folders.intake import FolderListener, FolderRules
+from mappings.hl7.acknowledgment import build_ack
+from mappings.hl7.header import peek
+from mappings.hl7.refusals import InternalError
+from mappings.hl7.tables import AckCode
+from mllp.contract import ServerObserver
+from mllp.framing import Frame
+from tests.bridge.transports.test_folders import NOW, result
+
+SOON = 20.0  # seconds that a test waits at most
+EVERY = 0.01
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The service runs on asyncio."""
+    return "asyncio"
+
+
+class Taken:
+    """Answers each message of a folder, and keeps it."""
+
+    def __init__(self, code: AckCode = AckCode.ACCEPT) -> None:
+        self.code = code
+        self.payloads: list[bytes] = []
+
+    def __call__(self, frame: Frame, _peer: Any) -> Deferred[Sequence[bytes]]:
+        self.payloads.append(frame.payload)
+        refusals = () if self.code.positive else (InternalError(),)
+        header = peek(frame.payload)
+        ack = build_ack(header, self.code, control_id="1", now=NOW, refusals=refusals)
+        replies: Sequence[bytes] = [ack]
+        return succeed(replies)
+
+
+@asynccontextmanager
+async def served(folder: Path, taken: Taken) -> AsyncIterator[FolderPort]:
+    """Scan a folder very often."""
+    schedule = Schedule(Metrics())
+    rules = FolderRules(every=EVERY)
+    listener = FolderListener(
+        "files", Folder(folder), taken, lambda *_: None, rules, ServerObserver()
+    )
+    port = FolderPort(listener, schedule, every=EVERY)
+    await schedule.start()
+    await port.start()
+    try:
+        yield port
+    finally:
+        await port.stop()
+        await schedule.stop()
+
+
+async def until(path: Path) -> None:
+    """Wait for a file."""
+    with anyio.fail_after(SOON):
+        while not await anyio.Path(path).exists():  # noqa: ASYNC110  # a folder has no event
+            await anyio.sleep(EVERY)
+
+
+async def test_files_are_taken_in_their_order(tmp_path: Path) -> None:
+    """Each one is moved after its message was accepted; after the stop none is taken."""
+    for number in ("1", "2"):
+        (tmp_path / f"{number}.hl7").write_bytes(result(number))
+    taken = Taken()
+    async with served(tmp_path, taken):
+        await until(tmp_path / DONE / "2.hl7")
+    assert taken.payloads == [result("1"), result("2")]
+    (tmp_path / "3.hl7").write_bytes(result("3"))
+    assert len(taken.payloads) == 2
+
+
+async def test_a_paused_folder_keeps_its_files(tmp_path: Path) -> None:
+    """Until it is resumed."""
+    taken = Taken()
+    listener = FolderListener(
+        "files", Folder(tmp_path), taken, lambda *_: None, FolderRules(), ServerObserver()
+    )
+    await listener.prepare()
+    (tmp_path / "1.hl7").write_bytes(result("1"))
+    listener.pause()
+    for _ in range(3):
+        await listener.scan()
+    assert not taken.payloads
+    listener.resume()
+    for _ in range(2):  # a file is complete that looks as at the scan before
+        await listener.scan()
+    assert taken.payloads == [result("1")]
+
+
+async def test_a_file_that_cannot_be_stored_is_tried_less_and_less_often(tmp_path: Path) -> None:
+    """While the trouble is ours (AE 207): each scan doubles the time until the next one."""
+    (tmp_path / "1.hl7").write_bytes(result("1"))
+    rules = FolderRules(every=1.0, longest_wait=6.0)
+    taken = Taken(AckCode.ERROR)
+    listener = FolderListener(
+        "files", Folder(tmp_path), taken, lambda *_: None, rules, ServerObserver()
+    )
+    await listener.prepare()
+    assert [await listener.scan() for _ in range(5)] == [1.0, 2.0, 4.0, 6.0, 6.0]
+    taken.code = AckCode.ACCEPT
+    assert await listener.scan() == 1.0
+    assert (tmp_path / DONE / "1.hl7").exists()

@@ -1,0 +1,27 @@
+"""
+The tests without the plug-ins for speed: `pytest --plain`, for databases and for services.
+
+A child process that opens a database by itself calls `follow` first.
+"""
+
+import os
+
+from bridge.store import database
+from bridge.store.pool import Pool
+
+_SETTINGS = {
+    "BRIDGE_DATABASE__SHORT_WORK_ON_LOOP": "false",
+    "BRIDGE_DATABASE__COMMIT_DELAY": "false",
+}
+
+
+def select() -> None:
+    """Switch the plug-ins off, here and in all processes that are started from now on."""
+    os.environ.update(_SETTINGS)
+    database.DEFAULT_POOL = Pool(short_work_on_loop=False, commit_delay=False)
+
+
+def follow() -> None:
+    """Do as the process that started this one."""
+    if _SETTINGS.items() <= os.environ.items():
+        select()
