@@ -1,7 +1,7 @@
 """
 How results are written for one destination: words that are laid over its mapping.
 
-Every one may be left out; then the mapping says it. What they mean is `docs/results.md`.
+Every one may be left out; then the mapping says it. What they mean is `docs/reference/mapping-language.md`.
 """
 
 from typing import Annotated, Literal

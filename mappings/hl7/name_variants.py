@@ -1,7 +1,7 @@
 """
 Name variants: when two spellings of a person's name are one name.
 
-Pure. The rules are one table in `docs/patient-names.md`; orders and DICOM files are compared by
+Pure. The rules are one table in `docs/reference/hl7-conformance.md`; orders and DICOM files are compared by
 it. They explain omissions, abbreviations and transliterations, and nothing else: two names that
 differ in a part which both spell out are two names. They are no search.
 """

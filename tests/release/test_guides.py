@@ -27,7 +27,7 @@ from tests.conftest import address_of, ask_server, drop_database
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guides"
-UNIT = ROOT / "docs" / "operations" / "report-bridge.service"
+UNIT = ROOT / "deploy" / "report-bridge.service"
 OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
 PROGRAMS = (
     Path(sys.executable).parent,
