@@ -11,6 +11,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "explanation"
 PAGE, PLOT = FOLDER / "performance.md", FOLDER / "performance.svg"
 _ROW = re.compile(r"^\| intake alone, (.+), messages/s \| [^|]+ \| ([\d,]+) \|", re.MULTILINE)
 _LABELS, _BARS, _HEIGHT = 290, 360, 34
+_LOOK = 'role="img" font-family="sans-serif" font-size="13"'
 
 
 def figures() -> dict[str, int]:
@@ -25,8 +26,7 @@ def drawn() -> str:
     most = max(found.values())
     width, height = _LABELS + _BARS + 80, _HEIGHT * len(found) + 50
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img"'
-        ' font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {_LOOK}>',
         "<title>Messages a second, intake alone, SQLite</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
         '<text x="10" y="24" font-weight="bold">Messages a second, intake alone, SQLite</text>',

@@ -1,5 +1,5 @@
 """
-The reference pages that are generated: settings, commands, and the routes of the HTTP interface.
+The generated parts of the reference pages: settings, commands, and routes of the HTTP interface.
 
 `REPORT_BRIDGE_WRITE_SNAPSHOTS=1 pytest tests/release/test_reference_pages.py` writes them anew.
 """
@@ -18,40 +18,12 @@ from bridge.engine.http.application import ROUTERS
 from config.example import _MANY, _SINGLE, shown
 
 WIDTH = 96
-SETTINGS_HEAD = """\
-# Settings
-
-`HOME/bridge.toml` holds the settings of an installation. `bridge init HOME` writes the file with every setting and its
-default. `bridge check --home HOME` reports every mistake with its line. `bridge.toml` is read when the service starts.
-
-* An environment variable overrides the file: `BRIDGE_HTTP__BIND` is `bind` of `[http]`.
-* Paths are relative to the data directory.
-* Durations are written `"10s"`, `"5m"`, `"12h"`, `"90d"`; sizes `"64KiB"`, `"16MiB"`.
-* An unknown setting is an error. A setting that no longer has an effect is accepted, and `bridge check` reports it.
-* `[[listener]]` and `[[destination]]` may occur many times. The console's page *Connections* sets the same values; a
-  value that is set there takes precedence over the file for the listener or destination of that name.
-
-This page is generated from the models in `config/`. Defaults in parentheses are examples: the setting is empty unless
-you set it.
-"""
-CLI_HEAD = """\
-# Commands
-
-Every command takes the data directory as `--home HOME`, or from the environment variable `BRIDGE_HOME`. Commands
-work beside a running service. Run them as the account of the service.
-
-Exit status: 0 success, 1 the command found a fault or was refused, 2 wrong usage.
-Times are ISO 8601, in UTC where they have no offset. `--json` prints JSON for scripts; its members are only added, never
-renamed.
-
-This page is generated from the commands' own help.
-"""
+EMPTY = ('""', "{}", "[]")
 
 
 def settings() -> str:
-    """Return the page of all settings."""
-    parts = [SETTINGS_HEAD]
-    parts += [_section(f"[{name}]", name, model) for name, model in _SINGLE]
+    """Return the tables of all settings."""
+    parts = [_section(f"[{name}]", name, model) for name, model in _SINGLE]
     parts += [_section(f"[[{name}]]", name, model) for name, model, _ in _MANY]
     return "\n".join(parts)
 
@@ -63,9 +35,11 @@ def _section(title: str, name: str, model: type[BaseModel]) -> str:
     for key, field in model.model_fields.items():
         if field.deprecated:
             continue
-        optional = field.get_default(call_default_factory=True) in (None, {}, "")
+        optional = field.get_default(call_default_factory=True) in (None, {}, [], "")
         value = _cell(shown(name, field.alias or key, field))
-        default = f"`{value}`" if not optional or value in ('""', "{}") else f"(`{value}`)"
+        default = f"(`{value}`)" if optional and value not in EMPTY else f"`{value}`"
+        if field.is_required():
+            default = f"required, such as `{value}`"
         lines.append(f"| `{field.alias or key}` | {default} | {_cell(field.description or '')} |")
         if optional and (nested := _nested(field.annotation)):
             inner += ["", f"`{field.alias or key}` is a table with these members:", ""]
@@ -87,12 +61,15 @@ def _nested(annotation: Any) -> type[BaseModel] | None:
 def _members(model: type[BaseModel]) -> Iterator[str]:
     yield from ("| member | default | meaning |", "|---|---|---|")
     for key, field in model.model_fields.items():
-        value = "required" if field.is_required() else f"`{_plain(field.default)}`"
+        value = f"`{_plain(field.default)}`" if field.default is not None else ""
+        value = "required" if field.is_required() else value
         yield f"| `{field.alias or key}` | {value} | {_cell(field.description or '')} |"
 
 
 def _plain(value: Any) -> str:
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else f'"{value}"'
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower()
 
 
 def _cell(text: str) -> str:
@@ -100,10 +77,10 @@ def _cell(text: str) -> str:
 
 
 def commands() -> str:
-    """Return the page of all commands."""
+    """Return the help of all commands."""
     root: Any = get_command(application)
     context = root.context_class(root, info_name="bridge", terminal_width=WIDTH)
-    parts = [CLI_HEAD, _help(root, context, 2)]
+    parts = [_help(root, context, 2)]
     for name, command in root.commands.items():
         if command.hidden:
             continue

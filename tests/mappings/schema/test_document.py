@@ -115,7 +115,9 @@ def test_recipes(recipe: str) -> None:
 
 def test_the_published_file_is_the_schema() -> None:
     """docs/reference/mapping.schema.json is what `bridge mapping schema` prints."""
-    assert (ROOT / "docs" / "reference" / "mapping.schema.json").read_text("utf-8") == document.text()
+    assert (ROOT / "docs" / "reference" / "mapping.schema.json").read_text(
+        "utf-8"
+    ) == document.text()
 
 
 def _properties(*trail: str) -> set[str]:
