@@ -2,8 +2,8 @@
 Name variants: when two spellings of a person's name are one name.
 
 Pure. `docs/reference/hl7-conformance.md` has the rules as tables; orders and DICOM files are
-compared by them. They explain omissions, abbreviations and transliterations, and nothing else: two names that
-differ in a part which both spell out are two names. They are no search.
+compared by them. They explain omissions, abbreviations and transliterations, and nothing else: two
+names that differ in a part which both spell out are two names. They are no search.
 """
 
 import re
