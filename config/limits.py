@@ -19,7 +19,7 @@ class Rates(Section):
 
     reads: int = Field(6000, ge=0, description="a minute and token; 0: no limit, as below")
     launches: int = Field(1200, ge=0, description="launch and init")
-    exports: int = Field(600, ge=0)
+    exports: int = Field(600, ge=0, description="exported documents")
     failed_authentications: int = Field(
         20, ge=0, description="in 15 minutes from one address, but for loopback"
     )
@@ -31,14 +31,14 @@ class Sizes(Section):
     body: Bytes = Field(64 * 2**20, ge=2**10, description="the whole request")
     structured_reports: int = Field(20, ge=1, description="dicomSR files")
     structured_report: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
-    key_images: int = Field(50, ge=1)
+    key_images: int = Field(50, ge=1, description="key images of a launch")
     key_image: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
-    key_image_pixels: int = Field(40_000_000, ge=1)
+    key_image_pixels: int = Field(40_000_000, ge=1, description="pixels of one of them")
     key_findings: int = Field(
         100_000, ge=1, description="characters; also of Notes and ReasonForExam"
     )
-    metadata: Bytes = Field(64 * 2**10, ge=2)
-    metadata_depth: int = Field(8, ge=1, le=60)
+    metadata: Bytes = Field(64 * 2**10, ge=2, description="Metadata of an order")
+    metadata_depth: int = Field(8, ge=1, le=60, description="levels of nesting in Metadata")
     status_list: int = Field(500, ge=500, description="orders of one status query")
     link_list: int = Field(50, ge=2, description="orders to link or unlink at once")
     batch: int = Field(500, ge=100, description="launches of one batch")

@@ -1,7 +1,7 @@
 """
 How results are written for one destination: words that are laid over its mapping.
 
-Every one may be left out; then the mapping says it. What they mean is `docs/results.md`.
+Each may be left out; then the mapping decides. `docs/reference/mapping-language.md` explains them.
 """
 
 from typing import Annotated, Literal

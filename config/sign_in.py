@@ -16,14 +16,16 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class OpenIDConnect(Section):
     """A provider that says who somebody is; accounts and roles stay ours."""
 
-    issuer: str
-    client_id: str = Field(min_length=1)
-    client_secret_file: Path | None = None
-    label: str = Field("Single sign-on", min_length=1, max_length=60)
-    scopes: str = "openid email"
-    email_claim: str = Field("email", min_length=1)
-    verified_only: bool = True
-    ca: Path | None = None
+    issuer: str = Field(description="the provider's address, https")
+    client_id: str = Field(min_length=1, description="as registered at the provider")
+    client_secret_file: Path | None = Field(None, description="holds the client secret")
+    label: str = Field(
+        "Single sign-on", min_length=1, max_length=60, description="text of the button"
+    )
+    scopes: str = Field("openid email", description="scopes that are requested")
+    email_claim: str = Field("email", min_length=1, description="claim with the address")
+    verified_only: bool = Field(True, description="accept verified addresses only")
+    ca: Path | None = Field(None, description="authorities of the provider's certificate")
 
     @field_validator("issuer")
     @classmethod

@@ -12,7 +12,7 @@ from mappings.hl7.tables import OrderControl, OrderStatus
 from mappings.inbound import InboundMapping
 from mappings.orders import OrderPlan
 
-PAGE = (Path(__file__).parents[2] / "docs" / "order-control.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "order-control.md").read_text("utf-8")
 STATUSES = [each.value for each in OrderStatus]
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
@@ -89,7 +89,7 @@ def test_a_code_of_nobody(control: str) -> None:
 
 @pytest.mark.parametrize("control", CODES)
 def test_the_page_shows_the_line(control: str) -> None:
-    """`docs/order-control.md` has a line for each code, with the statuses that matter."""
+    """`docs/reference/order-control.md` has a line for each code, with the statuses that matter."""
     alone = decided(control, "")
     statuses = [each for each in STATUSES if decided(control, each) != alone]
     differing: dict[str, list[str]] = {}
