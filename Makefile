@@ -35,7 +35,7 @@ soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is ne
 sbom: $(READY) ## what is shipped, as CycloneDX: dist/sbom-python.json and dist/sbom-web.json
 	@mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --short-PURLs --output-reproducible \
-		--output-format JSON --output-file dist/sbom-python.json docs/operations/serving.lock
+		--output-format JSON --output-file dist/sbom-python.json deploy/serving.lock
 	$(BIN)/python web/build.py --sbom > dist/sbom-web.json
 
 advisories: $(READY) ## known vulnerabilities of all that is locked; needs the internet

@@ -28,10 +28,10 @@ _FOLDER_ONLY: Final = ("answer_files", "scan_every")
 class ListenerTLS(Section):
     """TLS of a listener; `client_ca` makes it mutual."""
 
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-    client_crl: Path | None = None
+    certificate: Path = Field(description="our certificate, with its chain")
+    key: Path = Field(description="private key of the certificate")
+    client_ca: Path | None = Field(None, description="authorities of senders; makes it mutual")
+    client_crl: Path | None = Field(None, description="revocation list; needs client_ca")
 
     @model_validator(mode="after")
     def _lists_need_authorities(self) -> "ListenerTLS":
@@ -97,12 +97,18 @@ class Validation(StrEnum):
 class Listener(Section):
     """One MLLP port, folder or HTTP address on which orders and patient updates arrive."""
 
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str = Field(
+        min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="a name of your choice"
+    )
     bind: AnyAddress = Field(
         description='2575 is the registered HL7 port; also "folder:PATH", "http://host:port/path"'
     )
     enabled: bool = Field(True, description="false: kept here, and switched off")
-    mappings: list[str] = Field(["orders", "patients"], min_length=1)
+    mappings: list[str] = Field(
+        ["orders", "patients"],
+        min_length=1,
+        description="definitions; the first that accepts a message maps it",
+    )
     site: str = Field("", description="SiteID where the mapping yields none")
     time_zone: TimeZone = Field("UTC", description="of date-times that carry none")
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
@@ -134,7 +140,7 @@ class Listener(Section):
     )
     processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
     charset: str = Field("utf-8", description="where MSH-18 is silent")
-    max_frame: Bytes = Field(16 * 2**20, gt=0)
+    max_frame: Bytes = Field(16 * 2**20, gt=0, description="largest message")
     max_connections: int = Field(500, ge=1, description="idle ones are closed for new ones")
     max_connections_per_source: int = Field(
         0, ge=0, description="from one address (IPv6: /64); 0: half of max_connections, at least 16"
@@ -152,7 +158,7 @@ class Listener(Section):
     )
     frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
     idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
-    tls: ListenerTLS | None = None
+    tls: ListenerTLS | None = Field(None, description="TLS; empty: unencrypted")
     alert_after: Seconds = Field(0.0, description="alert when nothing came for so long; 0: never")
     authorization_file: Path | None = Field(
         None, description="HTTP: the Authorization header that senders must show"

@@ -13,21 +13,23 @@ from config.sections import Section
 class Mail(Section):
     """Alerts by e-mail."""
 
-    host: str = Field(min_length=1)
-    port: int = Field(587, ge=1, le=65535)
-    sender: str = Field(alias="from", min_length=3)
-    to: list[str] = Field(min_length=1)
-    security: Literal["none", "starttls", "tls"] = "starttls"
-    user: str = ""
-    password_file: Path | None = None
-    ca: Path | None = None
+    host: str = Field(min_length=1, description="the SMTP server")
+    port: int = Field(587, ge=1, le=65535, description="its port")
+    sender: str = Field(alias="from", min_length=3, description="address of the sender")
+    to: list[str] = Field(min_length=1, description="addresses of the recipients")
+    security: Literal["none", "starttls", "tls"] = Field(
+        "starttls", description="none | starttls | tls"
+    )
+    user: str = Field("", description="account; empty: no sign-in")
+    password_file: Path | None = Field(None, description="holds the password")
+    ca: Path | None = Field(None, description="authorities; empty: those of the system")
 
 
 class Webhook(Section):
     """Alerts by a POST of JSON."""
 
-    url: str
-    authorization_file: Path | None = None
+    url: str = Field(description="address of the POST")
+    authorization_file: Path | None = Field(None, description="holds the Authorization header")
 
     @field_validator("url")
     @classmethod
@@ -37,20 +39,24 @@ class Webhook(Section):
 
 
 class Alerts(Section):
-    """What people are told about, once, until it is over; 0 switches one off."""
+    """What people are notified of; 0 switches one off."""
 
-    every: Seconds = Field(30.0, gt=0, description="how often is looked")
-    repeat_every: Seconds = Field(86400.0, description="reminders of what still stands; 0: none")
+    every: Seconds = Field(30.0, gt=0, description="time between two checks")
+    repeat_every: Seconds = Field(
+        86400.0, description="time between reminders of an active alert; 0: none"
+    )
     hold_down: Seconds = Field(
         600.0,
-        description="what came back thrice within so long is over when gone for so long",
+        description="an alert that came back three times within this time ends after it",
     )
-    queue_depth: int = Field(1000, ge=0, description="so many wait")
-    queue_age: Seconds = Field(600.0, description="the oldest has waited for so long")
-    parked: int = Field(1, ge=0, description="so many are parked")
-    refused: int = Field(50, ge=0, description="a listener refused so many within an hour")
-    disk_free: Bytes = Field(2**30, description="less is left on the disk of HOME")
-    certificate_before: Seconds = Field(14 * 86400.0, description="a certificate expires so soon")
+    queue_depth: int = Field(1000, ge=0, description="messages or results that wait")
+    queue_age: Seconds = Field(600.0, description="time that the oldest has waited")
+    parked: int = Field(1, ge=0, description="parked messages or results")
+    refused: int = Field(50, ge=0, description="messages that a listener refused within an hour")
+    disk_free: Bytes = Field(2**30, description="free space on the disk of HOME, at least")
+    certificate_before: Seconds = Field(
+        14 * 86400.0, description="time before a certificate expires"
+    )
     mail: Mail | None = Field(
         None, description="also port (587), security (starttls, tls, none), user, password_file, ca"
     )
@@ -60,19 +66,23 @@ class Alerts(Section):
 class Retention(Section):
     """How long what is finished is kept; reports and the audit trail always are."""
 
-    keep: Seconds = Field(0.0, description="such as 90d; 0: for ever")
-    max_size: Bytes = Field(0, description="of messages and acknowledgments; 0: no limit")
-    archive: Path | None = Field(
-        None, description="a folder that gets what is removed, compressed, patient data and all"
+    keep: Seconds = Field(
+        0.0, description="how long finished messages and results are kept, such as 90d; 0: always"
     )
-    every: Seconds = Field(3600.0, gt=0, description="how often is looked")
+    max_size: Bytes = Field(
+        0, description="largest size of messages and acknowledgments; 0: no limit"
+    )
+    archive: Path | None = Field(
+        None, description="a folder for what is removed, compressed, with patient data"
+    )
+    every: Seconds = Field(3600.0, gt=0, description="time between two runs")
 
 
 class Tracing(Section):
     """OpenTelemetry traces; need the extra `report-bridge[tracing]`."""
 
     endpoint: str = Field("", description="an OTLP/HTTP collector, http://host:4318; empty: off")
-    share: float = Field(1.0, ge=0, le=1, description="of the messages that are traced")
+    share: float = Field(1.0, ge=0, le=1, description="share of the messages that are traced")
 
     @field_validator("endpoint")
     @classmethod

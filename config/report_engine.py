@@ -23,7 +23,7 @@ class Rates(Section):
 
     reads: int = Field(6000, ge=0, description="a minute and token; 0: no limit, as below")
     launches: int = Field(1200, ge=0, description="launch and init")
-    exports: int = Field(600, ge=0)
+    exports: int = Field(600, ge=0, description="exported documents")
     failed_authentications: int = Field(
         20, ge=0, description="in 15 minutes from one address, but for loopback"
     )
@@ -35,14 +35,14 @@ class Sizes(Section):
     body: Bytes = Field(64 * 2**20, ge=2**10, description="the whole request")
     structured_reports: int = Field(20, ge=1, description="dicomSR files")
     structured_report: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
-    key_images: int = Field(50, ge=1)
+    key_images: int = Field(50, ge=1, description="key images of a launch")
     key_image: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
-    key_image_pixels: int = Field(40_000_000, ge=1)
+    key_image_pixels: int = Field(40_000_000, ge=1, description="pixels of one of them")
     key_findings: int = Field(
         100_000, ge=1, description="characters; also of Notes and ReasonForExam"
     )
-    metadata: Bytes = Field(64 * 2**10, ge=2)
-    metadata_depth: int = Field(8, ge=1, le=60)
+    metadata: Bytes = Field(64 * 2**10, ge=2, description="Metadata of an order")
+    metadata_depth: int = Field(8, ge=1, le=60, description="levels of nesting in Metadata")
     status_list: int = Field(500, ge=500, description="orders of one status query")
     link_list: int = Field(50, ge=2, description="orders to link or unlink at once")
     batch: int = Field(500, ge=100, description="launches of one batch")
@@ -67,14 +67,16 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class OpenIDConnect(Section):
     """A provider that says who somebody is; accounts and roles stay ours."""
 
-    issuer: str
-    client_id: str = Field(min_length=1)
-    client_secret_file: Path | None = None
-    label: str = Field("Single sign-on", min_length=1, max_length=60)
-    scopes: str = "openid email"
-    email_claim: str = Field("email", min_length=1)
-    verified_only: bool = True
-    ca: Path | None = None
+    issuer: str = Field(description="the provider's address, https")
+    client_id: str = Field(min_length=1, description="as registered at the provider")
+    client_secret_file: Path | None = Field(None, description="holds the client secret")
+    label: str = Field(
+        "Single sign-on", min_length=1, max_length=60, description="text of the button"
+    )
+    scopes: str = Field("openid email", description="scopes that are requested")
+    email_claim: str = Field("email", min_length=1, description="claim with the address")
+    verified_only: bool = Field(True, description="accept verified addresses only")
+    ca: Path | None = Field(None, description="authorities of the provider's certificate")
 
     @field_validator("issuer")
     @classmethod

@@ -1,7 +1,7 @@
 """The sections of `bridge.toml`, one model each; a field's description is its comment in the
 example.
 
-Every one may be left out; then the mapping says it. What they mean is `docs/results.md`.
+Each may be left out; then the mapping decides. `docs/reference/mapping-language.md` explains them.
 
 Unknown keys are errors: a misspelt setting must not be a setting silently left at its default.
 """
@@ -225,13 +225,13 @@ class Assistance(Section):
     transcription_url: str = Field(
         "", description="OpenAI-compatible, whole: …/v1/audio/transcriptions; empty: none"
     )
-    transcription_model: str = "whisper-1"
-    transcription_key_file: Path | None = None
+    transcription_model: str = Field("whisper-1", description="name of the speech model")
+    transcription_key_file: Path | None = Field(None, description="holds the API key")
     placing_url: str = Field(
         "", description="sorts key findings; …/v1/chat/completions; empty: by rules"
     )
-    placing_model: str = ""
-    placing_key_file: Path | None = None
+    placing_model: str = Field("", description="name of the language model")
+    placing_key_file: Path | None = Field(None, description="holds the API key")
 
     @field_validator("transcription_url", "placing_url")
     @classmethod
@@ -248,11 +248,11 @@ class Assistance(Section):
 class DestinationTLS(Section):
     """TLS towards a destination; certificate and key make it mutual."""
 
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    server_name: str | None = None
-    crl: Path | None = None
+    ca: Path | None = Field(None, description="authorities; empty: those of the system")
+    certificate: Path | None = Field(None, description="our certificate, for mutual TLS")
+    key: Path | None = Field(None, description="private key of the certificate")
+    server_name: str | None = Field(None, description="name in the certificate; empty: the host")
+    crl: Path | None = Field(None, description="revocation list; needs ca")
 
     @model_validator(mode="after")
     def _lists_need_authorities(self) -> "DestinationTLS":
@@ -280,13 +280,17 @@ DestinationEvent = Literal["final", "addendum", "preliminary", "recall", "order-
 class Destination(Section, Rendering):
     """One receiver of results: an MLLP port, a folder, or HL7 over HTTP."""
 
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str = Field(
+        min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="a name of your choice"
+    )
     address: AnyAddress = Field(
         description='also "folder:PATH", "http://host:port/path", "https://…"'
     )
     enabled: bool = Field(True, description="false: kept here, and sent nothing")
-    mapping: str = "results"
-    sites: list[str] = Field(["*"], min_length=1)
+    mapping: str = Field("results", description="definition that writes the messages")
+    sites: list[str] = Field(
+        ["*"], min_length=1, description="sites whose results are sent; *: all"
+    )
     events: list[DestinationEvent] = Field(
         ["final", "addendum"], description="also: preliminary, recall, order-status"
     )
@@ -294,10 +298,10 @@ class Destination(Section, Rendering):
     fields: dict[str, str] = Field(
         default_factory=dict, description="$destination.… of the mapping, MSH-3 to MSH-6 first"
     )
-    connect_timeout: Seconds = Field(10.0, gt=0)
-    ack_timeout: Seconds = Field(30.0, gt=0)
+    connect_timeout: Seconds = Field(10.0, gt=0, description="for a connection")
+    ack_timeout: Seconds = Field(30.0, gt=0, description="for each acknowledgment")
     retry_first: Seconds = Field(1.0, gt=0, description="doubled with jitter up to retry_max")
-    retry_max: Seconds = 60.0
+    retry_max: Seconds = Field(60.0, description="longest time between two attempts")
     breaker_after: int = Field(
         5, ge=0, description="unanswered in a row, then pauses up to retry_max; 0: never"
     )
@@ -305,7 +309,7 @@ class Destination(Section, Rendering):
         default_factory=dict,
         description='what AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http lead to',
     )
-    tls: DestinationTLS | None = None
+    tls: DestinationTLS | None = Field(None, description="TLS; empty: unencrypted")
     authorization_file: Path | None = Field(
         None, description="HTTP: holds the Authorization header that is sent"
     )
@@ -346,7 +350,9 @@ class Intake(Section):
 class Schedule(Section):
     """How often recurring work runs."""
 
-    poll_status_every: Seconds = 5.0
+    poll_status_every: Seconds = Field(
+        5.0, description="how often a report service without a change feed is asked"
+    )
 
 
 class LogFormat(StrEnum):
@@ -359,5 +365,7 @@ class LogFormat(StrEnum):
 class Log(Section):
     """The log of the service; never holds patient data."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: LogFormat = LogFormat.TEXT
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug | info | warning | error"
+    )
+    format: LogFormat = Field(LogFormat.TEXT, description="text | json")

@@ -22,7 +22,7 @@ FORBIDDEN = re.compile(r"^(utils?|helpers?|common|manager|base|misc)$")
 TOP_LEVEL = {
     *("pyproject.toml", "README.md", "SECURITY.md", "Makefile", "requirements.lock"),
     *PACKAGES,
-    *("tests", "sample_messages", "docs", "web"),
+    *("tests", "sample_messages", "docs", "deploy", "web"),
 }
 
 

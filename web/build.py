@@ -123,8 +123,8 @@ def _alone() -> Iterator[None]:
 
 
 def _remove_files_older_than(moment: float) -> None:
-    for path in BUILT.iterdir():
-        if not path.name.startswith(".") and path.stat().st_mtime < moment:
+    for path in [each for each in BUILT.rglob("[!.]*") if each.is_file()]:
+        if path.stat().st_mtime < moment:
             path.unlink()
 
 

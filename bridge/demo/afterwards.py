@@ -32,7 +32,7 @@ async def keep_running(
         ("first", f"{link} (once: set a password)"),
         ("console", f"{ports.address}/console"),
         ("e-mail", KEEPER),
-        ("what to do there", "docs/tutorial.md: a second sender, mapped in the console"),
+        ("what to do there", "docs/tutorial/index.md: a second sender, mapped in the console"),
     ]
     for heading, rows in (
         ("Open a report in a browser (whoever has the link may, for some hours):", links),

@@ -1,9 +1,9 @@
 """
 Name variants: when two spellings of a person's name are one name.
 
-Pure. The rules are one table in `docs/patient-names.md`; orders and DICOM files are compared by
-it. They explain omissions, abbreviations and transliterations, and nothing else: two names that
-differ in a part which both spell out are two names. They are no search.
+Pure. `docs/reference/hl7-conformance.md` has the rules as tables; orders and DICOM files are
+compared by them. They explain omissions, abbreviations and transliterations, and nothing else: two
+names that differ in a part which both spell out are two names. They are no search.
 """
 
 import re

@@ -129,7 +129,7 @@ NEEDED = ("PatientMRN", "Accession")
 
 @unique
 class PatientNames(StrEnum):
-    """What becomes of an order whose patient is known by another name (docs/patient-names.md)."""
+    """What happens to an order whose patient is known by another name (HL7 conformance page)."""
 
     COMPATIBLE = "compatible"  # a spelling of the known name is that name; others are parked
     EXACT = "exact"  # parked

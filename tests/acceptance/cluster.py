@@ -14,7 +14,7 @@ from sqlalchemy import text
 from tests.acceptance.forked import ROOT, Forked, Program
 from tests.acceptance.house import House, free_port
 
-CONFIGURATION = ROOT / "docs" / "operations" / "haproxy.cfg"
+CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
 
 class Cluster:

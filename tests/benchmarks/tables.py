@@ -14,7 +14,7 @@ class Options:
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as Markdown, for `docs/performance.md`; its figures are aligned right."""
+    """Print a table as Markdown; its figures are aligned right."""
     aligned = ["---" if _words(rows, place) else "---:" for place in range(len(columns))]
     lines = [_line(columns), _line(aligned), *(_line(row) for row in rows)]
     sys.stdout.write(f"**{title}**\n\n" + "\n".join(lines) + "\n\n")

@@ -18,7 +18,9 @@ from tests.mappings.language import DEFAULTS, SHIPPED
 from tests.mappings.outcomes import CONTEXT, ORDER
 from tests.mappings.recipes import FILES, INBOUND, OUTBOUND
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "mapping-guide.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "mapping-language.md").read_text(
+    encoding="utf-8"
+)
 RECIPES = list(dict.fromkeys(re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)))
 
 

@@ -11,7 +11,7 @@ from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import Action
 from mappings.inbound.orders import ACCEPTED, Decision, OrderControlTable, OrderPlan
 
-PAGE = (Path(__file__).parents[2] / "docs" / "order-control.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "order-control.md").read_text("utf-8")
 STATUSES = [each.value for each in OrderStatus]
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
@@ -88,7 +88,7 @@ def test_a_code_of_nobody(control: str) -> None:
 
 @pytest.mark.parametrize("control", CODES)
 def test_the_page_shows_the_line(control: str) -> None:
-    """`docs/order-control.md` has a line for each code, with the statuses that matter."""
+    """`docs/reference/order-control.md` has a line for each code, with the statuses that matter."""
     alone = decided(control, "")
     statuses = [each for each in STATUSES if decided(control, each) != alone]
     differing: dict[str, list[str]] = {}

@@ -9,7 +9,8 @@ from tests.mappings.test_samples import files
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "sample_messages"
-PAGE = (ROOT / "docs" / "quirks.md").read_text("utf-8")
+DOCUMENT = (ROOT / "docs" / "reference" / "hl7-conformance.md").read_text("utf-8")
+PAGE = DOCUMENT.partition("\n## Quirks of senders\n")[2].partition("\n## ")[0]
 with (SAMPLES / "quirks.csv").open(encoding="utf-8", newline="") as source:
     ROWS = list(csv.DictReader(source))
 FOLDERS = ("orders", "quirks", "invalid", "acks")

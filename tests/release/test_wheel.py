@@ -19,9 +19,10 @@ def test_two_builds_of_one_commit_have_the_same_hash(tmp_path: Path) -> None:
     """Neither the folder, the umask, nor what an earlier build left behind changes a byte."""
     first = _clone(tmp_path / "first")
     second = _clone(tmp_path / "another" / "place")
-    left_behind = second / BUILT / "Page-of-an-earlier-build.js"
-    left_behind.parent.mkdir(parents=True)
-    left_behind.write_text("old")
+    for name in ("Page-of-an-earlier-build.js", "host-sdk/earlier.js"):
+        left_behind = second / BUILT / name
+        left_behind.parent.mkdir(parents=True, exist_ok=True)
+        left_behind.write_text("old")
 
     assert _hash_of_wheel(first, umask=0o022) == _hash_of_wheel(second, umask=0o077)
 

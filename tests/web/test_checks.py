@@ -49,7 +49,7 @@ def test_the_lock_has_the_compiler_of_every_machine() -> None:
 
 def test_every_code_of_action_failed_is_documented() -> None:
     """What the app and the engine's session endpoints answer to an action is in the table."""
-    document = (WEB.parent / "docs" / "embedding" / "README.md").read_text("utf-8")
+    document = (WEB.parent / "docs" / "guides" / "embed-the-app.md").read_text("utf-8")
     table = document.partition("### Why an action failed")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}

@@ -9,7 +9,7 @@ from bridge.intake.receive.acknowledgments import CONDITIONS, MATRIX, Owed, owed
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "acknowledgments.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "acknowledgments.md"
 OUTCOMES = ("AA", "AE", "AR")
 ASKS = {"AL": OUTCOMES, "NE": (), "": (), "ER": ("AE", "AR"), "SU": ("AA",)}
 EVERY = list(product(CONDITIONS, CONDITIONS, OUTCOMES))
@@ -64,7 +64,7 @@ def test_a_null_asks_for_nothing() -> None:
 
 
 def test_the_page_shows_the_matrix() -> None:
-    """`docs/acknowledgments.md` says what the file says; else draw it anew."""
+    """`docs/reference/acknowledgments.md` says what the file says; else draw it anew."""
     page = PAGE.read_text("utf-8")
     for accept, application in product(CONDITIONS, CONDITIONS):
         cells = [MATRIX[accept, application, outcome].at_once.codes for outcome in OUTCOMES]

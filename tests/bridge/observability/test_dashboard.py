@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bridge.observability.metrics import Metrics
 
-FILE = Path(__file__).resolve().parents[3] / "docs/operations/grafana-dashboard.json"
+FILE = Path(__file__).resolve().parents[3] / "deploy/grafana-dashboard.json"
 
 
 def test_the_dashboard_and_the_metrics_agree() -> None:

@@ -25,7 +25,7 @@ def test_what_serves_is_locked() -> None:
     asked = [*project["project"]["dependencies"]]
     for extra in project["project"]["optional-dependencies"].values():
         asked += extra
-    serving, tested = pins("docs/operations/serving.lock"), pins("requirements.lock")
+    serving, tested = pins("deploy/serving.lock"), pins("requirements.lock")
     assert {plain(each) for each in asked} <= serving.keys()
     assert {
         name: serving[name] for name in serving.keys() & tested.keys()
@@ -35,7 +35,7 @@ def test_what_serves_is_locked() -> None:
 
 def test_every_pin_has_a_digest() -> None:
     """So that an index cannot give something else under the same name."""
-    text = (ROOT / "docs/operations/serving.lock").read_text("utf-8")
+    text = (ROOT / "deploy/serving.lock").read_text("utf-8")
     entries = re.split(r"\n(?=[a-z0-9])", text)
     assert all("--hash=sha256:" in each for each in entries if PINNED.match(each))
     assert "://" not in text

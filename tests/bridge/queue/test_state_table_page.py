@@ -4,11 +4,11 @@ from pathlib import Path
 
 from bridge.queue.states import TRANSITIONS, Acknowledgment
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "state-machines" / "queue.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "durability.md"
 
 
 def test_the_page_shows_the_table() -> None:
-    """`docs/state-machines/queue.md` says what `queue/states.py` does; else draw it anew."""
+    """`docs/explanation/durability.md` says what `queue/states.py` does; else draw it anew."""
     rows = [f"| {state} | {event} | {to} |" for (state, event), to in TRANSITIONS.items()]
     page = PAGE.read_text("utf-8")
     assert "\n".join(["| From | Event | To |", "|---|---|---|", *rows, ""]) in page

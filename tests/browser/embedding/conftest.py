@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Playwright
 
-from docs.embedding.host import Host
+from docs.guides.example_host.host import Host
 from tests.browser.embedding.house import Reports, Viewer, hosting, origin_of, reports
 from tests.browser.embedding.kinds import CHROMIUM, EVERYDAY, HostKind, browsing
 

@@ -30,7 +30,7 @@ from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from docs.embedding.host import Host
+from docs.guides.example_host.host import Host
 from tests.databases import fresh_file
 
 TOKEN = "service-secret"
@@ -155,7 +155,7 @@ def listening() -> Iterator[tuple[int, socket.socket]]:
 
 @contextlib.contextmanager
 def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
-    """The example host of `docs/embedding`, on a free port; `app` is to be filled in."""
+    """The example host of `docs/guides/example_host`, on a free port; `app` is to be filled in."""
     options = argparse.Namespace(
         app="", token=TOKEN, site=site, email=READER, name="Rea Der", coep=coep
     )

@@ -1,5 +1,5 @@
 """
-docs/tutorial.md, walked: a second sender, mapped in the console only.
+docs/tutorial/index.md, walked: a second sender, mapped in the console only.
 
 The tests follow each other as the chapters do. `REPORT_BRIDGE_WRITE_PICTURES=1` takes the
 pictures of the tutorial anew.
@@ -34,7 +34,7 @@ from tests.browser.mappings.conftest import (
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[3]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
 FOLDER = ROOT / "docs" / "tutorial"
 WRITE = os.environ.get("REPORT_BRIDGE_WRITE_PICTURES") == "1"
 COLOURS = 256
@@ -58,7 +58,7 @@ def picture(page: Page, name: str) -> None:
     assert fits(page), name
     assert (name, complaints(page)) == (name, [])
     file = FOLDER / f"{name}.png"
-    assert f"tutorial/{name}.png" in TUTORIAL.read_text("utf-8"), name
+    assert f"({name}.png)" in TUTORIAL.read_text("utf-8"), name
     if WRITE:
         page.mouse.move(0, 719)
         with Image.open(io.BytesIO(page.screenshot())) as shot:

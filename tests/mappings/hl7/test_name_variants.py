@@ -7,12 +7,13 @@ import pytest
 
 from mappings.hl7.name_variants import are_compatible
 
-PAGE = (Path(__file__).parents[3] / "docs" / "patient-names.md").read_text("utf-8")
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "hl7-conformance.md"
+PAGE = DOCUMENT.read_text("utf-8")
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
     """The pairs of names in the table under a heading of the document."""
-    body = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    body = PAGE.split(f"#### {heading}\n")[1].split("\n#")[0]
     cells = [line.split("|")[1:3] for line in body.splitlines() if line.startswith("| `")]
     return [(one.strip().strip("`"), other.strip().strip("`")) for one, other in cells]
 

@@ -18,7 +18,7 @@ from mappings.schema import document, inbound
 from tests.mappings.language import SHIPPED
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "mapping-guide.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "reference" / "mapping-language.md").read_text("utf-8")
 SCHEMA = document.schema()
 VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 
@@ -116,8 +116,10 @@ def test_recipes(recipe: str) -> None:
 
 
 def test_the_published_file_is_the_schema() -> None:
-    """docs/mapping.schema.json is what `bridge mapping schema` prints."""
-    assert (ROOT / "docs" / "mapping.schema.json").read_text("utf-8") == document.text()
+    """docs/reference/mapping.schema.json is what `bridge mapping schema` prints."""
+    assert (ROOT / "docs" / "reference" / "mapping.schema.json").read_text(
+        "utf-8"
+    ) == document.text()
 
 
 def _properties(*trail: str) -> set[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from bridge.engine.rules.lifecycle import TRANSITIONS, Branch, Event
 from bridge.engine.rules.status import Status
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "state-machines" / "report.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"
 
 
 def row(status: Status, event: Event, branch: Branch) -> str:
@@ -27,5 +27,5 @@ def drawn() -> str:
 
 
 def test_the_page_shows_the_table() -> None:
-    """`docs/state-machines/report.md` says what `rules/lifecycle.py` does; else draw it anew."""
+    """`docs/reference/http-api.md` says what `rules/lifecycle.py` does; else draw it anew."""
     assert drawn() in PAGE.read_text("utf-8")

@@ -3,7 +3,7 @@ A host application in one file: serves the example page, and asks the engine for
 
 The access token stays here, on the server; the browser sees only links. Standard library alone:
 
-    python docs/embedding/host.py --app http://127.0.0.1:8575 --token-file admin.token
+    python docs/guides/example_host/host.py --app http://127.0.0.1:8575 --token-file admin.token
 """
 
 # ruff: noqa: INP001  # a program beside its page, no package

@@ -1,0 +1,152 @@
+"""What the documents name is there: links, files, functions, settings, commands."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from bridge.cli.application import application
+from config.settings import parse
+from tests.benchmarks.plot import PLOT, drawn
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+DECISIONS = (DOCS / "decisions", DOCS / "adr")
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *(path for path in sorted(DOCS.rglob("*.md")) if path.parent not in DECISIONS),
+]
+HISTORY = DOCS / "changelog.md"
+"""Its old entries name files as they were."""
+
+FOLDERS = "bridge|tests|docs|deploy|config|mappings|mllp|parsers|web|sample_messages"
+NAMED = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
+FUNCTION = re.compile(r"`([A-Za-z_]\w*)(?:\.(\w+))?`\s+(?:in |\()`([\w/]+\.py)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+COMMANDS: Any = get_command(application)
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The blocks of code of a page, without what they are indented by."""
+    flags = re.MULTILINE | re.DOTALL
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text("utf-8"), flags)
+    return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings)
+    return set(plain)
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each link names a file that is there, and a heading that it has."""
+    for name, anchor in LINK.findall(prose(page)):
+        target = (page.parent / name).resolve() if name else page
+        if target.parent == DOCS / "adr" and not target.parent.exists():
+            continue  # the records that take the place of docs/decisions
+        assert target.exists(), name
+        assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
+
+
+@each_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Each path in a sentence or table is that of a file or folder."""
+    if page != HISTORY:
+        missing = [name for name in NAMED.findall(prose(page)) if not (ROOT / name).exists()]
+        assert [name for name in missing if "NNNN" not in name] == []
+
+
+@each_page
+def test_functions_that_are_named_exist(page: Path) -> None:
+    """A function or class that is named with its file is defined there."""
+    for first, second, file in FUNCTION.findall(prose(page)):
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        top = {node.name: node for node in tree.body if hasattr(node, "name")}
+        assert first in top, f"{first} in {file}"
+        inner = {getattr(node, "name", "") for node in getattr(top[first], "body", [])}
+        assert not second or second in inner, f"{first}.{second} in {file}"
+
+
+def test_the_readme_names_both_ways() -> None:
+    """It names the functions where a frame becomes an order, and a release becomes an ORU."""
+    found = FUNCTION.findall((ROOT / "README.md").read_text("utf-8"))
+    assert {file.split("/")[1] for _, _, file in found} == {"intake", "delivery"}
+
+
+@each_page
+def test_settings_are_valid(page: Path, tmp_path: Path) -> None:
+    """Each block of settings is read without a mistake."""
+    for text in blocks(page, "toml"):
+        parse(text, tmp_path, tmp_path / "bridge.toml")
+
+
+def calls(page: Path) -> Iterator[list[str]]:
+    """The arguments of each call of `bridge` in the blocks for a shell."""
+    for line in "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines():
+        words = shlex.split(line.replace("$(", " ").rstrip(")"), comments=True)
+        for place, word in enumerate(words):
+            before = words[place - 1] if place else ""
+            begins = not place or "=" in before or before in ("--", "report-bridge", "exec")
+            if word.rpartition("/")[2] == "bridge" and begins:
+                end = words.index(">", place) if ">" in words[place:] else len(words)
+                yield words[place + 1 : end]
+
+
+@each_page
+def test_commands_are_understood(
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each `bridge …` in a block for a shell has options and arguments that it takes."""
+    monkeypatch.setenv("BRIDGE_HOME", "HOME")
+    monkeypatch.chdir(tmp_path)
+    for arguments in calls(page):
+        for name in (each for each in arguments if each.endswith(".hl7")):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        command = COMMANDS
+        rest = list(arguments)
+        while getattr(command, "commands", None) and rest and not rest[0].startswith("-"):
+            assert rest[0] in command.commands, arguments
+            command = command.commands[rest.pop(0)]
+        if rest != ["--version"]:
+            command.make_context("bridge", rest)
+
+
+def test_the_commands_are_found() -> None:
+    """The pattern that finds commands finds them."""
+    assert sum(len(list(calls(page))) for page in PAGES) > 60
+
+
+def test_the_index_names_every_page() -> None:
+    """Each page can be reached from `docs/index.md`."""
+    index = DOCS / "index.md"
+    named = {(DOCS / name).resolve() for name, _ in LINK.findall(index.read_text("utf-8"))}
+    assert [page for page in PAGES if DOCS in page.parents and page not in {*named, index}] == []
+
+
+def test_the_glossary_is_in_order() -> None:
+    """One line a term, by the alphabet."""
+    text = (DOCS / "reference" / "glossary.md").read_text("utf-8")
+    terms = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)[1:]
+    assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_the_plot_shows_the_table() -> None:
+    """`python -m tests.benchmarks.plot` was run after the table had changed."""
+    assert PLOT.read_text("utf-8") == drawn()

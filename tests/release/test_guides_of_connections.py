@@ -1,0 +1,197 @@
+"""
+The commands of the guides for accounts, connections and the cluster do what the guides say.
+
+Only ports and addresses are replaced by those of the test.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.house import House, bridge, free_port
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, sink
+from tests.conftest import address_of, ask_server, drop_database
+from tests.eventually import eventually
+from tests.release.guides import ROOT, commands, run
+
+GUIDES = "docs/guides"
+SAMPLES = ROOT / "docs" / "tutorial" / "samples.hl7"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """An installation that is made and not started."""
+    house = House(tmp_path / "home")
+    try:
+        house.make()
+        yield house
+    finally:
+        house.kill()
+
+
+def add_settings(house: House, text: str) -> None:
+    """Add a guide's settings to those of an installation."""
+    file = house.home / "bridge.toml"
+    file.write_text(f"{file.read_text('utf-8')}\n{text}\n", "utf-8")
+
+
+@pytest.mark.slow
+def test_a_first_installation(tmp_path: Path) -> None:
+    """The README's commands make an installation that `check` accepts, with an administrator."""
+    script = commands("README.md", "A first installation", ("bridge send",))
+    lines = [line for line in script.splitlines() if not line.startswith("bridge serve")]
+    home = tmp_path / "home"
+    printed = run("\n".join(lines).replace("HOME", str(home)))
+    assert "/reporting/enrol" in printed
+    assert "system-administrator" in bridge("console", "list", "--home", str(home))
+
+
+def test_the_first_order(house: House) -> None:
+    """The README's first order is accepted and becomes a report."""
+    house.start()
+    script = commands("README.md", "A first installation", ("bridge serve",))
+    run(f"cd {ROOT}\n{script.replace('2575', str(house.mllp_port))}")
+    house.settle()
+    assert len(house.worklist()) == 1
+
+
+@pytest.mark.slow
+def test_accounts(tmp_path: Path) -> None:
+    """Accounts, roles, tokens and the audit trail, chapter by chapter, in one data directory."""
+    home, guide = tmp_path / "home", f"{GUIDES}/accounts-and-sign-in.md"
+    bridge("init", str(home))
+    given = {"BRIDGE_HOME": home}
+    printed = run(commands(guide, "The first account"), **given)
+    assert printed.count("/reporting/enrol") >= 2
+    run(commands(guide, "Forgotten password, lost phone, person leaves"), **given)
+    assert "olga.operator@example.org" in bridge("console", "list", "--home", str(home))
+    assert "viewer integration" in run(commands(guide, "Access tokens"), **given)
+    run(f"cd {tmp_path}\n{commands(guide, 'Audit trail')}", **given)
+    events = (tmp_path / "audit.ndjson").read_text("utf-8").splitlines()
+    assert {json.loads(event)["resourceType"] for event in events} == {"AuditEvent"}
+
+
+@pytest.mark.slow
+def test_a_sender_is_connected(house: House, tmp_path: Path) -> None:
+    """From samples to an accepted message, through the listener and mapping of the guide."""
+    guide, port = f"{GUIDES}/connect-a-sender.md", free_port()
+    settings = commands(guide, "1. Choose an address", language="toml")
+    settings = settings.replace("0.0.0.0:2575", f"127.0.0.1:{port}")
+    settings = settings.replace("10.1.0.0/16", "127.0.0.0/8")
+    add_settings(house, settings)
+    (tmp_path / "samples.hl7").write_bytes(SAMPLES.read_bytes())
+    given, begin = {"BRIDGE_HOME": house.home}, f"cd {tmp_path}\n"
+    tried = run(begin + commands(guide, "2. Write a mapping"), **given)
+    assert "Accession" in tried
+    run(begin + commands(guide, "3. Check, and activate"), **given)
+    house.start()
+    script = commands(guide, "4. Send a test message").replace("2575", str(port))
+    assert run(begin + script, **given).count("ris-a") == 6
+    house.settle()
+    assert house.worklist()
+
+
+@pytest.mark.slow
+def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
+    """The destination of the guide gets a result, which the commands show and send again."""
+    guide = f"{GUIDES}/connect-a-receiver.md"
+    settings = commands(guide, "1. Describe the destination", language="toml")
+    with sink() as receiver:
+        add_settings(house, settings.replace("his.example.org:6661", f"127.0.0.1:{receiver.port}"))
+        house.start()
+        with Sender(house.mllp_port) as sender:
+            sender.ask(order(1, accession="A1"))
+        house.settle()
+        house.draft("M1", "A1", "No fracture.")
+        house.sign("M1", "A1")
+        eventually(lambda: any(b"No fracture" in each for each in receiver.received))
+        given = {"BRIDGE_HOME": house.home}
+        run(commands(guide, "2. Check the connection", ("bridge receive",)), **given)
+        assert "old-his" in run(commands(guide, "3. Look at a result"), **given)
+        run(commands(guide, "When the receiver does not accept a result"), **given)
+
+
+def test_a_receiver_of_our_own(tmp_path: Path) -> None:
+    """`bridge receive` accepts what `bridge send` sends, and keeps it."""
+    guide, port = f"{GUIDES}/connect-a-receiver.md", str(free_port())
+    receive = commands(guide, "2. Check the connection", ("bridge check",)).replace("2576", port)
+    sent = ROOT / "sample_messages" / "orders" / "01-ris-a-orm-new.hl7"
+    script = f"""
+        cd {tmp_path}
+        {receive} > log 2>&1 & PID=$!
+        until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do kill -0 $PID; done
+        bridge send 127.0.0.1:{port} {sent}
+        kill -INT $PID; wait $PID || true
+    """
+    assert "AA" in run(script)
+    assert len(list((tmp_path / "received").iterdir())) == 1
+
+
+def test_a_channel_of_mirth_is_moved(house: House, tmp_path: Path) -> None:
+    """A folder of messages becomes a definition that `check` accepts and `try` applies."""
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "one.hl7").write_bytes(SAMPLES.read_bytes())
+    script = commands(f"{GUIDES}/coming-from-mirth.md", "Move a channel")
+    tried = run(f"cd {tmp_path}\n{script}", BRIDGE_HOME=house.home)
+    assert "Accession" in tried
+
+
+@pytest.mark.slow
+def test_messages_are_found_and_repaired(tmp_path: Path) -> None:
+    """The commands for everyday work, with the connections that `init` makes."""
+    home = tmp_path / "home"
+    bridge("init", str(home))
+    bridge("migrate", "--home", str(home))
+    script = commands("docs/reference/alerts.md", "Find and repair messages")
+    run(script, BRIDGE_HOME=home)
+    listed = json.loads(bridge("listeners", "list", "--home", str(home), "--json"))
+    assert [each["paused_at"] for each in listed] == [None]
+
+
+def test_the_interface_is_called(house: House, tmp_path: Path) -> None:
+    """The call of the HTTP interface's page returns the worklist."""
+    house.start()
+    (tmp_path / "admin.token").write_text(house.token, "utf-8")
+    script = commands("docs/reference/http-api.md", "Authentication")
+    printed = run(f"cd {tmp_path}\n{script.replace('8575', str(house.http_port))}")
+    assert '"items"' in printed
+
+
+def test_a_site_lets_a_host_embed_the_app(house: House, tmp_path: Path) -> None:
+    """Token and host origin, as the example host needs them."""
+    script = commands(f"{GUIDES}/embed-the-app.md", "Try it")
+    lines = [line for line in script.splitlines() if line.startswith("bridge ")]
+    text = "\n".join(lines).replace("--home HOME", f"--home {house.home}")
+    run(f"cd {tmp_path}\n{text.replace('admin@example.org', 'ada@example.org')}")
+    assert (tmp_path / "admin.token").read_text("utf-8").strip()
+    shown = bridge("site", "show", "SITE1", "--home", str(house.home))
+    assert re.search(r"http://localhost:8600", shown)
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_cluster_is_set_up(postgres_server: str, tmp_path: Path) -> None:
+    """A second data directory passes `check` on the same PostgreSQL, and shows partitions."""
+    name = f"cluster-{tmp_path.name[-20:]}"
+    ask_server(postgres_server, f'CREATE DATABASE "{name}"')
+    guide, first, second = f"{GUIDES}/cluster.md", tmp_path / "one", tmp_path / "two"
+    given = {"BRIDGE_HOME": first, "SECOND_HOME": second}
+    try:
+        second.mkdir()
+        script = commands(guide, "Set up")
+        address = address_of(postgres_server, name)
+        script = script.replace("tar -C", "migrate; tar -C", 1)
+        migrate = f"""migrate() {{
+            sed -i 's#^url = .*#url = "{address}"#' "$BRIDGE_HOME/bridge.toml"
+            bridge site add SITE1 --home "$BRIDGE_HOME"; bridge migrate --home "$BRIDGE_HOME"
+        }}"""
+        run(f"{migrate}\n{script}", **given)
+        statement = commands(guide, "Partitions", language="sql").replace("\n", " ")
+        plain = address.replace("+psycopg", "")
+        assert "message_rest" in run(f'psql -At -c "$SQL" {plain!r}', SQL=statement)
+    finally:
+        drop_database(postgres_server, f'"{name}"')
