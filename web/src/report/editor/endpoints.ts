@@ -1,6 +1,6 @@
 // The session endpoints that the report's page calls, by name.
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
-import { inTurn, together } from "../../shared/api/turns";
+import { serialize, coalesce } from "../../shared/api/callOrder";
 import type {
   BillingCodes,
   Choices,
@@ -46,7 +46,7 @@ export function createEndpoints(api: Api) {
     load: () => api.get<Page>(`${HOME}report`, { within: LOAD_WITHIN }),
     takeOver: () => post("open", { takeOver: true }),
     // However often it is asked for: where answers are slow, saving does not wait behind it.
-    presence: together(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
+    presence: coalesce(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
     handedOver: () => post<undefined>("handed-over", {}, LOAD_WITHIN),
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
@@ -59,7 +59,7 @@ export function createEndpoints(api: Api) {
     },
     checks: () => api.get<{ findings: Finding[] }>(`${HOME}checks`, { within: LOAD_WITHIN }),
     /** The last choice stays, and outlives the page: users choose, and go on. */
-    choose: inTurn((choices: Choices) =>
+    choose: serialize((choices: Choices) =>
       api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),
     ),
     sign: (version: number) => post("sign", { version }, SIGN_WITHIN),

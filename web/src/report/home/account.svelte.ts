@@ -1,6 +1,6 @@
 // Who is signed in, and what they have chosen; everything behind the account's cookie.
 import { ApiProblem, createApi, type Api } from "../../shared/api/client";
-import { inTurn } from "../../shared/api/turns";
+import { serialize } from "../../shared/api/callOrder";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
 import { leadToLogin, signOut } from "../../shared/session/login";
@@ -65,7 +65,7 @@ export class Account {
     }
   }
 
-  readonly #put = inTurn((choices: Partial<Profile>) => this.api.put<Profile>(ACCOUNT, choices));
+  readonly #put = serialize((choices: Partial<Profile>) => this.api.put<Profile>(ACCOUNT, choices));
 
   async change(choices: Partial<Profile>): Promise<void> {
     this.#take(await this.#put(choices));

@@ -1,7 +1,7 @@
 // The report's page as it stands: its state, its texts, and the deeds that change it. Every deed
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
-import { together, within } from "../../../shared/api/turns";
+import { coalesce, withTimeout } from "../../../shared/api/callOrder";
 import type { Deed, Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
@@ -88,10 +88,10 @@ export class Desk {
 
   /** Loads the report and opens its text. */
   async open(): Promise<void> {
-    const macros = within(MACROS_WITHIN, this.loadMacros());
+    const macros = withTimeout(MACROS_WITHIN, this.loadMacros());
     const page = await this.endpoints.load();
     await macros; // a trigger that is typed before they are there would stay as it is
-    const journal = await within(JOURNAL_WITHIN, openJournal(page.reportId, page.journalKey));
+    const journal = await withTimeout(JOURNAL_WITHIN, openJournal(page.reportId, page.journalKey));
     this.#journal = journal ?? null;
     this.journaled = this.#journal !== null;
     this.report = new TextPart({
@@ -150,7 +150,7 @@ export class Desk {
   }
 
   /** Looks again, once nothing is on its way: a change may be heard while a text is saved. */
-  readonly refresh = together(() => this.#look());
+  readonly refresh = coalesce(() => this.#look());
 
   async #look(): Promise<void> {
     await this.report?.keeper.settled();
@@ -188,7 +188,7 @@ export class Desk {
   async handOver(save: () => Promise<void>): Promise<void> {
     if (this.view !== "report" || this.yielding) return;
     this.yielding = true;
-    await within(HANDOVER_WITHIN, save()).catch(() => undefined);
+    await withTimeout(HANDOVER_WITHIN, save()).catch(() => undefined);
     this.note();
     await this.endpoints.handedOver().catch(() => undefined);
     setTimeout(() => (this.yielding = false), HANDED_OVER_WITHIN);
