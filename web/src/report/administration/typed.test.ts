@@ -47,11 +47,11 @@ it("as another group that was opened for changing, whole", async () => {
   render(Groups, { api, siteId: "SITE1" });
   await screen.findByText("CT");
   await type("Name", "MR");
-  await type("Tags, one a line", "ct");
+  await type("Tags, one per line", "ct");
   await press("Save");
   await press("Edit CT");
   await arrive();
-  const left = [field("Name").value, field("Tags, one a line").value];
+  const left = [field("Name").value, field("Tags, one per line").value];
   expect(left).toEqual(["CT", "ct"]);
 });
 
