@@ -16,12 +16,16 @@ function media(before: MediaDeviceInfo[], after = before, granted = true) {
   } as unknown as MediaDevices;
 }
 
-const TWO = [device("a", "Desk"), device("b", "Hand"), device("c", "Camera", "videoinput")];
+const TWO = [
+  device("a", "ReportController"),
+  device("b", "Hand"),
+  device("c", "Camera", "videoinput"),
+];
 
 it("lists microphones with at most one active, the chosen one", async () => {
   const microphones = createMicrophones({ media: media(TWO), storage: null });
   expect(await microphones.list()).toEqual([
-    { deviceId: "a", label: "Desk", isActive: true },
+    { deviceId: "a", label: "ReportController", isActive: true },
     { deviceId: "b", label: "Hand", isActive: false },
   ]);
   await microphones.choose("b");

@@ -1,4 +1,4 @@
-// What differs between two texts, word by word (Myers' greedy algorithm), line by line first.
+// Differences between two texts: by line, then by word (Myers' greedy algorithm).
 
 export type Kind = "same" | "added" | "removed";
 
