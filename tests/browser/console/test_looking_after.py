@@ -73,7 +73,7 @@ def test_an_order_is_found_by_other_numbers(ward: Ward, page: Page) -> None:
     orders = page.get_by_role("table", name="Orders")
     expect(orders).to_contain_text("A7012")
     page.get_by_label("Search by").select_option("patient")
-    page.get_by_label("Patient ID").fill("M7001")
+    page.get_by_label("Patient ID", exact=True).fill("M7001")
     page.keyboard.press("Enter")
     expect(orders).to_contain_text("A7001")
     assert complaints(page) == []

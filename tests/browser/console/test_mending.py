@@ -71,7 +71,7 @@ def test_a_destination_is_tested(ward: Ward, page: Page) -> None:
     before = len(ward.ris.received)
     enter(page, ward, OPERATOR, "channels")
     page.get_by_role("button", name="Test ris").click()
-    expect(page.get_by_text("Connection stays open")).to_be_visible()
+    expect(page.get_by_text("Stays open")).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="ris is reachable")).to_be_visible()
     page.get_by_role("button", name="Test orders").click()
     expect(page.get_by_role("status").filter(has_text="orders is reachable")).to_be_visible()

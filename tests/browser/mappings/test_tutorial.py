@@ -218,7 +218,7 @@ def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
     form.get_by_label("Header fields (MSH and others)").fill("receiving_application = STREET")
     form.get_by_label("Text layout").select_option("repetitions")
     form.get_by_role("button", name="Test connection").click()
-    expect(form.get_by_text("Connection stays open")).to_be_visible()
+    expect(form.get_by_text("Stays open")).to_be_visible()
     form.get_by_label("Reason").fill("Results for the department across the street")
     picture(window, "10-destination")
     form.get_by_role("button", name="Save and activate").click()

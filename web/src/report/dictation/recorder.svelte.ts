@@ -158,7 +158,7 @@ export class Recorder {
     clearInterval(this.#looking);
     this.level = 0;
     const words = held.recognizer?.stop();
-    close(held); // whoever turns it off is recorded no longer, however slowly the words come
+    close(held); // recording stops at once, even if text is still pending
     await words;
     if (this.state === "off") this.#release();
   }

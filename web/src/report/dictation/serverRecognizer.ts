@@ -45,7 +45,7 @@ export function servedRecognizer(api: Api, level: () => number): Recognizer {
     waiting += 1;
     hearing.guessed("…");
     const answer = transcribe(api, recording, hearing.language);
-    answer.catch(() => undefined); // told below, in its turn
+    answer.catch(() => undefined); // handled below, in order
     sending = sending
       .then(async () => hearing.heard(await answer))
       .catch(() => hearing.failed("failed"))

@@ -1,6 +1,6 @@
 // Formats patient names and study names for display.
 
-/** Writes a DICOM or HL7 person name (`FAMILY^GIVEN`) with commas; anything else as it stands. */
+/** Formats a DICOM or HL7 person name (`FAMILY^GIVEN`) with commas; other text is unchanged. */
 export function displayName(name: string): string {
   const first = name.split("=")[0] ?? "";
   return first

@@ -15,7 +15,7 @@ export interface Follower {
   saveMs?: number;
 }
 
-/** `unreachable`: the engine could not be asked, and the launch is still to be followed. */
+/** `unreachable`: the service cannot be reached, and the launch is still pending. */
 export type Followed =
   | { kind: "switched"; boot: Boot }
   | { kind: "stayed"; reason: Refusal }

@@ -60,7 +60,7 @@ function read(): ReadingList | null {
 export const reportAddress = (reportId: string): string =>
   `/reporting/report/${encodeURIComponent(reportId)}`;
 
-/** Returns the list at its next report, as the engine has it now; null at its end. */
+/** Returns the list at its next report, with current data; null at its end. */
 export async function nextOf(
   api: Api,
   base: string,

@@ -1,11 +1,11 @@
-// Every call to the engine: JSON in and out, problems as errors. Knows no endpoint by name.
+// The HTTP client of the report service: JSON requests and responses; problem+json becomes an error.
 
 /** Who calls: `token` is sent as the bearer; null leaves it to the account's cookie. */
 export interface Session {
   token: string | null;
 }
 
-/** A refusal of the engine (problem+json), or `status` 0 when it cannot be reached. */
+/** An error response (problem+json), or `status` 0 if the service cannot be reached. */
 export class ApiProblem extends Error {
   readonly status: number;
   readonly code: string;
@@ -44,7 +44,7 @@ export interface Api {
   raw(path: string, init?: RequestInit): Promise<Response>;
 }
 
-/** Returns the door to the engine; `path` begins with "/". */
+/** Creates a client; paths begin with "/". */
 export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(globalThis)): Api {
   async function raw(path: string, init: RequestInit = {}): Promise<Response> {
     const headers = new Headers(init.headers);

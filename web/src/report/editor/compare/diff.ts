@@ -24,7 +24,7 @@ export interface LinePair {
   heading?: true;
 }
 
-/** Returns the lines of two texts side by side; null stands for a line the other side lacks. */
+/** Returns the lines of two texts side by side; null marks a missing line. */
 export function diffLines(before: readonly string[], after: readonly string[]): LinePair[] {
   const pairs: LinePair[] = [];
   let removed: string[] = [];

@@ -180,8 +180,8 @@ export class TextSaver {
 const PASSING = [408, 425, 429];
 
 /**
- * Whether the engine has decided about the text, so that trying again is no use. Server errors and
- * the pages of a proxy are no decision; `changed` says that two changes met.
+ * Whether the service has refused the text, so that a retry is useless. Server errors and
+ * proxy pages are not a refusal; `changed` means a version conflict.
  */
 function isRefusal({ status, code }: ApiProblem): boolean {
   if (status < 400 || status >= 500 || PASSING.includes(status)) return false;

@@ -112,7 +112,7 @@ const WIDE =
 const columns = (text: string): number =>
   text.replace(/\p{Mn}/gu, "").length + (text.match(WIDE)?.length ?? 0);
 
-/** Aligns the columns by spaces, as the engine's plain text does. */
+/** Aligns the columns by spaces, like the plain text of the service. */
 function tableLines(table: Table): string[] {
   const rows = tableGrid(table).map((row) => row.map(cellLines));
   const widths = (rows[0] ?? []).map((_, column) =>
