@@ -1,5 +1,7 @@
 """The console's pages in Chromium at 1280 x 720: what they show, by mouse and by keyboard."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, Wa
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TEXTS = Path(__file__).resolve().parents[3] / "web" / "src" / "console" / "en.json"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PAGES = [
     *("dashboard", "messages", "parked", "deliveries", "worklist", "find", "channels"),
@@ -49,6 +52,12 @@ def complaints(page: Page) -> list[str]:
     ]
 
 
+def missing_texts(page: Page) -> list[str]:
+    """Return the keys that a page shows because the catalogue has no text for them."""
+    groups = "|".join(json.loads(TEXTS.read_text("utf-8")))
+    return re.findall(rf"\b(?:{groups})\.[a-z_]+\b", page.locator("body").inner_text())
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -> None:
     """Axe has no complaint of any page, and nothing is wider than the window."""
@@ -61,6 +70,7 @@ def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -
             500
         )
         assert (name, complaints(page)) == (name, [])
+        assert (name, missing_texts(page)) == (name, [])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 

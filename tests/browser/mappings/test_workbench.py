@@ -113,8 +113,12 @@ def test_who_was_faster_is_shown_beside_ones_own(desk: Desk, page: Page) -> None
     page.get_by_role("button", name="Activate", exact=True).click()
     dialog = page.get_by_role("dialog", name="Another user activated a version")
     expect(dialog).to_contain_text(RIVAL)
-    expect(dialog.get_by_role("textbox", name="both.yaml, active version")).to_contain_text("about: theirs")
-    expect(dialog.get_by_role("textbox", name="both.yaml, your draft")).to_contain_text("Notes: OBX-5")
+    expect(dialog.get_by_role("textbox", name="both.yaml, active version")).to_contain_text(
+        "about: theirs"
+    )
+    expect(dialog.get_by_role("textbox", name="both.yaml, your draft")).to_contain_text(
+        "Notes: OBX-5"
+    )
     assert complaints(page) == []
     dialog.get_by_role("button", name="Take over this change").first.press("Enter")
     dialog.get_by_role("button", name="Keep my draft").click()
@@ -138,9 +142,7 @@ def test_a_hook_that_hangs_costs_its_own_trial(desk: Desk, page: Page) -> None:
     page.get_by_role("button", name="Last 10 stored").click()
     issues = page.get_by_role("list", name="Issues")
     expect(issues).to_contain_text("hook hangs:f was stopped: it took too long or too much memory")
-    expect(page.get_by_role("region", name="Result")).to_have_text(
-        "Acknowledged, then parked."
-    )
+    expect(page.get_by_role("region", name="Result")).to_have_text("Acknowledged, then parked.")
 
 
 def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
@@ -231,7 +233,7 @@ def test_two_windows_of_one_draft(desk: Desk, page: Page) -> None:
     warning = page.get_by_role("alert").filter(has_text="saved in another window")
     expect(warning).to_be_visible()
     assert complaints(page) == []
-    warning.get_by_role("button", name="Keep this window’s text").click()
+    warning.get_by_role("button", name="Keep the text of this window").click()
     expect(warning).to_have_count(0)
     saved(page)
     kept = desk.call(KEEPER, "GET", "mappings/twice").json()["draft"]

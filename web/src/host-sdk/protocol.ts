@@ -66,7 +66,7 @@ export interface ExtraPayloads {
 
 export type ExtraName = keyof ExtraPayloads;
 
-/** The members of every event (the first three are the document's). */
+/** The members of every event (the interface document defines the first three). */
 export interface Envelope {
   type: EventName | ExtraName;
   reportId: string;

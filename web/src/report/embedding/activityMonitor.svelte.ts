@@ -3,7 +3,7 @@
 import type { Api } from "../../shared/api/client";
 import type { Boot } from "../boot";
 import { Activity, type Wakefulness } from "./inactivity";
-import type { HostBus } from "./hostMessaging";
+import type { HostBus } from "./host/hostMessaging";
 
 const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
 const TICK_MS = 1000;

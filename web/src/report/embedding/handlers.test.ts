@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { ReportController } from "../editor/controller/reportController.svelte";
 import { serveHost } from "../editor/controller/hostActions";
 import type { Endpoints } from "../editor/endpoints";
-import type { HostBus } from "./hostMessaging";
+import type { HostBus } from "./host/hostMessaging";
 import { HANDLERS } from "./contract";
 
 it("the editor handles each action that is the editor's, and no other", () => {

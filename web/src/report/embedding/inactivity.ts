@@ -17,18 +17,18 @@ export const WARNING_MS = 60_000;
 /** Host activity counts at most once per second. */
 export const HOST_EVERY_MS = 1000;
 /** The minimum interval between activity reports to the service. */
-export const TOLD_EVERY_MS = 30_000;
+export const REPORT_EVERY_MS = 30_000;
 
 export class Activity {
   readonly #rules: ActivityRules;
   #last: number;
-  #told: number;
+  #reported: number;
   #host = 0;
 
   constructor(rules: ActivityRules, now: number) {
     this.#rules = rules;
     this.#last = now;
-    this.#told = now;
+    this.#reported = now;
   }
 
   /** Records activity of the user in this page. */
@@ -45,8 +45,8 @@ export class Activity {
 
   /** Returns once per interval whether to report activity to the service. */
   due(now: number): boolean {
-    if (this.#last <= this.#told || now - this.#told < TOLD_EVERY_MS) return false;
-    this.#told = now;
+    if (this.#last <= this.#reported || now - this.#reported < REPORT_EVERY_MS) return false;
+    this.#reported = now;
     return true;
   }
 

@@ -8,7 +8,7 @@ import {
   type HostStatus,
   hostStatus,
 } from "../embedding/contract";
-import type { HostBus } from "../embedding/hostMessaging";
+import type { HostBus } from "../embedding/host/hostMessaging";
 import type { LiveChange, LiveStream } from "./liveStream";
 
 /** The state of the report before the next change. */

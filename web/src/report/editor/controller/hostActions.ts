@@ -1,7 +1,7 @@
 // The host's actions on the report with their handlers (interface specification, Actions).
 import { ApiProblem } from "../../../shared/api/client";
 import type { ActionName } from "../../embedding/contract";
-import type { HostBus } from "../../embedding/hostMessaging";
+import type { HostBus } from "../../embedding/host/hostMessaging";
 import { bracketBy } from "../text/commands";
 import * as reportActions from "./reportActions";
 import type { ReportController } from "./reportController.svelte";

@@ -10,7 +10,7 @@ import {
   type OrderIdentity,
   isAction,
   missingParameter,
-} from "./contract";
+} from "../contract";
 import { type Channel, openChannel } from "./hostChannel";
 
 export interface ReportIdentity {

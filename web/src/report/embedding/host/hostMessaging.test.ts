@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
-import { ApiProblem } from "../../shared/api/client";
+import { ApiProblem } from "../../../shared/api/client";
 import { createHostBus, MAX_WAITING, type HostBus } from "./hostMessaging";
 import { hostOrigins } from "./hostChannel";
-import { HANDLERS } from "./contract";
+import { HANDLERS } from "../contract";
 import { fakeWindow, type FakeOptions } from "./fakeHost";
 
 const HOST = "https://viewer.test";

@@ -1,4 +1,4 @@
-// Machines may be slow, and the testing library's one second short.
+// Slow machines need more than the testing library's default of one second.
 import { configure } from "@testing-library/svelte";
 
 configure({ asyncUtilTimeout: 15_000 });
