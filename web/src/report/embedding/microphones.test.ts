@@ -17,7 +17,7 @@ function media(before: MediaDeviceInfo[], after = before, granted = true) {
 }
 
 const TWO = [
-  device("a", "ReportController"),
+  device("a", "Desk"),
   device("b", "Hand"),
   device("c", "Camera", "videoinput"),
 ];
@@ -25,7 +25,7 @@ const TWO = [
 it("lists microphones with at most one active, the chosen one", async () => {
   const microphones = createMicrophones({ media: media(TWO), storage: null });
   expect(await microphones.list()).toEqual([
-    { deviceId: "a", label: "ReportController", isActive: true },
+    { deviceId: "a", label: "Desk", isActive: true },
     { deviceId: "b", label: "Hand", isActive: false },
   ]);
   await microphones.choose("b");
