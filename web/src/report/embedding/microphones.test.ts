@@ -16,11 +16,7 @@ function media(before: MediaDeviceInfo[], after = before, granted = true) {
   } as unknown as MediaDevices;
 }
 
-const TWO = [
-  device("a", "Desk"),
-  device("b", "Hand"),
-  device("c", "Camera", "videoinput"),
-];
+const TWO = [device("a", "Desk"), device("b", "Hand"), device("c", "Camera", "videoinput")];
 
 it("lists microphones with at most one active, the chosen one", async () => {
   const microphones = createMicrophones({ media: media(TWO), storage: null });
