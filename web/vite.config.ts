@@ -19,7 +19,7 @@ export default defineConfig({
   },
   test: {
     environment: "jsdom",
-    setupFiles: ["src/patience.test.setup.ts"],
+    setupFiles: ["src/timeouts.test.setup.ts"],
     include: ["src/**/*.test.ts"],
     passWithNoTests: false,
     testTimeout: 30_000, // machines may be slow, and the library's five seconds short

@@ -36,7 +36,7 @@ def test_a_wrong_password_is_told_and_the_right_one_leads_on(
     page.get_by_label("E-mail").fill(REA)
     page.get_by_label("Password", exact=True).fill("not this one")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    expect(page.get_by_role("alert")).to_contain_text("is incorrect")
     sign_in(page, people, REA, "settings")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/reporting/login")

@@ -47,17 +47,17 @@ def test_what_wants_a_person_is_seen_once(ward: Ward, page: Page) -> None:
         sender.ask(order(7010, accession="A7010", control="CA", msh10="C7011"))
     house.settle()
     enter(page, ward, VIEWER)
-    tile = page.get_by_role("listitem").filter(has_text="Applied, and want a person")
+    tile = page.get_by_role("listitem").filter(has_text="Needs attention")
     expect(tile).to_contain_text("1")
     page.goto(f"{house.url}/console/parked")
-    table = page.get_by_role("table", name="Applied, and still wants a person")
-    expect(table).to_contain_text("its report has text")
-    expect(table.get_by_role("button", name="Seen")).to_have_count(0)
+    table = page.get_by_role("table", name="Needs attention")
+    expect(table).to_contain_text("Its report contains text")
+    expect(table.get_by_role("button", name="Mark as reviewed")).to_have_count(0)
     enter(page, ward, OPERATOR, "parked")
     assert complaints(page) == []
-    table.get_by_role("button", name="Seen").click()
+    table.get_by_role("button", name="Mark as reviewed").click()
     expect(table).to_contain_text(OPERATOR)
-    table.get_by_role("button", name="Where is it? A7010").click()
+    table.get_by_role("button", name="Track order A7010").click()
     expect(page.get_by_role("table", name="Orders")).to_contain_text("A7010")
 
 
@@ -72,12 +72,12 @@ def test_an_order_is_found_by_other_numbers(ward: Ward, page: Page) -> None:
     page.keyboard.press("Enter")
     orders = page.get_by_role("table", name="Orders")
     expect(orders).to_contain_text("A7012")
-    page.get_by_label("By the number of").select_option("patient")
-    page.get_by_label("Patient number").fill("M7001")
+    page.get_by_label("Search by").select_option("patient")
+    page.get_by_label("Patient ID", exact=True).fill("M7001")
     page.keyboard.press("Enter")
     expect(orders).to_contain_text("A7001")
     assert complaints(page) == []
-    orders.get_by_role("button", name="Only A7001").click()
+    orders.get_by_role("button", name="Show only A7001").click()
     expect(orders).not_to_contain_text("A7012")
     expect(orders).to_contain_text("Final")
 
@@ -89,15 +89,15 @@ def test_a_code_without_an_entry_gets_one(ward: Ward, page: Page) -> None:
         sender.ask(raw)
     until(lambda: "Q9" in ward.call(CHIEF, "GET", "unknown-codes").text)
     enter(page, ward, CHIEF, "mappings")
-    table = page.get_by_role("table", name="Codes without an entry")
-    expect(table).to_contain_text("left out")
+    table = page.get_by_role("table", name="Unmapped codes")
+    expect(table).to_contain_text("field left empty")
     page.get_by_label("Value for Q9").fill("O")
     assert complaints(page) == []
     page.keyboard.press("Enter")
     expect(table).to_contain_text("In your draft: O")
     table.get_by_role("link", name="orders").click()
-    expect(page.get_by_text("Draft saved: 1 changed")).to_be_visible()
-    expect(page.get_by_text("No mistakes")).to_be_visible()
+    expect(page.get_by_text("Draft saved. Changed files: 1.")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
 
 
 def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path: Path) -> None:
@@ -112,20 +112,20 @@ def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path:
     again = tmp_path / "ris-2.zip"
     again.write_bytes(packed(files))
 
-    page.get_by_role("button", name="Take in an interface").click()
+    page.get_by_role("button", name="Import an interface").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("ZIP file").set_input_files(file)
-    dialog.get_by_role("button", name="Show what it would change").click()
+    dialog.get_by_role("button", name="Review changes").click()
     expect(dialog.get_by_role("alert").filter(has_text="used more than once")).to_be_visible()
     dialog.get_by_label("ZIP file").set_input_files(again)
-    dialog.get_by_role("button", name="Show what it would change").click()
+    dialog.get_by_role("button", name="Review changes").click()
     expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()
     expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
     assert complaints(page) == []
     assert "ris-2" not in destinations(ward)
-    dialog.get_by_label("Why").fill("a second receiver")
-    dialog.get_by_role("button", name="Take it in").click()
-    expect(page.get_by_role("status").filter(has_text="Taken in: ris-2")).to_be_visible()
+    dialog.get_by_label("Reason").fill("a second receiver")
+    dialog.get_by_role("button", name="Import", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="Imported: ris-2")).to_be_visible()
     assert "ris-2" in destinations(ward), "in force at once, and in no file"
     assert "ris-2" not in [each.name for each in load(ward.house.home).destination]
     deeds = ward.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
@@ -142,10 +142,10 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> No
     """The page is covered until somebody is signed in again; what was written is still there."""
     row = ward.found(OPERATOR, kind="order", number="A7003")[0]
     enter(page, ward, OPERATOR, f"messages/{row['id']}")
-    page.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("button", name="Edit and resend").click()
     patient = page.get_by_label("Segment 2, PID")
     patient.fill(patient.input_value().replace("M7003", "M7777"))
-    expect(page.get_by_text("The check finds nothing wrong")).to_be_visible()
+    expect(page.get_by_text("No problems found.")).to_be_visible()
     page.context.clear_cookies()
     patient.fill(f"{patient.input_value()}|more")
     ended = page.get_by_role("dialog", name="You were signed out")
@@ -153,13 +153,13 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> No
     page.keyboard.press("Escape")
     expect(ended).to_be_visible()
     assert complaints(page) == []
-    ended.get_by_role("button", name="Go on").click()
-    expect(page.get_by_text("Nobody is signed in yet")).to_be_visible()
+    ended.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("You are not signed in yet")).to_be_visible()
     jar = ward.cookies(OPERATOR)
     page.context.add_cookies(
         [{"name": name, "value": jar[name], "url": ward.house.url} for name in jar]
     )
-    ended.get_by_role("button", name="Go on").click()
+    ended.get_by_role("button", name="Continue").click()
     expect(ended).to_have_count(0)
     assert "M7777" in patient.input_value()
     assert patient.input_value().endswith("|more")
@@ -181,7 +181,7 @@ def test_long_names_leave_the_page_its_form(ward: Ward, page: Page) -> None:
     enter(page, ward, OPERATOR, "worklist")
     row = page.get_by_role("row").filter(has_text="A7014")
     expect(row).to_contain_text("<script>alert(1)</script>")
-    box = row.get_by_role("button", name="Where is it?").bounding_box()
+    box = row.get_by_role("button", name="Track order").bounding_box()
     assert box is not None
     assert box["x"] + box["width"] <= 1280
 

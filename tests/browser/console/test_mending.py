@@ -32,7 +32,7 @@ def test_a_parked_message_is_edited_and_sent_again(ward: Ward, page: Page) -> No
     """The check speaks as one types; the new message is led to, and the old one leads to it."""
     row = ward.found(OPERATOR, kind="order", number="A7003")[0]
     enter(page, ward, OPERATOR, f"messages/{row['id']}")
-    page.get_by_role("button", name="Edit and send again").focus()
+    page.get_by_role("button", name="Edit and resend").focus()
     page.keyboard.press("Enter")
     send = page.get_by_role("button", name="Send as a new message")
     patient = page.get_by_label("Segment 2, PID")
@@ -44,15 +44,15 @@ def test_a_parked_message_is_edited_and_sent_again(ward: Ward, page: Page) -> No
     expect(page.get_by_text("the delimiters stay as they were")).to_be_visible()
     assert complaints(page) == []
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Edit and send again").click()
+    page.get_by_role("button", name="Edit and resend").click()
     patient.fill(kept.replace("M7003", "M7009"))
-    expect(page.get_by_text("The check finds nothing wrong")).to_be_visible()
+    expect(page.get_by_text("No problems found.")).to_be_visible()
     page.get_by_label("Reason").fill("patient number was mistyped")
     page.get_by_label("Reason").press("Enter")
     expect(page.get_by_text(f"Edited from message {row['id']} by {OPERATOR}")).to_be_visible()
     expect(page.get_by_text("patient number was mistyped")).to_be_visible()
     page.get_by_role("link", name=f"Edited from message {row['id']}").click()
-    expect(page.get_by_text("Edited and sent again as message")).to_be_visible()
+    expect(page.get_by_text("Edited and resent as message")).to_be_visible()
 
 
 def test_all_that_a_search_finds_is_replayed(ward: Ward, page: Page) -> None:
@@ -62,7 +62,7 @@ def test_all_that_a_search_finds_is_replayed(ward: Ward, page: Page) -> None:
     page.get_by_label("Listener").select_option("stray")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("button", name="Replay all").click()
-    expect(page.get_by_role("status").filter(has_text="queued again")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="queued for replay")).to_be_visible()
     ward.house.settle()
 
 
@@ -71,10 +71,10 @@ def test_a_destination_is_tested(ward: Ward, page: Page) -> None:
     before = len(ward.ris.received)
     enter(page, ward, OPERATOR, "channels")
     page.get_by_role("button", name="Test ris").click()
-    expect(page.get_by_text("Stays connected")).to_be_visible()
-    expect(page.get_by_role("status").filter(has_text="ris can be reached")).to_be_visible()
+    expect(page.get_by_text("Stays open")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="ris is reachable")).to_be_visible()
     page.get_by_role("button", name="Test orders").click()
-    expect(page.get_by_role("status").filter(has_text="orders can be reached")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="orders is reachable")).to_be_visible()
     assert complaints(page) == []
     assert len(ward.ris.received) == before
 
@@ -96,8 +96,8 @@ def test_a_site_is_added_and_its_parts_are_changed(ward: Ward, page: Page) -> No
     expect(page.get_by_role("cell", name="nora@north.test", exact=True)).to_be_visible()
     page.get_by_role("button", name="Tokens").click()
     page.get_by_label("E-mail").fill("nora@north.test")
-    page.get_by_role("button", name="Make").click()
-    expect(page.get_by_text("it is shown this once")).to_be_visible()
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("It is shown only once")).to_be_visible()
     for part in ("Prelim groups", "Templates", "Billing codes"):
         page.get_by_role("button", name=part).click()
         page.wait_for_load_state("networkidle")
@@ -110,7 +110,7 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None
     page.get_by_label("E-mail").fill("sven@site1.test")
     page.get_by_role("combobox", name="Role").select_option("site-administrator")
     page.get_by_label("Only these sites").select_option("SITE1")
-    page.get_by_role("button", name="Give", exact=True).click()
+    page.get_by_role("button", name="Assign role").click()
     row = page.get_by_role("row", name="sven@site1.test")
     expect(row).to_contain_text("SITE1")
     link = page.get_by_label("Enrolment link for sven@site1.test").input_value()
@@ -126,7 +126,7 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None
     expect(found).not_to_contain_text("stray")
     page.context.clear_cookies()
     enter(page, ward, CHIEF, "access")
-    row.get_by_role("button", name="Take away").click()
+    row.get_by_role("button", name="Remove role").click()
     expect(row).to_have_count(0)
 
 
@@ -134,20 +134,20 @@ def test_the_record_is_searched_and_verified(ward: Ward, page: Page) -> None:
     """The console's, by what was done; the service's, by site; the chain is whole."""
     ward.call(VIEWER, "POST", "messages/1/replay", {})
     enter(page, ward, CHIEF, "deeds")
-    page.get_by_label("Did").fill("replay")
-    page.get_by_label("Did").press("Enter")
+    page.get_by_label("Action").fill("replay")
+    page.get_by_label("Action").press("Enter")
     table = page.get_by_role("table", name="Audit")
     expect(table.get_by_role("row", name="vera@site1.test").first).to_contain_text("not_permitted")
-    page.get_by_label("Did").fill("")
-    page.get_by_role("combobox", name="Record").select_option("service")
+    page.get_by_label("Action").fill("")
+    page.get_by_role("combobox", name="Source").select_option("service")
     page.get_by_role("combobox", name="Site").select_option("SITE1")
-    page.get_by_label("Who").fill("ada@example.org")
-    page.get_by_label("Who").press("Enter")
+    page.get_by_label("User").fill("ada@example.org")
+    page.get_by_label("User").press("Enter")
     expect(table.get_by_role("cell", name="sign", exact=True)).to_be_visible()
-    page.get_by_role("combobox", name="Record").select_option("sent")
+    page.get_by_role("combobox", name="Source").select_option("sent")
     expect(table.get_by_role("row", name="ris final").first).to_be_visible()
-    page.get_by_role("button", name="Verify the chain").click()
-    expect(page.get_by_role("status").filter(has_text="Whole")).to_be_visible()
+    page.get_by_role("button", name="Verify hash chain").click()
+    expect(page.get_by_role("status").filter(has_text="Hash chain intact")).to_be_visible()
     assert complaints(page) == []
 
 
@@ -157,7 +157,7 @@ def test_the_worklist_leads_to_where_it_is(ward: Ward, page: Page) -> None:
     page.get_by_role("combobox", name="Site").select_option("SITE1")
     table = page.get_by_role("table", name="Worklist")
     expect(table.get_by_role("row", name="A7001")).to_contain_text("M7001")
-    page.get_by_role("button", name="Where is it? A7001").click()
+    page.get_by_role("button", name="Track order A7001").click()
     expect(page.get_by_role("table", name="Orders")).to_contain_text("Final")
     assert "A7001" not in page.url
 

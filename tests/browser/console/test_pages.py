@@ -1,5 +1,7 @@
 """The console's pages in Chromium at 1280 x 720: what they show, by mouse and by keyboard."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, Wa
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TEXTS = Path(__file__).resolve().parents[3] / "web" / "src" / "console" / "en.json"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PAGES = [
     *("dashboard", "messages", "parked", "deliveries", "worklist", "find", "channels"),
@@ -49,6 +52,12 @@ def complaints(page: Page) -> list[str]:
     ]
 
 
+def missing_texts(page: Page) -> list[str]:
+    """Return the keys that a page shows because the catalogue has no text for them."""
+    groups = "|".join(json.loads(TEXTS.read_text("utf-8")))
+    return re.findall(rf"\b(?:{groups})\.[a-z_]+\b", page.locator("body").inner_text())
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -> None:
     """Axe has no complaint of any page, and nothing is wider than the window."""
@@ -61,6 +70,7 @@ def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -
             500
         )
         assert (name, complaints(page)) == (name, [])
+        assert (name, missing_texts(page)) == (name, [])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
@@ -103,12 +113,12 @@ def test_a_viewer_is_offered_nothing_that_is_refused(ward: Ward, page: Page) -> 
     """No search by number, no content, no replay, no pause, no audit."""
     enter(page, ward, VIEWER, "messages")
     page.get_by_role("table", name="Messages found").get_by_role("link").first.click()
-    expect(page.get_by_text("shown to those who may read bodies")).to_be_visible()
+    expect(page.get_by_text("You do not have permission to read message content")).to_be_visible()
     expect(page.get_by_role("button", name="Replay")).to_have_count(0)
     expect(page.get_by_role("link", name="Audit")).to_have_count(0)
-    for name in ("Where is it?", "Worklist", "Sites", "Access", "Mappings"):
+    for name in ("Order tracking", "Worklist", "Sites", "Access", "Mappings"):
         expect(page.get_by_role("link", name=name)).to_have_count(0)
-    expect(page.get_by_role("button", name="Edit and send again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Edit and resend")).to_have_count(0)
     page.get_by_role("link", name="Connections").click()
     expect(page.get_by_role("table", name="Listeners")).to_contain_text("orders")
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
@@ -136,7 +146,7 @@ def test_what_is_parked_is_replayed_with_its_cause_shown(ward: Ward, page: Page)
     expect(row).to_contain_text("stray")
     expect(row).to_contain_text("site")
     row.get_by_role("button", name="Replay").click()
-    expect(page.get_by_role("status")).to_contain_text("Queued again")
+    expect(page.get_by_role("status")).to_contain_text("queued for replay")
     ward.house.settle()
     page.reload()
     expect(page.get_by_role("table", name="Messages")).to_contain_text("stray")

@@ -161,7 +161,9 @@ def test_without_any_recognizer_the_app_says_so(room: ReadingRoom, page: Page) -
     """Nothing is recorded."""
     opened(page, room, WITHOUT)
     page.click("#recorder")
-    expect(page.locator(".dictation [role=status]")).to_contain_text("recognizes no speech")
+    expect(page.locator(".dictation [role=status]")).to_contain_text(
+        "does not support speech recognition"
+    )
     expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")
 
 

@@ -220,7 +220,7 @@ def test_key_images_and_findings_stand_beside_the_text(room: ReadingRoom, page: 
     expect(page.locator("#image .large")).to_be_visible()
     page.keyboard.press("Escape")
     page.fill("#text", "")
-    page.get_by_role("button", name="Put into the text").click()
+    page.get_by_role("button", name="Insert into the text").click()
     saved(page)
     assert room.content() == findings
 
@@ -247,7 +247,7 @@ def test_it_fits_a_side_panel_of_420_pixels(room: ReadingRoom, page: Page) -> No
     opened(page, room, tags=tags)
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not page.evaluate(wide)
-    page.get_by_role("button", name="Beside the text").click()
+    page.get_by_role("button", name="Side panel").click()
     expect(page.locator("#room-priors")).to_be_visible()
     assert not page.is_visible("#text")
     assert not page.evaluate(wide)

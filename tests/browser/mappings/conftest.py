@@ -137,9 +137,9 @@ def rewrite(page: Page, begins: str, text: str) -> None:
     page.keyboard.press("Control+Shift+K")
 
 
-def saved(page: Page, verdict: str = "No mistakes") -> None:
+def saved(page: Page, verdict: str = "No errors") -> None:
     """Wait until the draft is saved, and judged so."""
-    expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text("1 changed")
+    expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text("Changed files: 1.")
     expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text(verdict)
 
 

@@ -38,7 +38,7 @@ def test_what_is_written_outlives_the_page(desk: Desk, page: Page) -> None:
     expect(page.locator(".cm-line").first).to_have_text("about: the last words")
     assert desk.call(RIVAL, "GET", "mappings/kept").json()["draft"] is None
     enter(page, desk, RIVAL, "mappings/kept")
-    expect(page.get_by_text(f"{KEEPER} has a draft too")).to_be_visible()
+    expect(page.get_by_text(f"{KEEPER} also has a draft")).to_be_visible()
     enter(page, desk, KEEPER, "mappings/orders")
     editor(page, "orders.yaml")
     page.keyboard.type("# mine\n")
@@ -54,7 +54,7 @@ def test_keys_words_and_places_are_offered_by_keyboard(desk: Desk, page: Page) -
     desk.draft(KEEPER, "offered", offered=SENDER)
     enter(page, desk, KEEPER, "mappings/offered")
     page.get_by_role("button", name="Last 10 stored").click()
-    expect(page.get_by_role("tablist", name="Messages tried")).to_be_visible()
+    expect(page.get_by_role("tablist", name="Test messages tried")).to_be_visible()
     editor(page, "offered.yaml")
     page.keyboard.press("Control+End")
     for typed, offered in (
@@ -109,16 +109,20 @@ def test_who_was_faster_is_shown_beside_ones_own(desk: Desk, page: Page) -> None
     theirs = f"{SENDER}about: theirs\ntags:\n  Notes: NTE-3\n"
     assert desk.activate(RIVAL, "both", theirs).status_code == 200
     page.get_by_role("button", name="Activate …").click()
-    page.get_by_label("Why").fill("mine")
+    page.get_by_label("Reason").fill("mine")
     page.get_by_role("button", name="Activate", exact=True).click()
-    dialog = page.get_by_role("dialog", name="Somebody else was faster")
+    dialog = page.get_by_role("dialog", name="Another user activated a version")
     expect(dialog).to_contain_text(RIVAL)
-    expect(dialog.get_by_role("textbox", name="both.yaml, theirs")).to_contain_text("about: theirs")
-    expect(dialog.get_by_role("textbox", name="both.yaml, yours")).to_contain_text("Notes: OBX-5")
+    expect(dialog.get_by_role("textbox", name="both.yaml, active version")).to_contain_text(
+        "about: theirs"
+    )
+    expect(dialog.get_by_role("textbox", name="both.yaml, your draft")).to_contain_text(
+        "Notes: OBX-5"
+    )
     assert complaints(page) == []
-    dialog.get_by_role("button", name="Take theirs over").first.press("Enter")
-    dialog.get_by_role("button", name="Keep my text").click()
-    page.get_by_label("Why").fill("both of us")
+    dialog.get_by_role("button", name="Take over this change").first.press("Enter")
+    dialog.get_by_role("button", name="Keep my draft").click()
+    page.get_by_label("Reason").fill("both of us")
     page.get_by_role("button", name="Activate", exact=True).click()
     expect(page.get_by_role("button", name="Discard draft")).to_be_disabled()
     text = desk.call(KEEPER, "GET", "mappings/both").json()["sources"]["both.yaml"]
@@ -138,9 +142,7 @@ def test_a_hook_that_hangs_costs_its_own_trial(desk: Desk, page: Page) -> None:
     page.get_by_role("button", name="Last 10 stored").click()
     issues = page.get_by_role("list", name="Issues")
     expect(issues).to_contain_text("hook hangs:f was stopped: it took too long or too much memory")
-    expect(page.get_by_role("region", name="What comes out")).to_have_text(
-        "Acknowledged, then parked for a person."
-    )
+    expect(page.get_by_role("region", name="Result")).to_have_text("Acknowledged, then parked.")
 
 
 def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
@@ -157,7 +159,7 @@ def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
     expect(page.get_by_role("button", name="Paste")).to_be_visible()
     expect(page.get_by_role("button", name="Last 10 stored")).to_have_count(0)
     page.get_by_role("button", name="Paste").click()
-    page.get_by_role("textbox", name="Messages, pasted").fill(
+    page.get_by_role("textbox", name="Paste messages").fill(
         "MSH|^~\\&|A|B|||20260101||ORM^O01|1|P|2.3\nPID|1||M1"
     )
     page.get_by_role("button", name="Try").click()
@@ -187,12 +189,12 @@ def test_every_page_and_dialog_is_accessible_and_fits(desk: Desk, page: Page, th
     page.get_by_role("link", name="orders", exact=True).first.click()
     indexed(desk, "C7002")
     page.get_by_role("button", name="By control id").click()
-    page.get_by_role("textbox", name="the message (MSH-10)").fill("C7002")
+    page.get_by_role("textbox", name="Message control ID (MSH-10)").fill("C7002")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("region", name="What comes out")).to_contain_text("A7002")
+    expect(page.get_by_role("region", name="Result")).to_contain_text("A7002")
     expect(page.get_by_text("1 of 1 accepted")).to_be_visible()
     page.get_by_role("button", name="Last 10 stored").click()
-    expect(page.get_by_role("tablist", name="Messages tried")).to_be_visible()
+    expect(page.get_by_role("tablist", name="Test messages tried")).to_be_visible()
     for view in ("Edit", "Compare", "History"):
         page.get_by_role("button", name=view, exact=True).click()
         expect(page.get_by_role("main")).to_be_visible()
@@ -204,17 +206,17 @@ def test_what_a_listener_reads_with_is_put_in_order(desk: Desk, page: Page) -> N
     """By keyboard, with a reason; and as the settings say again."""
     enter(page, desk, KEEPER)
     page.get_by_role("button", name="Change orders").press("Enter")
-    page.get_by_role("button", name="Earlier: patients").press("Enter")
-    page.get_by_label("Why").fill("patients first")
-    page.get_by_label("Why").press("Enter")
+    page.get_by_role("button", name="Move up: patients").press("Enter")
+    page.get_by_label("Reason").fill("patients first")
+    page.get_by_label("Reason").press("Enter")
     table = page.get_by_role("table", name="Listeners")
     expect(table).to_contain_text("patients, orders")
-    expect(table).to_contain_text(f"said by {KEEPER}")
+    expect(table).to_contain_text(f"set by {KEEPER}")
     page.get_by_role("button", name="Change orders").click()
-    page.get_by_role("button", name="As in the settings").click()
-    page.get_by_label("Why").fill("as it was")
+    page.get_by_role("button", name="Reset to listener settings").click()
+    page.get_by_label("Reason").fill("as it was")
     page.get_by_role("button", name="Save").click()
-    expect(table).to_contain_text("as in the settings")
+    expect(table).to_contain_text("from the listener settings")
 
 
 def test_two_windows_of_one_draft(desk: Desk, page: Page) -> None:
@@ -231,7 +233,7 @@ def test_two_windows_of_one_draft(desk: Desk, page: Page) -> None:
     warning = page.get_by_role("alert").filter(has_text="saved in another window")
     expect(warning).to_be_visible()
     assert complaints(page) == []
-    warning.get_by_role("button", name="Keep what stands here").click()
+    warning.get_by_role("button", name="Keep the text of this window").click()
     expect(warning).to_have_count(0)
     saved(page)
     kept = desk.call(KEEPER, "GET", "mappings/twice").json()["draft"]
@@ -253,7 +255,7 @@ def test_a_session_that_ends_while_one_writes(desk: Desk, page: Page) -> None:
     page.context.add_cookies(
         [{"name": name, "value": jar[name], "url": desk.house.url} for name in jar]
     )
-    dialog.get_by_role("button", name="Go on").click()
+    dialog.get_by_role("button", name="Continue").click()
     saved(page)
     draft = desk.call(KEEPER, "GET", "mappings/ended").json()["draft"]
     assert draft["files"]["ended.yaml"].endswith("# late")
@@ -270,9 +272,9 @@ def test_the_preview_marks_components_and_repetitions(desk: Desk, page: Page) ->
     desk.draft(KEEPER, "parts", parts=f"{SENDER}tags:\n{number}  ProcedureCode: OBR-4.1\n")
     enter(page, desk, KEEPER, "mappings/parts")
     page.get_by_role("button", name="Paste", exact=True).click()
-    page.get_by_role("textbox", name="Messages, pasted").fill(text.replace("\r", "\n"))
+    page.get_by_role("textbox", name="Paste messages").fill(text.replace("\r", "\n"))
     page.get_by_role("button", name="Try", exact=True).click()
-    message = page.get_by_role("region", name="The message")
+    message = page.get_by_role("region", name="Input message")
 
     def mark(place: str, word: str) -> None:
         part = message.get_by_title(place, exact=True)
@@ -295,7 +297,7 @@ def test_what_a_result_is_made_of(desk: Desk, page: Page) -> None:
     """Fields of the order that are used and not used, tags, and parts of the report."""
     enter(page, desk, KEEPER, "mappings/results")
     page.get_by_role("button", name="Last 10 stored").click()
-    expect(page.get_by_role("region", name="The message").locator(".used").first).to_be_visible()
+    expect(page.get_by_role("region", name="Input message").locator(".used").first).to_be_visible()
     facts = page.get_by_text("clinicalInfo.PatientMRN")
     expect(facts).to_be_visible()
     expect(page.get_by_text("report.signedBy.email")).to_be_visible()

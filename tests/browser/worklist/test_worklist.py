@@ -71,7 +71,7 @@ def test_search_finds_by_name_and_number(worklist: Page) -> None:
     worklist.get_by_label("Search").fill("P2")
     expect(rows(worklist)).to_contain_text("Study 2")
     worklist.get_by_label("Search").fill("nobody")
-    expect(worklist.get_by_text("Nothing here.")).to_be_visible()
+    expect(worklist.get_by_text("No reports found.")).to_be_visible()
 
 
 def test_columns_sort_and_status_filters(room: ReadingRoom, worklist: Page) -> None:
@@ -84,7 +84,7 @@ def test_columns_sort_and_status_filters(room: ReadingRoom, worklist: Page) -> N
         "aria-sort", "descending"
     )
     worklist.get_by_label("Status").select_option("Draft")
-    expect(worklist.get_by_text("Nothing here.")).to_be_visible()
+    expect(worklist.get_by_text("No reports found.")).to_be_visible()
 
 
 def test_linked_orders_are_one_row(room: ReadingRoom, worklist: Page) -> None:

@@ -1,31 +1,31 @@
-// The door to the console's endpoints; whoever is signed out is asked to sign in again.
+// The client of the console's HTTP interface. It reports when the session ends.
 import { ApiProblem, createApi, type Api } from "../shared/api/client";
 import { announcements } from "../shared/widgets/announcements.svelte";
-import { confirming } from "./confirmation.svelte";
-import { session } from "./session.svelte";
-import { say } from "./words";
+import { withReauthentication } from "./session/reauthentication.svelte";
+import { session } from "./session/session.svelte";
+import { t } from "./texts";
 
 export { session };
 
-const watched: typeof fetch = async (input, init) => {
+const watchingSession: typeof fetch = async (input, init) => {
   const response = await fetch(input, init);
-  if (response.status === 401) session.ended();
+  if (response.status === 401) session.end();
   return response;
 };
 
-const plain = createApi({ token: null }, confirming(watched));
+const plain = createApi({ token: null }, withReauthentication(watchingSession));
 
 export const api: Api & { download(path: string): Promise<Blob> } = {
   ...plain,
-  /** Gives a file's bytes. */
+  /** Returns the bytes of a file. */
   async download(path: string): Promise<Blob> {
     const response = await plain.raw(path);
-    if (!response.ok) throw new ApiProblem(response.status, "refused", say("not_downloaded"));
+    if (!response.ok) throw new ApiProblem(response.status, "refused", t("not_downloaded"));
     return response.blob();
   },
 };
 
-/** Reads what a page refreshes by itself: that keeps nobody signed in. */
+/** Requests data for an automatic refresh. The header keeps it from extending the session. */
 export async function poll<T>(path: string): Promise<T> {
   const response = await api.raw(path, { headers: { "X-Unattended": "1" } });
   if (!response.ok) throw new ApiProblem(response.status, "refused", "");
@@ -33,19 +33,19 @@ export async function poll<T>(path: string): Promise<T> {
 }
 
 /**
- * Carries something out, and tells a person where it failed; undefined then.
+ * Runs an action; if it fails, reports the error to the user and returns undefined.
  *
- * `tell` takes the words in a dialog: what is announced behind one is neither read nor heard.
+ * Dialogs pass their own `report`: an announcement behind an open dialog is not visible.
  */
 export async function attempt<T>(
-  deed: () => Promise<T>,
-  tell: (words: string) => void = (words) => announcements.say(words, "bad"),
+  action: () => Promise<T>,
+  report: (text: string) => void = (text) => announcements.add(text, "bad"),
 ): Promise<T | undefined> {
   try {
-    return await deed();
+    return await action();
   } catch (error) {
-    const told = error instanceof ApiProblem && error.status !== 0;
-    if (!session.over) tell(told ? error.detail || error.code : say("unreachable"));
+    const answered = error instanceof ApiProblem && error.status !== 0;
+    if (!session.ended) report(answered ? error.detail || error.code : t("unreachable"));
     return undefined;
   }
 }

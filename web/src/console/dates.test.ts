@@ -1,6 +1,6 @@
 // How long something lasts is written by its two greatest units.
 import { expect, test } from "vitest";
-import { fromField, lasted, moment } from "./dates";
+import { parseTimeField, formatDuration, formatTime } from "./dates";
 
 test.each([
   [-5, "0 s"],
@@ -9,10 +9,10 @@ test.each([
   [3 * 3_600_000 + 125_000, "3 h 2 min"],
   [2 * 86_400_000 + 5 * 3_600_000, "2 d 5 h"],
 ])("%i ms last %s", (milliseconds, words) => {
-  expect(lasted(milliseconds)).toBe(words);
+  expect(formatDuration(milliseconds)).toBe(words);
 });
 
 test("what is not there is not written", () => {
-  expect(moment(null)).toBe("");
-  expect(fromField("")).toBeNull();
+  expect(formatTime(null)).toBe("");
+  expect(parseTimeField("")).toBeNull();
 });

@@ -1,4 +1,4 @@
-// Times as operators compare them: to the second, in the browser's zone.
+// Formats times to the second in the time zone of the browser.
 
 const style = { dateStyle: "short", timeStyle: "medium" } as const;
 const format = new Intl.DateTimeFormat("en-GB", style);
@@ -7,13 +7,13 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Writes milliseconds since the epoch; nothing where there is none. */
-export function moment(at: number | null): string {
+/** Formats milliseconds since the epoch; null gives an empty text. */
+export function formatTime(at: number | null): string {
   return at === null ? "" : format.format(at);
 }
 
-/** Writes how long something lasts, by its two greatest units: 3 d 4 h, 12 min, 8 s. */
-export function lasted(milliseconds: number): string {
+/** Formats a duration in its one or two largest units: 3 d 4 h, 12 min, 8 s. */
+export function formatDuration(milliseconds: number): string {
   const left = Math.max(0, milliseconds);
   if (left >= DAY) return `${Math.floor(left / DAY)} d ${Math.floor((left % DAY) / HOUR)} h`;
   if (left >= HOUR) return `${Math.floor(left / HOUR)} h ${Math.floor((left % HOUR) / MINUTE)} min`;
@@ -21,7 +21,7 @@ export function lasted(milliseconds: number): string {
   return `${Math.floor(left / SECOND)} s`;
 }
 
-/** Reads what a date-time field holds as milliseconds; null where it is empty. */
-export function fromField(value: string): number | null {
+/** Converts the value of a datetime-local field to milliseconds; an empty field gives null. */
+export function parseTimeField(value: string): number | null {
   return value ? new Date(value).getTime() : null;
 }

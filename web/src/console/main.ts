@@ -1,4 +1,4 @@
-// Starts the console on the page that its server sent.
+// Mounts the console in the page that the server rendered.
 import { mount } from "svelte";
 import "../shared/theme/theme.css";
 import "./console.css";

@@ -1,13 +1,13 @@
-// What the console's endpoints answer (bridge/console/http).
+// Responses of the console's endpoints (bridge/console/http).
 
 export interface Me {
   email: string;
   name: string;
   role: string;
   permissions: string[];
-  /** The sites that the person is limited to; null: none. */
+  /** The sites that the user is limited to; null permits all sites. */
   sites: string[] | null;
-  /** The owner has not enrolled yet. */
+  /** The user has not enrolled yet. */
   pending: boolean;
   secondFactor: boolean;
   disabled: boolean;
@@ -40,12 +40,12 @@ export interface DeliveryRow {
   acknowledged_at: number | null;
 }
 
-export interface Found<Row> {
+export interface SearchPage<Row> {
   rows: Row[];
   further: number | null;
 }
 
-export interface Step {
+export interface TimelineStep {
   kind: string;
   at: number | null;
   name: string;
@@ -68,34 +68,33 @@ export interface Content {
   mapped?: { events: unknown[]; issues: string[]; used: string[]; unused: string[] };
 }
 
-export interface Channel {
+export interface ConnectionStatus {
   name: string;
   address: string;
   paused_at: number | null;
   paused_by: string;
   active_at: number | null;
   certificate: number | null;
-  /** Until when a destination that does not answer is left alone; null: it answers. */
+  /** The next attempt to a destination that is not responding; null: it responds. */
   open_until: number | null;
-  /** How many messages in a row a destination has refused. */
+  /** The number of consecutive messages that a destination has refused. */
   refused: number;
   /** Whether a running node has loaded it. */
   loaded: boolean;
   sites: string[];
-  /** Whether it serves others' sites too: seen, and not changed, by whom sites limit. */
+  /** Whether it also serves other sites: users limited to sites see it, but cannot change it. */
   shared: boolean;
-  /** Whether it is not switched off. */
   enabled: boolean;
-  /** Why a node could not begin with it; empty: all could. */
+  /** Why a node could not start it; empty: all nodes started it. */
   trouble: string;
-  /** Whose word it is: `file`, `console`, or `both` where the console's overrules bridge.toml. */
+  /** Where it is configured: `file`, `console`, or `both` if the console overrides bridge.toml. */
   source: string;
-  /** After how many milliseconds without a message somebody is told; 0: never. */
+  /** An alert is raised after this many milliseconds without a message; 0: never. */
   silence: number;
 }
 
-/** One step of a connection that was tried. */
-export interface Trial {
+/** One step of a connection test. */
+export interface TestStep {
   name: string;
   ok: boolean;
   code: string;
@@ -103,13 +102,13 @@ export interface Trial {
   expires: number | null;
 }
 
-export interface Channels {
-  listeners: Channel[];
-  destinations: Channel[];
+export interface ConnectionList {
+  listeners: ConnectionStatus[];
+  destinations: ConnectionStatus[];
 }
 
-/** What was applied and still wants a person. */
-export interface Concern {
+/** A processed message or result that needs attention. */
+export interface ExceptionRow {
   kind: string;
   row_id: number;
   code: string;
@@ -126,15 +125,15 @@ export interface Queue {
   oldest: number | null;
 }
 
-export interface Overview extends Channels {
+export interface DashboardData extends ConnectionList {
   now: number;
   inbox: Record<string, Queue>;
   outbox: Record<string, Queue>;
   received: Record<string, Record<string, number>>;
   sent: Record<string, Record<string, number>>;
-  /** Counts in twelve parts of the last hour; null for who is limited to sites. */
+  /** Counts for each 5 minutes of the last hour; null for users limited to sites. */
   hour: { received: number[]; sent: number[] } | null;
-  /** What was applied, still wants a person, and nobody has seen. */
+  /** The number of exceptions that nobody has reviewed. */
   concerns: number;
   alerts: { key: string; severity: string; text: string; raised_at: number }[];
 }
@@ -149,14 +148,14 @@ export interface Order {
   now: string;
 }
 
-export interface Whereabouts {
+export interface TrackedOrders {
   orders: Order[];
   deliveries: DeliveryRow[];
   messages: MessageRow[];
-  steps: Step[];
+  steps: TimelineStep[];
 }
 
-export interface Deed {
+export interface ConsoleAuditEvent {
   id: number;
   at: number;
   email: string;
@@ -167,8 +166,8 @@ export interface Deed {
   reason: string;
 }
 
-/** An event of the report service's trail. */
-export interface AuditEvent {
+/** An event of the report service's audit trail. */
+export interface ReportAuditEvent {
   sequence: number;
   at: number;
   action: string;
@@ -179,8 +178,8 @@ export interface AuditEvent {
   details: Record<string, unknown>;
 }
 
-/** A delivery that its receiver accepted. */
-export interface Sent {
+/** A delivery that the receiver accepted. */
+export interface AcceptedDelivery {
   id: number;
   destination: string;
   report_id: string;
@@ -190,15 +189,15 @@ export interface Sent {
   acknowledged_at: number;
 }
 
-export interface Verdict {
+export interface ChainVerification {
   events: number;
   head: string;
-  /** The first entry that is not as it was written; null: all are. */
+  /** The first entry that was altered; null: the chain is intact. */
   broken: number | null;
 }
 
-/** A message made of another by a person. */
-export interface Edit {
+/** A message that a user created by editing another. */
+export interface ResendRecord {
   message_id: number;
   origin_id: number;
   at: number;
@@ -206,8 +205,8 @@ export interface Edit {
   reason: string;
 }
 
-/** A message laid out to be edited, a segment a line. */
-export interface Sheet {
+/** A message as editable segments. */
+export interface EditableMessage {
   segments: string[];
   charset: string;
 }
@@ -247,20 +246,20 @@ export interface WorklistRow {
   }[];
 }
 
-export interface Listed {
+export interface WorklistPage {
   rows: WorklistRow[];
   next: string;
 }
 
 export interface Grant {
-  /** Empty while the address of an old grant has no account. */
+  /** Empty if the e-mail address of an old grant has no account. */
   accountId: string;
   email: string;
   role: string;
   bodies: boolean;
-  /** The sites that the person is limited to; null: none. */
+  /** The sites that the user is limited to; null permits all sites. */
   sites: string[] | null;
-  /** The owner has not enrolled yet. */
+  /** The user has not enrolled yet. */
   pending: boolean;
   secondFactor: boolean;
   disabled: boolean;

@@ -1,7 +1,7 @@
-// The host's side of an embedded report: hear its events, send it actions, pre-warm and open it.
+// The host's side of an embedded report: receive events, send actions, pre-warm and open it.
 //
-// No dependency, one module. Hears only the frame it was given, and only its origin; sends to that
-// origin only (interface document, Authentication 9).
+// One module without dependencies. It accepts messages only from the given frame and origin, and sends
+// only to that origin (interface document, Authentication 9).
 import type {
   ActionName,
   ActionParameters,
@@ -16,7 +16,7 @@ export type * from "./protocol";
 
 type Payloads = EventPayloads & ExtraPayloads;
 
-/** An event as it arrives: its own members beside those of every event. */
+/** A received event: its own members and those of every event. */
 export type ReportEvent<E extends EventName | ExtraName> = Envelope & { type: E } & Payloads[E];
 
 export type AnyReportEvent = { [E in EventName | ExtraName]: ReportEvent<E> }[
@@ -26,7 +26,7 @@ type Parameters<A extends ActionName> =
   ActionParameters[A] extends Record<string, never> ? [] : [parameters: ActionParameters[A]];
 
 export interface ReportConnection {
-  /** Hears one kind of event, or every event ("*"); returns what ends it. */
+  /** Subscribes to one kind of event, or all events ("*"); returns the unsubscribe function. */
   on<E extends EventName | ExtraName>(
     event: E,
     handler: (event: ReportEvent<E>) => void,
@@ -38,7 +38,7 @@ export interface ReportConnection {
   send<A extends ActionName>(action: A, ...parameters: Parameters<A>): void;
   /** Loads a link into the frame: a session link to pre-warm it, a report link to open a study. */
   load(link: string): void;
-  /** Tells the app now and then that the host's user is active; returns what ends it. */
+  /** Reports activity of the host's user at intervals; returns the function that stops it. */
   shareActivity(): () => void;
   close(): void;
 }
@@ -46,19 +46,19 @@ export interface ReportConnection {
 export interface ReportOptions {
   /** The origin of the reporting app, such as "https://reports.example". */
   origin: string;
-  /** The host's own window; only tests give another one. */
+  /** The window of the host; tests pass another one. */
   window?: Window;
 }
 
-/** What the frame may use, for its `allow` attribute (interface document, Actions). */
+/** The permissions of the frame, for its `allow` attribute (interface document, Actions). */
 export const PERMISSIONS = "microphone; screen-wake-lock; clipboard-read; clipboard-write; hid";
 
-/** The app hears of the host's user at most so often. */
+/** The minimum interval between activity reports. */
 export const ACTIVITY_EVERY_MS = 5000;
 
 const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
 
-/** Makes a frame with the permissions that it needs; append it and `connect` it. */
+/** Creates a frame with the required permissions; append it, then `connect` it. */
 export function createReportFrame(document: Document, title: string): HTMLIFrameElement {
   const frame = document.createElement("iframe");
   frame.allow = PERMISSIONS;

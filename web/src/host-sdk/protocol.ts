@@ -1,7 +1,7 @@
 // What the reporting app and its host say to each other: the interface document's chapters Events
 // and Actions as types, to the letter. Types only; a host's project can take this file as it is.
 
-/** Where a report stands, as events say it. */
+/** The status of a report in events. */
 export type HostStatus = "ORDERED" | "DRAFT" | "PRELIMINARY" | "FINAL" | "ADDENDUM";
 
 export interface OrderIdentity {
@@ -66,7 +66,7 @@ export interface ExtraPayloads {
 
 export type ExtraName = keyof ExtraPayloads;
 
-/** The members of every event (the first three are the document's). */
+/** The members of every event (the interface document defines the first three). */
 export interface Envelope {
   type: EventName | ExtraName;
   reportId: string;

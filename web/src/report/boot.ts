@@ -1,4 +1,4 @@
-// What the engine tells the page before its first call: <script type="application/json" id="boot">.
+// The boot data that the service embeds in the page: <script type="application/json" id="boot">.
 
 export type Mode = "report" | "waiting" | "worklist" | "login" | "share" | "message";
 
@@ -7,9 +7,9 @@ export interface PrelimGroup {
   tags: string[];
 }
 
-/** What the page must know of its window (bridge/engine/service/launch/seating.py). */
+/** The window of the page. */
 export interface WindowFacts {
-  /** Where the live feed begins. */
+  /** The start cursor of the live stream. */
   cursor: number;
   idleSeconds: number;
   /** Milliseconds since the epoch. */
@@ -17,13 +17,13 @@ export interface WindowFacts {
   /** Whether the window follows launches with SyncLaunch. */
   persistent: boolean;
   webViewObjects: boolean;
-  /** No host origins are configured: the page that frames this one is the host. */
+  /** Without configured host origins, the embedding page is the host. */
   anyHost: boolean;
 }
 
 export interface Boot {
   mode: Mode;
-  /** The page's session, sent as the bearer; null where an account's cookie speaks. */
+  /** The session token, sent as bearer; null if the account cookie is used. */
   session: string | null;
   locale: string;
   hostOrigins: string[];
@@ -37,13 +37,13 @@ export interface Boot {
   window: WindowFacts;
   /** mode 'message' and 'login' */
   message: string;
-  /** mode 'login': the link that is opened after it */
+  /** mode 'login': the link to open afterwards */
   handle: string;
-  /** mode 'login': the page that it leads to otherwise */
+  /** mode 'login': the page to open otherwise */
   next: string;
-  /** mode 'login': what the button of the OpenID Connect provider says; empty: there is none */
+  /** mode 'login': the label of the OpenID Connect button; empty: no provider */
   sso: string;
-  /** mode 'login': whether people sign in with a password of ours */
+  /** mode 'login': whether local passwords are enabled */
   passwords: boolean;
 }
 
@@ -73,7 +73,7 @@ const NOTHING: Boot = {
   passwords: true,
 };
 
-/** Returns what the page was started with; what the engine left out has its neutral value. */
+/** Returns the boot data; missing members have neutral values. */
 export function readBoot(document: Document): Boot {
   const text = document.getElementById("boot")?.textContent;
   return { ...NOTHING, ...(JSON.parse(text || "{}") as Partial<Boot>) };

@@ -1,18 +1,18 @@
-// Starts the reporting app on the page that the engine sent.
+// Mounts the report app in the page that the server rendered.
 import { mount } from "svelte";
 import "../shared/theme/theme.css";
 import { locale } from "../shared/i18n";
 import { applyTheme } from "../shared/theme/theme";
 import App from "./App.svelte";
 import { readBoot } from "./boot";
-import { typed } from "./login/typed";
+import { typed } from "./login/loginFields";
 
 const boot = readBoot(document);
-// The handle in the address was exchanged for a session: it need not stay there. In a frame it does:
-// nobody sees it, and where no cookie is kept it is what loads the frame again.
+// The handle in the URL was exchanged for a session, so it is removed. In a frame it stays:
+// it is not visible there, and without cookies it is needed to reload the frame.
 const framed = window.parent !== window;
 if (location.search && boot.mode === "report" && !framed) {
-  // The browser's cookie is of the report opened last; a tab says which one it showed, so that a
+  // The cookie belongs to the report opened last; each tab remembers its own report, so that a
   // reload never shows another patient's.
   const shown = boot.window.persistent ? "" : `?report=${encodeURIComponent(boot.reportId)}`;
   history.replaceState(null, "", location.pathname + shown);

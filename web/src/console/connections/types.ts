@@ -1,30 +1,30 @@
-// What the endpoints under /console/api/connections answer.
+// Responses of the endpoints under /console/api/connections.
 import type { Activation } from "../mappings/types";
-import type { FieldSpec, Table } from "./table";
+import type { FieldSpec, Table } from "./settingsTable";
 
 export interface Form {
   listener: FieldSpec[];
   destination: FieldSpec[];
-  /** What each definition maps: orders, patients or results. */
+  /** The kind of each definition: orders, patients or results. */
   definitions: Record<string, string>;
 }
 
 export interface Connection {
   name: string;
-  /** As in force; null: it is gone. */
+  /** The active settings; null if the connection was removed. */
   table: Table | null;
   in_force: Activation | null;
   in_file: boolean;
   history: Activation[];
 }
 
-export interface Mistake {
-  /** Empty: it is about the whole. */
+export interface SettingError {
+  /** Empty if the error concerns the whole table. */
   field: string;
   text: string;
 }
 
-export interface Verdict {
-  mistakes: Mistake[];
+export interface SettingsCheck {
+  mistakes: SettingError[];
   warnings: { code: string; at: number }[];
 }

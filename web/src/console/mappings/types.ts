@@ -1,4 +1,4 @@
-// What the endpoints of the mapping pages answer (bridge/console/http/mappings.py, trying.py).
+// Responses of the endpoints of the mapping pages (bridge/console/http).
 
 export interface Issue {
   file: string;
@@ -18,7 +18,7 @@ export interface Activation {
   origin: string;
 }
 
-export interface DraftNote {
+export interface DraftInfo {
   actor: string;
   saved_at: number;
   begun_on: string;
@@ -26,12 +26,12 @@ export interface DraftNote {
   checked_version: string;
 }
 
-export interface Users {
+export interface DefinitionUsers {
   listeners: string[];
   destinations: string[];
 }
 
-export interface ReadingListener {
+export interface ListenerMappings {
   name: string;
   address: string;
   mappings: string[];
@@ -39,15 +39,15 @@ export interface ReadingListener {
   said: Activation | null;
 }
 
-export interface Overview {
-  listeners: ReadingListener[];
+export interface MappingOverview {
+  listeners: ListenerMappings[];
   destinations: { name: string; address: string; mappings: string[] }[];
   definitions: {
     name: string;
     kind: string;
     in_force: Activation | null;
-    used: Users;
-    drafts: DraftNote[];
+    used: DefinitionUsers;
+    drafts: DraftInfo[];
     files_differ: boolean;
   }[];
 }
@@ -67,23 +67,23 @@ export interface Definition extends Checked {
   held: string[];
   sources: Files;
   newer: Files;
-  draft: (DraftNote & { files: Files }) | null;
-  others: DraftNote[];
-  used: Users;
+  draft: (DraftInfo & { files: Files }) | null;
+  others: DraftInfo[];
+  used: DefinitionUsers;
 }
 
-export type Saved = DraftNote & Checked;
+export type Saved = DraftInfo & Checked;
 
-export interface Message {
+export interface SampleMessage {
   label: string;
   listener: string;
   payload: string;
-  /** What a stored message was read with: the definition and its version. */
+  /** The definition and version that mapped a stored message. */
   mapping?: string;
   version?: string;
 }
 
-export interface Event {
+export interface MappedEvent {
   action: string;
   place: string;
   site: string;
@@ -94,22 +94,22 @@ export interface Event {
   [more: string]: unknown;
 }
 
-export interface Trial {
+export interface TrialResult {
   accepted: boolean;
   issues: Issue[];
-  events: Event[];
-  /** Fields with a value, and repetitions and components of used ones: PID-3, PID-3[2], PID-3.1. */
+  events: MappedEvent[];
+  /** Fields with a value, and repetitions and components of used fields: PID-3, PID-3[2], PID-3.1. */
   used: string[];
   unused: string[];
-  /** What an outbound definition may write of the order and its report, and whether it does. */
+  /** The order and report fields available to an outbound definition, and whether it uses them. */
   facts: { name: string; text: string; used: boolean }[];
   hl7: string[];
   segments: { name: string; place: string; fields: string[] }[];
 }
 
-export interface Trials {
+export interface TrialResults {
   version: string;
-  trials: Trial[];
+  trials: TrialResult[];
   left: number;
 }
 
@@ -132,26 +132,36 @@ export interface Proposal {
   messages: number;
 }
 
+<<<<<<< HEAD
 /** A code that messages had and a code table has not (bridge/console/http/code_entries.py). */
 export interface Unknown {
+=======
+/** A code in messages that a code table lacks. */
+export interface UnmappedCode {
+>>>>>>> b7
   mapping: string;
   code_table: string;
-  /** Empty where it is not named. */
+  /** Empty if the code may be patient data. */
   code: string;
   place: string;
   policy: string;
-  /** Whether it was looked up as a value, from right to left. */
+  /** Whether the table was searched in reverse: the code for a value. */
   back: boolean;
   count: number;
   last_at: number;
   seen_at: number | null;
   seen_by: string;
-  /** What one's own draft says by now. */
+  /** The value in the user's own draft. */
   value: string;
 }
 
+<<<<<<< HEAD
 /** What a whole interface would change (bridge/console/http/packages.py). */
 export interface Parcel {
+=======
+/** The changes that an interface package would make. */
+export interface InterfacePackage {
+>>>>>>> b7
   mark: string;
   channels: string[];
   definitions: { name: string; replaces: boolean }[];

@@ -1,4 +1,4 @@
-// What a recognizer is to the recorder, whoever recognizes.
+// The interface between the recorder and a speech recognizer.
 
 export type Failure = "denied" | "failed" | "no_recognizer";
 
@@ -6,15 +6,15 @@ export interface Hearing {
   /** One of the 17 codes. */
   language: string;
   stream: MediaStream;
-  /** Words that will not change any more, in the order of their speech. */
+  /** Final text, in spoken order. */
   heard(text: string): void;
-  /** Words that may change still; "" when there are none. */
+  /** Interim text; "" if there is none. */
   guessed(text: string): void;
   failed(failure: Failure): void;
 }
 
 export interface Recognizer {
   start(hearing: Hearing): void;
-  /** Resolves when the last words have come. */
+  /** Resolves when the last text has arrived. */
   stop(): Promise<void>;
 }

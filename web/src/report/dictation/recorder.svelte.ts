@@ -1,10 +1,10 @@
-// The recorder: off, starting, on. Decides who recognizes; knows nothing of where words go.
+// The recorder: off, starting, on. It selects the recognizer; the caller inserts the text.
 import type { Api } from "../../shared/api/client";
 import type { Microphones } from "../embedding/microphones";
-import { browserRecognizer, recognitionOf } from "./browser";
-import { meterOf, type Meter } from "./level";
+import { browserRecognizer, recognitionOf } from "./browserRecognizer";
+import { meterOf, type Meter } from "./audioLevel";
 import type { Failure, Recognizer } from "./recognizer";
-import { servedRecognizer } from "./served";
+import { servedRecognizer } from "./serverRecognizer";
 
 export type Problem = Failure | "no_microphone" | "not_here";
 
@@ -19,9 +19,9 @@ export interface RecorderOptions {
   microphones: Microphones;
   media: MediaDevices | undefined;
   window: object;
-  /** Takes what was heard; false where there is no text to put it into. */
+  /** Inserts recognized text; returns false if there is no text field. */
   heard(words: string, language: string): boolean;
-  /** Tells of every turning on and off. */
+  /** Called when the recorder is switched on or off. */
   turned(on: boolean): void;
 }
 
@@ -37,11 +37,11 @@ export class Recorder {
   #stream: MediaStream | null = null;
   #meter: Meter | null = null;
   #looking: ReturnType<typeof setInterval> | undefined;
-  /** One for all recordings: their words come in the order in which they were spoken. */
+  /** One queue for all recordings keeps their text in spoken order. */
   #served: Recognizer | null = null;
-  /** Until the words of what was recorded are in. */
+  /** Pending until the text of all recordings is inserted. */
   #settled: Promise<void> = Promise.resolve();
-  /** The browser's recognizer failed once: it is not asked again. */
+  /** The browser's recognizer has failed once and is not used again. */
   #browserFailed = false;
 
   constructor(options: RecorderOptions) {
@@ -114,7 +114,7 @@ export class Recorder {
     throw new Refusal("no_recognizer");
   }
 
-  /** A browser may have a recognizer that recognizes nothing: then it is the installation's turn. */
+  /** Falls back to the recognizer of the service if the browser's one does not work. */
   #failed(failure: Failure, offer: Offer): void {
     if (failure === "no_recognizer" && offer.server && !this.#browserFailed && this.#stream) {
       this.#browserFailed = true;
@@ -133,19 +133,19 @@ export class Recorder {
     const on = this.state === "on";
     this.problem = problem;
     this.state = "off";
-    // What was recorded is still sent, and goes in when its words come.
+    // The recording is still sent, and its text is inserted when it arrives.
     this.#settled = this.#recognizer?.stop() ?? this.#settled;
     this.#release();
     if (on) this.#options.turned(false);
   }
 
-  /** Turns it off; resolves once the last words are in. */
+  /** Switches it off; resolves when the last text is inserted. */
   stop(): Promise<void> {
     if (this.state !== "off") this.#settled = this.#stop();
     return this.#settled;
   }
 
-  /** Nobody waits any longer for words that do not come. */
+  /** Stops waiting for text that does not arrive. */
   giveUp(): void {
     this.#settled = Promise.resolve();
   }
@@ -158,7 +158,7 @@ export class Recorder {
     clearInterval(this.#looking);
     this.level = 0;
     const words = held.recognizer?.stop();
-    close(held); // whoever turns it off is recorded no longer, however slowly the words come
+    close(held); // recording stops at once, even if text is still pending
     await words;
     if (this.state === "off") this.#release();
   }

@@ -1,6 +1,6 @@
-// The session endpoints that the report's page calls, by name.
+// The session endpoints that the report page calls.
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
-import { inTurn, together } from "../../shared/api/turns";
+import { serialize, coalesce } from "../../shared/api/callOrder";
 import type {
   BillingCodes,
   Choices,
@@ -25,8 +25,8 @@ const SIGN_WITHIN = 15_000;
 const LOAD_WITHIN = 10_000;
 const EXPORT_WITHIN = 60_000;
 
-/** Asks the engine for something; the page as it is then, where the answer says it. */
-export type Deed = () => Promise<Page | undefined>;
+/** Calls the service; returns the new state of the page if the response contains it. */
+export type PageAction = () => Promise<Page | undefined>;
 
 export type Endpoints = ReturnType<typeof createEndpoints>;
 
@@ -45,21 +45,21 @@ export function createEndpoints(api: Api) {
   return {
     load: () => api.get<Page>(`${HOME}report`, { within: LOAD_WITHIN }),
     takeOver: () => post("open", { takeOver: true }),
-    // However often it is asked for: where answers are slow, saving does not wait behind it.
-    presence: together(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
+    // Concurrent calls share one request, so that saving does not wait behind them.
+    presence: coalesce(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
     handedOver: () => post<undefined>("handed-over", {}, LOAD_WITHIN),
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
       post("save", { version, document, ...(template === null ? {} : { template }) }, SAVE_WITHIN),
-    /** Outlives the page; a text longer than browsers let outlive it stays in the journal alone. */
+    /** Continues after the page has closed; longer texts than browsers permit stay in the journal. */
     saveAndLeave: (version: number, document: ReportDocument, template: number | null) => {
       const kept = template === null ? {} : { template };
       const body = { version, document, leaving: true, ...kept };
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
     checks: () => api.get<{ findings: Finding[] }>(`${HOME}checks`, { within: LOAD_WITHIN }),
-    /** The last choice stays, and outlives the page: users choose, and go on. */
-    choose: inTurn((choices: Choices) =>
+    /** Requests run in order and continue after the page has closed, so the last choice is kept. */
+    choose: serialize((choices: Choices) =>
       api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),
     ),
     sign: (version: number) => post("sign", { version }, SIGN_WITHIN),

@@ -1,5 +1,5 @@
-// The state of the report's page as the session endpoints answer with it (service/paging.py), and
-// what they give beside it.
+// The responses of the session endpoints: the state of the report page (service/paging.py) and
+// its related data.
 import type { Theme } from "../../shared/theme/theme";
 import type { OrderIdentity } from "../embedding/contract";
 import type { Macro } from "./text/macros";
@@ -57,7 +57,7 @@ export interface Page {
   signedBy: Person | null;
   unsignUntil: number | null;
   addendumUnsignUntil: number | null;
-  /** DICOM SR files of another patient: why each is not part of the report. */
+  /** Why DICOM SR files of another patient are not part of the report. */
   setAside: { title: string; contradicts: ("PatientMRN" | "PatientName" | "PatientBirthDate")[] }[];
   recalled: { document: ReportDocument; at: number } | null;
   owner: boolean;
@@ -68,11 +68,11 @@ export interface Page {
   /** Whether signing by the keyboard asks first: the site has no sign delay. */
   confirmSigning: boolean;
   journalKey: string;
-  /** The engine's clock, milliseconds since the epoch. */
+  /** The time of the service, milliseconds since the epoch. */
   now: number;
 }
 
-/** How the user wants to see reports. */
+/** The display preferences of the user. */
 export interface Choices {
   AppLanguage?: string;
   theme?: Theme;
@@ -87,7 +87,7 @@ export interface Presence {
   now: number;
 }
 
-/** A place that a check names in the engine's document. */
+/** The position of a check finding in the document. */
 export interface Place {
   block: number;
   item: number | null;
@@ -95,7 +95,7 @@ export interface Place {
   end: number;
 }
 
-/** Something to look at before signing: the engine names a place, the page a range of its text. */
+/** A finding to check before signing: the service gives a position, the page a range of the text. */
 export type Finding = {
   check: string;
   behaviour: "alert" | "prohibit";

@@ -16,7 +16,7 @@ import shares from "./snapshots/shares.json";
 import signed from "./snapshots/signed.json";
 import templates from "./snapshots/templates.json";
 import { rangeOf } from "./text/commands";
-import { fromEditor, toEditor } from "./text/convert";
+import { fromEditor, toEditor } from "./text/conversion";
 import { canonical, plainText, type ReportDocument } from "./text/document";
 import { SCHEMA } from "./text/schema";
 

@@ -1,8 +1,8 @@
-// Who says what on the page's side: which part emits each event, which handles each action.
+// The page's side of the host interface: which part emits each event and handles each action.
 //
-// Events marked `feed` follow from what the server committed, whoever did it; the live feed emits
-// each of them once and in the order of the commits (../live/feed.ts). The rest of the page emits
-// only those marked `page`. What they carry is in ../../host-sdk/protocol.ts.
+// Events marked `feed` follow from commits on the server by any user; the live stream emits
+// each of them once and in commit order (../live/hostEvents.ts). The rest of the page emits
+// only those marked `page`. ../../host-sdk/protocol.ts defines their payloads.
 import type { ActionName, EventName, ExtraName, HostStatus } from "../../host-sdk/protocol";
 
 export type * from "../../host-sdk/protocol";
@@ -51,7 +51,7 @@ export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "win
   user_activity: "window",
 };
 
-/** These change the report: each waits for the one that the host sent before it. */
+/** Actions that change the report run one at a time, in order. */
 export const IN_TURN: ReadonlySet<ActionName> = new Set([
   "sign_report",
   "unsign_report",

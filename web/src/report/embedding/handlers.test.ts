@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { Desk } from "../editor/desk/desk.svelte";
-import { serveHost } from "../editor/desk/hosting";
+import { ReportController } from "../editor/controller/reportController.svelte";
+import { serveHost } from "../editor/controller/hostActions";
 import type { Endpoints } from "../editor/endpoints";
-import type { HostBus } from "./bus";
+import type { HostBus } from "./host/hostMessaging";
 import { HANDLERS } from "./contract";
 
 it("the editor handles each action that is the editor's, and no other", () => {
@@ -13,7 +13,7 @@ it("the editor handles each action that is the editor's, and no other", () => {
       return () => undefined;
     },
   } as unknown as HostBus;
-  serveHost(host, new Desk({} as Endpoints));
+  serveHost(host, new ReportController({} as Endpoints));
   const wanted = Object.entries(HANDLERS).filter(([, part]) => part === "editor");
   expect(handled.sort()).toEqual(wanted.map(([action]) => action).sort());
 });

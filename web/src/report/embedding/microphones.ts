@@ -1,10 +1,10 @@
-// Which microphones there are and which one is used (interface document, get_microphone_devices and
-// change_microphone). Feature-detected: a host may have left `microphone` out of its `allow`.
+// The available microphones and the selected one (interface specification, get_microphone_devices and
+// change_microphone). Feature-detected: the host's `allow` may lack `microphone`.
 import type { MicrophoneDevice } from "./contract";
 
 const CHOSEN = "report-microphone";
 
-/** The microphone that is asked for is none of those there are. */
+/** The requested microphone does not exist. */
 export class MicrophoneProblem extends Error {
   readonly code = "unknown_device";
 }
@@ -12,15 +12,15 @@ export class MicrophoneProblem extends Error {
 export interface Microphones {
   /** Returns those that the page may use: none where its host or the browser allows none. */
   list(): Promise<MicrophoneDevice[]>;
-  /** Uses a device from now on; rejects when it is not there. */
+  /** Selects a device; rejects if it does not exist. */
   choose(deviceId: string): Promise<void>;
-  /** Tells when another one is used from now on; returns what ends it. */
+  /** Subscribes to changes of the selected device; returns the unsubscribe function. */
   watch(changed: () => void): () => void;
 }
 
 export interface MicrophoneSources {
   media: MediaDevices | undefined;
-  /** Where the choice is kept; null where the browser keeps nothing for frames. */
+  /** The storage of the choice; null if the browser blocks storage in frames. */
   storage: Storage | null;
 }
 

@@ -1,6 +1,6 @@
-// Who is signed in, and what they have chosen; everything behind the account's cookie.
+// The signed-in account and its preferences, by the account cookie.
 import { ApiProblem, createApi, type Api } from "../../shared/api/client";
-import { inTurn } from "../../shared/api/turns";
+import { serialize } from "../../shared/api/callOrder";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
 import { leadToLogin, signOut } from "../../shared/session/login";
@@ -28,7 +28,7 @@ export interface Profile {
 export const ACCOUNT = "/reporting/api/account";
 const SITE_KEY = "report.site";
 
-/** An api whose calls lead to the login page once the session has ended. */
+/** An API client that redirects to the login page when the session has ended. */
 export function accountApi(window: Window, fetcher: typeof fetch = fetch.bind(window)): Api {
   const watched: typeof fetch = async (input, init) => {
     const response = await fetcher(input, init);
@@ -65,7 +65,7 @@ export class Account {
     }
   }
 
-  readonly #put = inTurn((choices: Partial<Profile>) => this.api.put<Profile>(ACCOUNT, choices));
+  readonly #put = serialize((choices: Partial<Profile>) => this.api.put<Profile>(ACCOUNT, choices));
 
   async change(choices: Partial<Profile>): Promise<void> {
     this.#take(await this.#put(choices));

@@ -1,4 +1,4 @@
-// Reads server-sent events out of a stream of text (WHATWG HTML, 9.2.6). Pure; knows no kinds.
+// Parses server-sent events from a text stream (WHATWG HTML, 9.2.6). No side effects.
 
 export interface ServerEvent {
   kind: string;
@@ -7,7 +7,7 @@ export interface ServerEvent {
   id: string;
 }
 
-/** Returns a reader: give it each piece of text, get the events that are complete. */
+/** Returns a parser: it takes pieces of text and returns complete events. */
 export function createParser(): (piece: string) => ServerEvent[] {
   let rest = "";
   let [kind, id] = ["", ""];

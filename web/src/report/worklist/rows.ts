@@ -1,5 +1,5 @@
-// The worklist's rows as they lie at the engine, and those of them that are here: whole pages,
-// fetched when somebody scrolls to them. Knows no page, no component.
+// The rows of the worklist. They are loaded in whole pages
+// when the user scrolls to them. Independent of any component.
 import type { Api } from "../../shared/api/client";
 
 export interface Order {
@@ -31,9 +31,9 @@ export interface Row {
   userEmail: string;
   ownerName: string;
   orders: Order[];
-  /** The order's priority (HL7 table 0485: S, A, R …); an older engine does not tell it. */
+  /** The priority of the order (HL7 table 0485: S, A, R …); older services omit it. */
   priority?: string | null;
-  /** When the order came (ISO 8601). */
+  /** When the order arrived (ISO 8601). */
   orderedAt?: string;
   createdAt: number;
   updatedAt: number;
@@ -62,7 +62,7 @@ export interface Query {
 export const PAGE = 100;
 const KEPT_PAGES = 40;
 
-/** Returns the address of a stretch of the worklist. */
+/** Returns the URL of a page of the worklist. */
 export function addressOf(base: string, query: Query, offset: number, limit: number): string {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -97,12 +97,12 @@ export class RowCache {
     this.#changed = changed;
   }
 
-  /** The row of an index, undefined while it is on its way. */
+  /** The row at an index; undefined while it is loading. */
   at(index: number): Row | undefined {
     return this.#pages.get(Math.floor(index / PAGE))?.[index % PAGE];
   }
 
-  /** Fetches what is missing between two indices (the second one not included). */
+  /** Loads missing rows between two indexes (end excluded). */
   want(from: number, to: number): Promise<unknown> {
     this.#wanted = [from, to];
     const calls = [];
@@ -113,13 +113,13 @@ export class RowCache {
     return Promise.all(calls);
   }
 
-  /** Something changed: everything is asked again when it is looked at, what is seen at once. */
+  /** Marks all rows as outdated: visible rows are reloaded now, others when shown. */
   refresh(): Promise<unknown> {
     for (const page of this.#pages.keys()) this.#stale.add(page);
     return this.want(...this.#wanted);
   }
 
-  /** Answers that are still on their way are nobody's any more. */
+  /** Drops the responses of running requests. */
   close(): void {
     this.#closed = true;
   }
@@ -127,7 +127,7 @@ export class RowCache {
   #fetch(page: number): Promise<void> {
     const asked = this.#asked.get(page);
     if (asked) {
-      // What is on its way may be older than the change that made it stale: once more after it.
+      // A running request may be older than the change: repeat it afterwards.
       return this.#stale.has(page) ? asked.then(() => this.#fetch(page)) : asked;
     }
     const call = this.#ask(page);

@@ -1,4 +1,4 @@
-// The worklist's views: which reports each shows first, and in which order.
+// The views of the worklist with their filters and sort orders.
 import type { Query, ReportStatus } from "./rows";
 
 export interface View {
@@ -33,9 +33,9 @@ export const STATUSES: readonly ReportStatus[] = [
 
 export interface Column {
   name: string;
-  /** The engine's name of the order by this column; empty when there is none. */
+  /** The sort key of this column; empty if it is not sortable. */
   sort: string;
-  /** The narrowest list, in px, that still has room for it. */
+  /** The minimum width of the list, in px, that shows this column. */
   from: number;
 }
 

@@ -1,11 +1,11 @@
-// Every call to the engine: JSON in and out, problems as errors. Knows no endpoint by name.
+// The HTTP client of the report service: JSON requests and responses; problem+json becomes an error.
 
-/** Who calls: `token` is sent as the bearer; null leaves it to the account's cookie. */
+/** The credentials: `token` is sent as bearer; null uses the account cookie. */
 export interface Session {
   token: string | null;
 }
 
-/** A refusal of the engine (problem+json), or `status` 0 when it cannot be reached. */
+/** An error response (problem+json), or `status` 0 if the service cannot be reached. */
 export class ApiProblem extends Error {
   readonly status: number;
   readonly code: string;
@@ -22,14 +22,14 @@ export class ApiProblem extends Error {
   }
 }
 
-/** A call without an answer fails after this many milliseconds, as if there were no network. */
+/** The timeout of a request in milliseconds; it then fails like a network error. */
 export const ANSWER_WITHIN = 60_000;
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** Milliseconds until the call fails without an answer. */
+  /** The timeout of this request in milliseconds. */
   within?: number;
-  /** Lets the call outlive the page (64 kB at most). */
+  /** Continues the request after the page has closed (64 kB at most). */
   keepalive?: boolean;
 }
 
@@ -40,11 +40,11 @@ export interface Api {
   put<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   patch<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   delete<T>(path: string, options?: CallOptions): Promise<T>;
-  /** The answer as it is: for exports, images and streams. Has no time limit of its own. */
+  /** Returns the raw response, for exports, images and streams. No timeout. */
   raw(path: string, init?: RequestInit): Promise<Response>;
 }
 
-/** Returns the door to the engine; `path` begins with "/". */
+/** Creates a client; paths begin with "/". */
 export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(globalThis)): Api {
   async function raw(path: string, init: RequestInit = {}): Promise<Response> {
     const headers = new Headers(init.headers);

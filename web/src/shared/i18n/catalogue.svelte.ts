@@ -1,8 +1,8 @@
-// The words of the apps: one catalogue a language, English beneath for what is missing.
+// The texts of the report app: one catalogue per language; English replaces missing texts.
 import english from "../../../locales/en-US.json";
 import { flatten, type Catalogue, type Words } from "./words";
 
-/** The 17 codes of the interface document; the catalogue of each is its own file. */
+/** The 17 language codes of the interface specification; each has its own catalogue file. */
 export const CODES = [
   "en-US",
   "en-GB",
@@ -28,7 +28,7 @@ const files = import.meta.glob<Catalogue>(["../../../locales/*.json", "!**/en-US
 });
 const base = flatten(english as Catalogue);
 
-let newest = 0;
+let latest = 0;
 let code = $state<string>("en-US");
 let words = $state.raw<Words>(base);
 
@@ -37,13 +37,13 @@ export const locale = {
     return code;
   },
   codes: CODES as readonly string[],
-  /** Switches every text at once; an unknown code is English. */
+  /** Switches the language of all texts; an unknown code selects English. */
   async set(wanted: string): Promise<void> {
     const known = CODES.find((each) => each === wanted) ?? "en-US";
-    const turn = (newest += 1);
+    const request = (latest += 1);
     const load = files[`../../../locales/${known}.json`];
     const own = load ? flatten(await load()) : {};
-    if (turn !== newest) return; // another one was chosen while this one was loaded
+    if (request !== latest) return; // another language was selected meanwhile
     words = { ...base, ...own };
     code = known;
     document.documentElement.lang = known;
@@ -52,14 +52,14 @@ export const locale = {
 
 type Params = Readonly<Record<string, string | number>>;
 
-/** The form of a key that its `count` asks for, in a language with as many forms as it has. */
+/** Returns the plural form of a text for a `count` in the current language. */
 function formFor(key: string, count: string | number | undefined): string | undefined {
   if (typeof count !== "number") return undefined;
   const form = new Intl.PluralRules(code).select(count);
   return words[`${key}.${form}`] ?? words[`${key}.other`];
 }
 
-/** The text of a key ('area.name'); `{name}` in it stands for a parameter. */
+/** Returns the text of a key ("area.name") with its `{name}` placeholders replaced. */
 export function t(key: string, params: Params = {}): string {
   const text = words[key] ?? formFor(key, params["count"]) ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {

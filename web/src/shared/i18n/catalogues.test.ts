@@ -1,4 +1,4 @@
-// Every language says everything, with the same places for parameters; and nothing is said elsewhere.
+// Every catalogue is complete, with the same parameters; and no component contains texts of its own.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "svelte/compiler";
@@ -12,6 +12,9 @@ const read = (code: string): Words =>
   flatten(JSON.parse(readFileSync(join(LOCALES, `${code}.json`), "utf8")) as Catalogue);
 const catalogues = new Map(CODES.map((code) => [code as string, read(code)]));
 const english = catalogues.get("en-US") as Words;
+const consoleTexts = flatten(
+  JSON.parse(readFileSync(join(WEB, "src", "console", "en.json"), "utf8")) as Catalogue,
+);
 
 const FORMS = /\.(?:zero|one|two|few|many|other)$/;
 const nameOf = (key: string) => key.replace(FORMS, "");
@@ -25,17 +28,17 @@ const sources = readdirSync(join(WEB, "src"), { recursive: true, encoding: "utf8
   .filter((each) => /\.(?:ts|svelte)$/.test(each) && !each.includes(".test."))
   .map((each) => [each, readFileSync(join(WEB, "src", each), "utf8")] as const);
 
-it("there is a catalogue for each of the 17 codes, and no other file", () => {
+it("each of the 17 codes has a catalogue, and there are no other files", () => {
   expect(readdirSync(LOCALES).sort()).toEqual(CODES.map((code) => `${code}.json`).sort());
   expect(CODES).toHaveLength(17);
 });
 
 describe.each([...catalogues])("%s", (code, words) => {
-  it("has every key, and none besides", () => {
+  it("has exactly the keys of English", () => {
     expect(names(words)).toEqual(names(english));
   });
 
-  it("has the same places for parameters, and no empty text", () => {
+  it("has the same parameters, and no empty text", () => {
     for (const [key, text] of Object.entries(words)) {
       const wanted = english[key] ?? english[`${nameOf(key)}.other`] ?? "";
       expect([key, places(text)]).toEqual([key, places(wanted)]);
@@ -43,7 +46,7 @@ describe.each([...catalogues])("%s", (code, words) => {
     }
   });
 
-  it("has each form that its plurals need", () => {
+  it("has each plural form of its language", () => {
     const forms = new Intl.PluralRules(code).resolvedOptions().pluralCategories;
     for (const name of counted) {
       const own = Object.keys(words).filter((key) => nameOf(key) === name && FORMS.test(key));
@@ -52,7 +55,7 @@ describe.each([...catalogues])("%s", (code, words) => {
   });
 });
 
-it("other languages are not English under another name", () => {
+it("other languages are translated", () => {
   for (const [code, words] of catalogues) {
     if (code.startsWith("en")) continue;
     const long = Object.entries(english).filter(([, text]) => text.length > 24);
@@ -60,13 +63,17 @@ it("other languages are not English under another name", () => {
   }
 });
 
-it("every key that a source names is there", () => {
-  const named = sources.flatMap(([file, text]) =>
+it("every key in the source exists in its catalogue", () => {
+  const inConsole = (file: string) => file.startsWith("console");
+  const used = sources.flatMap(([file, text]) =>
     [...text.matchAll(/\bt\(\s*["']([a-z_]+\.\w+)["']/g)].map((each) => [file, each[1]] as const),
   );
-  expect(named.length).toBeGreaterThan(200);
-  const known = new Set(names(english));
-  expect(named.filter(([, key]) => !known.has(key as string))).toEqual([]);
+  expect(used.filter(([file]) => !inConsole(file)).length).toBeGreaterThan(200);
+  expect(used.filter(([file]) => inConsole(file)).length).toBeGreaterThan(200);
+  const appKeys = new Set(names(english));
+  const consoleKeys = new Set(Object.keys(consoleTexts));
+  const known = (file: string, key: string) => (inConsole(file) ? consoleKeys : appKeys).has(key);
+  expect(used.filter(([file, key]) => !known(file, key as string))).toEqual([]);
 });
 
 interface Node {
@@ -76,18 +83,18 @@ interface Node {
   value?: unknown;
 }
 
-const SPOKEN_ATTRIBUTES = ["title", "aria-label", "placeholder", "alt", "label"];
+const TEXT_ATTRIBUTES = ["title", "aria-label", "placeholder", "alt", "label"];
 const LETTERS = /\p{L}{2,}/u;
 
-/** Returns the literal words in a component's markup. */
+/** Returns the literal texts in a component's markup. */
 function literals(node: unknown, found: string[] = []): string[] {
   if (Array.isArray(node)) node.forEach((each) => literals(each, found));
   else if (node && typeof node === "object") {
     const { type, name, data, value } = node as Node;
     if (type === "Script" || type === "StyleSheet") return found;
     if (type === "Text" && LETTERS.test(data ?? "")) found.push((data ?? "").trim());
-    if (type === "Attribute" && !SPOKEN_ATTRIBUTES.includes(name ?? "")) {
-      // What is not read to anybody may be a word: classes, ids, types.
+    if (type === "Attribute" && !TEXT_ATTRIBUTES.includes(name ?? "")) {
+      // Classes, ids and types are not shown to users.
       const parts = [value].flat().filter((each) => (each as Node | null)?.type !== "Text");
       return literals(parts, found);
     }
@@ -96,11 +103,11 @@ function literals(node: unknown, found: string[] = []): string[] {
   return found;
 }
 
-/** Names of keys and of formats are the same in every language. */
+/** Names of keys and formats are the same in every language. */
 const SAME_EVERYWHERE =
   /^(?:\(?(?:Ctrl|Shift|Alt|Tab|Enter)[^\p{Ll}]*\w*\)?|PDF|DOCX|RTF|HTML|JSON|CPT|ICD-10)$/u;
 
-it("no component has words of its own", () => {
+it("no component contains texts of its own", () => {
   const found = sources
     .filter(([file]) => file.endsWith(".svelte"))
     .flatMap(([file, text]) =>

@@ -1,4 +1,4 @@
-// Dates as the language writes them.
+// Formats dates and times in the current language.
 import { locale } from "./catalogue.svelte";
 
 /** Milliseconds since the epoch as a date and a time of day. */
@@ -17,7 +17,7 @@ export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(locale.current, { timeStyle: "short" }).format(at);
 }
 
-/** How long something takes or waits, in its two largest units: days, hours, minutes. */
+/** Formats a duration in its two largest units: days, hours, minutes. */
 export function formatDuration(ms: number, language = locale.current): string {
   const minutes = Math.max(0, Math.floor(ms / 60_000));
   const parts: [number, Intl.NumberFormatOptions["unit"]][] = [
@@ -49,7 +49,7 @@ const STEPS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60_000],
 ];
 
-/** How long ago (or until) a moment is, in its largest unit. */
+/** Formats a time relative to now in its largest unit. */
 export function formatRelative(at: number, now: number): string {
   const words = new Intl.RelativeTimeFormat(locale.current, { numeric: "auto", style: "short" });
   for (const [unit, length] of STEPS) {
@@ -59,7 +59,7 @@ export function formatRelative(at: number, now: number): string {
   return words.format(0, "minute");
 }
 
-/** A date of HL7, DICOM or ISO 8601 by the language's own habit; others stay as they are. */
+/** Formats a date of HL7, DICOM or ISO 8601; other text is unchanged. */
 export function formatTagDate(text: string | undefined, language = locale.current): string {
   const found = /^(\d{4})-?(\d{2})-?(\d{2})(?:[T ]?(\d{2}):?(\d{2}))?/.exec(text ?? "");
   if (!found) return text ?? "";
@@ -71,7 +71,7 @@ export function formatTagDate(text: string | undefined, language = locale.curren
 
 const AGES = { Y: "year", M: "month", W: "week", D: "day" } as const;
 
-/** An age as DICOM has it (PS3.5 6.2, AS: `035Y`) by the language's own habit; others stay as they are. */
+/** Formats a DICOM age (PS3.5 6.2, AS: `035Y`); other text is unchanged. */
 export function formatAge(text: string | undefined, language = locale.current): string {
   const [, count, unit] = /^(\d{1,3})([YMWD])$/.exec(text ?? "") ?? [];
   if (!unit) return text ?? "";

@@ -1,4 +1,4 @@
-// The languages by their own names, as people look for them.
+// The names of the languages, each in its own language.
 import { CODES } from "./catalogue.svelte";
 
 /** Every language code with its name in that language and, where several share it, the region. */

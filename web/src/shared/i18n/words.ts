@@ -1,4 +1,4 @@
-// Catalogues as they lie in files, and flat as they are looked up.
+// Catalogues as nested files and as flat lookup tables.
 
 export interface Catalogue {
   [name: string]: string | Catalogue;

@@ -1,18 +1,18 @@
-// The way to the login page, which a page takes once. What was asked before is refused while the
-// page leaves; led by that as well, a browser drops the first way and follows the last.
+// Navigation to the login page, once per page. Requests that fail while the page leaves must not
+// start a second navigation, which would replace the first one.
 import { ApiProblem } from "../api/client";
 
 const LOGIN = "/reporting/login";
 const leaving = new WeakSet<Window>();
 
-/** Leads to the login page, and back here afterwards; a page that leaves already goes on with that. */
+/** Navigates to the login page and back here afterwards, unless the page is already leaving. */
 export function leadToLogin(window: Window): void {
   if (leaving.has(window)) return;
   leave(window);
   window.location.assign(`${LOGIN}?next=${encodeURIComponent(window.location.pathname)}`);
 }
 
-/** Ends the session and leads to the login page; stays here when the session could not be ended. */
+/** Ends the session and navigates to the login page; stays on this page if that fails. */
 export async function signOut(
   window: Window,
   end: () => Promise<unknown>,
@@ -30,7 +30,7 @@ export async function signOut(
   window.location.assign(login);
 }
 
-/** Remembers that the page leaves, until a browser shows it again (its Back button). */
+/** Marks the page as leaving until the browser shows it again (Back button). */
 function leave(window: Window): void {
   leaving.add(window);
   window.addEventListener("pageshow", (event) => {

@@ -1,4 +1,4 @@
-// Which of the two colour sets the page wears.
+// The colour theme of the page.
 
 export const THEMES = ["dark", "light", "system"] as const;
 export type Theme = (typeof THEMES)[number];
@@ -9,7 +9,7 @@ export function applyTheme(theme: Theme, document: Document): void {
   else document.documentElement.dataset["theme"] = theme;
 }
 
-/** The theme that the page wears. */
+/** The theme of the page. */
 export function themeOf(document: Document): Theme {
   const worn = document.documentElement.dataset["theme"];
   return THEMES.find((each) => each === worn) ?? "system";

@@ -1,4 +1,4 @@
-// Short messages to whoever sits here: shown for a while, and read out by screen readers.
+// Short messages to the user: shown for a few seconds, and read out by screen readers.
 
 export interface Announcement {
   id: number;
@@ -6,7 +6,7 @@ export interface Announcement {
   kind: "good" | "bad";
 }
 
-const STAYS_MS = 6000;
+const SHOWN_MS = 6000;
 let next = 1;
 let list = $state.raw<readonly Announcement[]>([]);
 
@@ -14,10 +14,10 @@ export const announcements = {
   get list(): readonly Announcement[] {
     return list;
   },
-  say(text: string, kind: Announcement["kind"] = "good"): void {
+  add(text: string, kind: Announcement["kind"] = "good"): void {
     const id = next++;
     list = [...list.filter((each) => each.text !== text), { id, text, kind }];
-    if (kind === "good") setTimeout(() => announcements.dismiss(id), STAYS_MS);
+    if (kind === "good") setTimeout(() => announcements.dismiss(id), SHOWN_MS);
   },
   dismiss(id: number): void {
     list = list.filter((each) => each.id !== id);

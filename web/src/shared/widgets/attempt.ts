@@ -1,16 +1,16 @@
-// Carry something out for a person, and tell them how it went.
+// Runs an action and shows its result to the user.
 import { ApiProblem } from "../api/client";
 import { t } from "../i18n";
 import { announcements } from "./announcements.svelte";
 
-/** Runs a deed; says `done` (a key) when it went well, and why not otherwise. */
-export async function attempt(deed: () => Promise<unknown>, done: string): Promise<boolean> {
+/** Runs an action; shows the text of the key `done` if it succeeded, else the error. */
+export async function attempt(action: () => Promise<unknown>, done: string): Promise<boolean> {
   try {
-    await deed();
-    if (done) announcements.say(t(done));
+    await action();
+    if (done) announcements.add(t(done));
     return true;
   } catch (error) {
-    announcements.say(reasonOf(error), "bad");
+    announcements.add(reasonOf(error), "bad");
     return false;
   }
 }

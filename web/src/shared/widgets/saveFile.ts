@@ -1,13 +1,13 @@
-// Files of this computer, out of what a page has fetched.
+// Saves fetched data as a file.
 
-const READ_WITHIN = 60_000;
+const REVOKE_AFTER_MS = 60_000;
 
-/** Hands a file to the browser's downloads, which read it when they come to it. */
+/** Starts a download. The browser reads the object URL later, so it is revoked after a minute. */
 export function saveFile(blob: Blob, name: string, document: Document): void {
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = address;
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(address), READ_WITHIN);
+  setTimeout(() => URL.revokeObjectURL(address), REVOKE_AFTER_MS);
 }

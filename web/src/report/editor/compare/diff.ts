@@ -1,4 +1,4 @@
-// What differs between two texts, word by word (Myers' greedy algorithm), line by line first.
+// Differences between two texts: by line, then by word (Myers' greedy algorithm).
 
 export type Kind = "same" | "added" | "removed";
 
@@ -24,7 +24,7 @@ export interface LinePair {
   heading?: true;
 }
 
-/** Returns the lines of two texts side by side; null stands for a line the other side lacks. */
+/** Returns the lines of two texts side by side; null marks a missing line. */
 export function diffLines(before: readonly string[], after: readonly string[]): LinePair[] {
   const pairs: LinePair[] = [];
   let removed: string[] = [];

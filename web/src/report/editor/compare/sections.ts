@@ -1,5 +1,5 @@
-// Two reports side by side: sections with the same heading beside each other, in whatever order
-// and spelling their headings are, and the lines of each section compared.
+// Two reports side by side. Sections with the same heading are aligned, regardless of their order
+// and spelling, and their lines are compared.
 import { blockLines, type Block, type ReportDocument } from "../text/document";
 import { diffLines, type LinePair, type Piece } from "./diff";
 
@@ -20,7 +20,7 @@ export function diffReports(before: ReportDocument, after: ReportDocument): Line
   const partners = partnersOf(ones, others);
   const taken = new Set(partners.values());
   const pairs: LinePair[] = [];
-  // What the newer report lacks follows the section that it followed in the older one.
+  // A section missing in the newer report keeps its position of the older report.
   const showLacking = (from: number) => {
     for (let index = from; index < ones.length; index += 1) {
       const one = ones[index] as Section;

@@ -1,6 +1,6 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
 import { afterEach, expect, it } from "vitest";
-import type { Desk } from "../desk/desk.svelte";
+import type { ReportController } from "../controller/reportController.svelte";
 import type { Prior } from "../page";
 import { fromText } from "../text/document";
 import Priors from "./Priors.svelte";
@@ -20,8 +20,8 @@ it("shows the prior that was asked for last, however late another one comes", as
     priors: () => Promise.resolve({ priors: all }),
     prior: (id: string) => new Promise<Prior>((resolve) => answers.set(id, resolve)),
   };
-  const desk = { endpoints, page: null } as unknown as Desk;
-  render(Priors, { desk, compare: () => undefined });
+  const controller = { endpoints, page: null } as unknown as ReportController;
+  render(Priors, { controller, compare: () => undefined });
   await fireEvent.click(await screen.findByRole("button", { name: /CT chest/ }));
   await fireEvent.click(screen.getByRole("button", { name: /CT head/ }));
   answers.get("r2")?.(all[1] as Prior);

@@ -1,5 +1,5 @@
-// When a text is saved, as a state and what may happen to it. Pure: moments come as arguments
-// (milliseconds); whoever holds the state asks `due` and does what it says.
+// When a text is saved: a state machine without side effects. Times are arguments
+// (milliseconds); the owner of the state calls `due` to learn when to save.
 
 export type Phase = "saved" | "waiting" | "saving" | "offline" | "refused";
 
@@ -8,19 +8,19 @@ export type Trouble = "" | "unreachable" | "failing";
 
 export interface Saving {
   readonly phase: Phase;
-  /** Edits so far, and how many of them the engine has. */
+  /** The number of edits, and how many of them are saved. */
   readonly edits: number;
   readonly kept: number;
   readonly sending: number | null;
-  /** First and last edit that is not saved. */
+  /** The times of the first and last unsaved edit. */
   readonly since: number;
   readonly last: number;
   readonly savedAt: number | null;
   readonly retryAt: number;
   readonly failures: number;
-  /** Why the newest edits are not saved yet; stays until a save succeeds. */
+  /** Why the newest edits are not saved; kept until a save succeeds. */
   readonly trouble: Trouble;
-  /** The engine's code, where it refused. */
+  /** The error code of a refusal. */
   readonly reason: string;
 }
 
@@ -38,14 +38,14 @@ export const FRESH: Saving = {
   reason: "",
 };
 
-/** Saves come this long after the last edit, and at most so long after the first. */
+/** The delay of a save after the last edit, and the maximum after the first. */
 export interface Pace {
   quiet: number;
   longest: number;
 }
 
 export const PACE: Pace = { quiet: 1200, longest: 4000 };
-/** Where nothing can be kept on the computer, the engine keeps it sooner. */
+/** Shorter delays for browsers that cannot keep text. */
 export const HURRIED: Pace = { quiet: 400, longest: 900 };
 
 const RETRIES = [1000, 2000, 4000, 8000, 15_000];
@@ -92,12 +92,12 @@ export function patience(state: Saving, now: number): number {
   return Math.min(most, Math.max(least, state.since + TOLD_AFTER - now));
 }
 
-/** The save has no answer yet. It goes on, and the user is notified. */
+/** The save has no response yet. It continues, and the user is notified. */
 export function delayed(state: Saving): Saving {
   return state.sending === null ? state : { ...state, trouble: state.trouble || "failing" };
 }
 
-/** The engine has not kept the text, and may do so later: it is tried again, later and later. */
+/** The save failed temporarily: retry with increasing intervals. */
 export function lost(state: Saving, now: number, trouble: Trouble = "unreachable"): Saving {
   const wait = RETRIES[Math.min(state.failures, RETRIES.length - 1)] ?? 0;
   return {
@@ -110,18 +110,18 @@ export function lost(state: Saving, now: number, trouble: Trouble = "unreachable
   };
 }
 
-/** The engine refused: nothing is tried again before a person has decided. */
+/** The service refused the text: no retry before the user has decided. */
 export function refused(state: Saving, reason: string): Saving {
   return { ...state, phase: "refused", sending: null, reason };
 }
 
-/** What is shown is what the engine has. */
+/** The shown text is saved. */
 export function adopted(state: Saving): Saving {
   const kept = state.edits;
   return { ...state, phase: "saved", kept, sending: null, failures: 0, trouble: "", reason: "" };
 }
 
-/** A person has decided: what is here is to be saved. */
+/** The user decided to save this text. */
 export function resumed(state: Saving, now: number): Saving {
   if (state.edits === state.kept) return { ...state, phase: "saved", reason: "" };
   return { ...state, phase: "waiting", since: now, last: now, reason: "" };
@@ -129,7 +129,7 @@ export function resumed(state: Saving, now: number): Saving {
 
 export const isDirty = (state: Saving): boolean => state.edits !== state.kept;
 
-/** Returns when to save next, null for not before something happens. */
+/** Returns the time of the next save; null if none is due. */
 export function due(state: Saving, pace: Pace): number | null {
   if (!isDirty(state) || state.sending !== null || state.phase === "refused") return null;
   if (state.phase === "offline") return state.retryAt;

@@ -1,22 +1,22 @@
-// What is typed and not saved yet, kept on this computer: encrypted under a key that the engine
-// gives to this user for this report, so that nobody else reads it here.
+// Unsaved text, kept in the browser. It is encrypted with a key that the service gives to this
+// user for this report, so that no other user of the computer can read it.
 
 export interface Entry<Content> {
   content: Content;
-  /** The version of the report that it was typed on. */
+  /** The version of the report on which the text was typed. */
   version: number;
   at: number;
-  /** The entry's id; an entry that was read has one. */
+  /** The id of a stored entry. */
   id?: string;
 }
 
 export interface Journal {
   keep<Content>(part: string, entry: Entry<Content>): Promise<void>;
-  /** Returns the newest text that a window left behind; that of an open window is not offered. */
+  /** Returns the newest text of a closed window; text of open windows is not offered. */
   read<Content>(part: string): Promise<Entry<Content> | null>;
-  /** Removes what this window kept. */
+  /** Removes the entries of this window. */
   clear(part: string): Promise<void>;
-  /** Removes an entry that was read. */
+  /** Removes an entry. */
   forget(entry: Entry<unknown>): Promise<void>;
 }
 
@@ -35,12 +35,12 @@ interface Scope {
 
 const NAME = "report-journal";
 const STORE = "parts";
-/** What nobody came back for is forgotten after a week. */
+/** Unclaimed entries are deleted after a week. */
 const FORGOTTEN_AFTER = 7 * 24 * 3600 * 1000;
-/** Between a part's name and the window that wrote the entry. */
+/** Separates the name of the part from the window id. */
 const WINDOW = "#";
 
-/** Opens the journal of a report; null where this browser can keep nothing safely. */
+/** Opens the journal of a report; null if this browser cannot store text safely. */
 export async function openJournal(
   reportId: string,
   key: string,
@@ -60,7 +60,7 @@ export async function openJournal(
   }
 }
 
-/** The windows of this browser: each holds a lock under its own name for as long as it is open. */
+/** The open windows of this browser: each holds a lock with its own name. */
 interface Windows {
   readonly own: string;
   areOpen(): Promise<ReadonlySet<string>>;
@@ -73,7 +73,7 @@ function openWindows(locks: LockManager | undefined, crypto: Crypto): Windows {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   const own = Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
   const nameOf = (window: string) => `${NAME}${WINDOW}${window}`;
-  // Held until the window is gone, however it goes.
+  // The lock is held until the window closes, even if it crashes.
   void locks?.request(nameOf(own), () => new Promise(() => undefined)).catch(() => undefined);
   return (present = {
     own,

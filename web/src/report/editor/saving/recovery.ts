@@ -1,12 +1,12 @@
-// What becomes of text that a computer kept: it goes back where it was, or a person decides.
+// Recovery of text kept in the browser: restored automatically, or offered to the user.
 import { canonical, type ReportDocument } from "../text/document";
 import type { Entry } from "./journal";
 
 export type Recovery = "nothing" | "forget" | "restore" | "ask";
 
 /**
- * Returns what to do with a kept text. It is restored when the report still is as it was when it
- * was typed and may be written; when the report has moved on, its text is not overwritten unasked.
+ * Returns what to do with a kept text. It is restored if the report has not changed since the text
+ * was typed and is editable; a report that has changed is never overwritten without asking.
  */
 export function recovery(
   entry: Entry<ReportDocument> | null,

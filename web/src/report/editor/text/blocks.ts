@@ -1,5 +1,5 @@
-// Lines: sections, paragraphs and list items, changed into each other and indented. The lines of
-// a table cell stay in their cell; a table between selected lines stays as it is.
+// Changes the kind and the level of lines: sections, paragraphs and list items. The lines of
+// a table cell stay in their cell; a table between selected lines does not change.
 import { Fragment, type Node as Inner, type NodeType, type Schema } from "@tiptap/pm/model";
 import { TextSelection, type EditorState, type Transaction } from "@tiptap/pm/state";
 import { MAX_LIST_DEPTH } from "./document";

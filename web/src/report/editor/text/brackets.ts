@@ -1,5 +1,5 @@
-// Brackets `[…]` and fields with default text: where they are, and which comes next. A template's
-// open fields read as brackets, so what is typed, dictated or filled in by a template is found alike.
+// Finds brackets `[…]` and fields with default text. Open fields of a template
+// read as brackets, so typed, dictated and template brackets are found alike.
 import type { Node as Inner } from "@tiptap/pm/model";
 
 export interface Range {
@@ -32,9 +32,9 @@ export function bracketsBetween(doc: Inner, from: number, to: number): Range[] {
   return found;
 }
 
-/** A place that Tab visits. */
+/** A position that Tab visits. */
 export interface Stop extends Range {
-  /** Whether it is a bracket; otherwise a field that holds the text that it was given. */
+  /** Whether it is a bracket; otherwise it is a field with its default text. */
   open: boolean;
 }
 
@@ -85,7 +85,7 @@ export function fieldsIn(block: Inner, start: number): FieldRange[] {
   return fields;
 }
 
-/** Returns the stop after (or before) a selection; past the end the open ones begin anew. */
+/** Returns the stop after (or before) a selection; wraps around at the end. */
 export function neighbour(
   stops: readonly Stop[],
   selection: Range,

@@ -1,11 +1,11 @@
-// What may be done to the text from outside it: brackets, macros, insertions, suggestions.
+// Commands on the text: brackets, macros, insertions, suggestions.
 import type { Editor } from "@tiptap/core";
 import { closeHistory } from "@tiptap/pm/history";
 import { Fragment, Slice, type Node as Inner } from "@tiptap/pm/model";
 import { TextSelection, type Transaction } from "@tiptap/pm/state";
 import type { EditorView } from "@tiptap/pm/view";
 import { allStops, bracketsBetween, neighbour, type Range } from "./brackets";
-import { toEditor } from "./convert";
+import { toEditor } from "./conversion";
 import { blockLines, inlineText, itemParts, type ReportDocument } from "./document";
 import type { Macro } from "./macros";
 
@@ -42,7 +42,7 @@ export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
   return true;
 }
 
-/** Puts a document at the selection: one line goes into the line, more become lines. */
+/** Inserts a document at the selection: a single line is inserted inline, several as lines. */
 export function insertDocument(
   editor: Changed,
   document: ReportDocument,
@@ -69,7 +69,7 @@ export function insertDocument(
 
 const openness = (node: Inner): number => (node.type.name === "paragraph" ? 1 : 0);
 
-/** Puts text in as text, whatever it looks like: lines become lines. */
+/** Inserts plain text; line breaks create lines. */
 export function insertText(editor: Changed, text: string): void {
   const content = text.split("\n").map((line) => {
     return { type: "paragraph" as const, content: [{ type: "text" as const, text: line }] };
@@ -77,7 +77,7 @@ export function insertText(editor: Changed, text: string): void {
   insertDocument(editor, { type: "doc", content });
 }
 
-/** Puts a choice in place of the selection; a field stays one, so that it can be changed again. */
+/** Replaces the selection by a choice; a field remains a field, so it can be changed again. */
 export function insertChoice(editor: Editor, word: string): void {
   const { from, to } = editor.state.selection;
   const tr = editor.state.tr.insertText(word, from, to);
@@ -86,7 +86,7 @@ export function insertChoice(editor: Editor, word: string): void {
 }
 
 /**
- * Expands a macro whose trigger stands before the caret. `typed` is the space that expanded it: it
+ * Expands the macro whose trigger is before the caret. `typed` is the space that expanded it: it
  * follows the macro's text, unless that has a bracket to fill in, or ends a line or with a space.
  */
 export function expandMacro(editor: Editor, macro: Macro, typed = ""): boolean {
@@ -98,19 +98,19 @@ export function expandMacro(editor: Editor, macro: Macro, typed = ""): boolean {
   return true;
 }
 
-/** Replaces the whole text by a step that can be undone. */
+/** Replaces the whole text in one undoable step. */
 export function replaceAll(editor: Editor, document: ReportDocument): void {
   const { state } = editor;
   const node = state.schema.nodeFromJSON(toEditor(document));
   asStep(editor, state.tr.replaceWith(0, state.doc.content.size, node.content));
 }
 
-/** Shows another text: there is nothing to undo to. */
+/** Shows another text and clears the undo history. */
 export function showDocument(editor: Editor, document: ReportDocument): void {
   editor.commands.setContent(toEditor(document), { emitUpdate: false });
 }
 
-/** Returns where suggested text stands, stretch by stretch. */
+/** Returns the ranges of suggested text. */
 export function suggestions(doc: Inner): Range[] {
   const found: Range[] = [];
   doc.descendants((node, position) => {
@@ -141,7 +141,7 @@ function removeStretch(parent: Inner, tr: Editor["state"]["tr"], { from, to }: R
   else tr.delete(from, to);
 }
 
-/** Returns the range of a place that a check names: block, line of a list or table, characters. */
+/** Returns the range of a check finding: block, line of a list or table, characters. */
 export function rangeOf(
   doc: Inner,
   place: { block: number; item: number | null; start: number; end: number },

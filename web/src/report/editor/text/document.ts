@@ -1,4 +1,4 @@
-// The document that a report's content is, as the engine speaks it (rules/document.py).
+// The document format of a report's content, as in the service (rules/document.py).
 
 export type MarkName = "bold" | "italic" | "underline" | "suggested";
 export const MARKS: readonly MarkName[] = ["bold", "italic", "underline", "suggested"];
@@ -9,7 +9,7 @@ export interface TextRun {
   marks?: MarkName[];
 }
 
-/** `[label]` while it is open, its value once it is filled. */
+/** `[label]` while open, the value once filled. */
 export interface FieldRun {
   type: "field";
   label: string;
@@ -55,7 +55,7 @@ export interface Table {
 
 export type Block = Section | Paragraph | List | Table;
 
-/** Limits of the engine: lists in each other, and columns of a table. */
+/** Limits of the service: nesting of lists and columns of a table. */
 export const MAX_LIST_DEPTH = 9;
 export const MAX_COLUMNS = 63;
 
@@ -66,7 +66,7 @@ export interface ReportDocument {
 
 export const EMPTY: ReportDocument = { type: "doc", content: [] };
 
-/** Returns what a run reads as; an open field reads as its `[label]`. */
+/** Returns the text of a run; an open field gives its `[label]`. */
 export function runText(run: Inline): string {
   return run.type === "text" ? run.text : run.value || `[${run.label}]`;
 }
@@ -112,7 +112,7 @@ const WIDE =
 const columns = (text: string): number =>
   text.replace(/\p{Mn}/gu, "").length + (text.match(WIDE)?.length ?? 0);
 
-/** Aligns the columns by spaces, as the engine's plain text does. */
+/** Aligns the columns by spaces, like the plain text of the service. */
 function tableLines(table: Table): string[] {
   const rows = tableGrid(table).map((row) => row.map(cellLines));
   const widths = (rows[0] ?? []).map((_, column) =>
@@ -136,7 +136,7 @@ function cellLines(cell: TableCell): string[] {
   return lines;
 }
 
-/** Returns the text alone, as the engine derives it. */
+/** Returns the plain text, as the service derives it. */
 export function plainText(document: ReportDocument): string {
   return document.content.flatMap(blockLines).join("\n");
 }
@@ -151,7 +151,7 @@ export function fromText(text: string): ReportDocument {
   return { type: "doc", content };
 }
 
-/** Returns a document's one spelling: runs joined, empty runs left out, never without a block. */
+/** Returns the canonical form of a document: runs joined, no empty runs, at least one block. */
 export function canonical(document: ReportDocument): string {
   const content = document.content.length ? document.content : [{ type: "paragraph", content: [] }];
   return JSON.stringify((content as Block[]).map(canonicalBlock));

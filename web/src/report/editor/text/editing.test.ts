@@ -12,7 +12,7 @@ import {
   select,
   settle,
 } from "./commands";
-import { fromEditor } from "./convert";
+import { fromEditor } from "./conversion";
 import { canonical, fromText, plainText, type Block, type ReportDocument } from "./document";
 import { createEditor, goBack } from "./editor";
 import { macroBefore, type Macro } from "./macros";

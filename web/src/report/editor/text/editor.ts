@@ -1,4 +1,4 @@
-// Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
+// Creates the text editor for a report document. It is independent of the service and of saving.
 import { Editor, Extension } from "@tiptap/core";
 import { history, redo, undo } from "@tiptap/pm/history";
 import { Plugin, TextSelection } from "@tiptap/pm/state";
@@ -6,14 +6,14 @@ import { tableEditing } from "@tiptap/pm/tables";
 import type { EditorView } from "@tiptap/pm/view";
 import { insertText } from "./commands";
 import { BracketHighlights } from "./highlights";
-import { EditorKeys } from "./keys";
+import { EditorKeys } from "./keymap";
 import { cleanPasted } from "./pasting";
 import { SCHEMA } from "./schema";
-import { toEditor } from "./convert";
+import { toEditor } from "./conversion";
 import type { ReportDocument } from "./document";
 import type { Macro } from "./macros";
 
-/** Saving is no part of it: undo goes back over as many saves as there were. */
+/** Undo is independent of saving. */
 const Undo = Extension.create({
   name: "undo",
   addProseMirrorPlugins: () => [
@@ -22,7 +22,7 @@ const Undo = Extension.create({
   ],
 });
 
-/** Ctrl+Z, Ctrl+Y, Ctrl+Shift+Z, whatever Caps Lock makes of the letters. */
+/** Ctrl+Z, Ctrl+Y, Ctrl+Shift+Z, also with Caps Lock on. */
 function undoByKey(view: EditorView, event: KeyboardEvent): boolean {
   if (!(event.ctrlKey || event.metaKey) || event.altKey) return false;
   const key = event.key.toLowerCase();
@@ -36,7 +36,7 @@ const Tables = Extension.create({
   addProseMirrorPlugins: () => [tableEditing({ allowTableNodeSelection: true })],
 });
 
-/** Selects what the input replaces: the editor may not have heard of the browser's selection yet. */
+/** Selects the range that the input replaces: the editor may not know the browser's selection yet. */
 function selectTarget(view: EditorView, event: InputEvent): void {
   const [range] = event.getTargetRanges();
   if (!range) return;
@@ -47,8 +47,8 @@ function selectTarget(view: EditorView, event: InputEvent): void {
 }
 
 /**
- * Text of several lines that dictation software, text expanders and input methods put in. The
- * browser would write its line ends into the paragraph, and the caret would end before the end.
+ * Handles multi-line text from dictation software, text expanders and input methods. The
+ * browser would insert the line breaks into the paragraph and misplace the caret.
  */
 function insertLines(view: EditorView, event: InputEvent): boolean {
   const { inputType, data } = event;
@@ -69,7 +69,7 @@ export interface EditorOptions {
   macros: () => readonly Macro[];
   onEdit: () => void;
   onSelect: () => void;
-  /** Sees keys before the editor does; true: they are done with. */
+  /** Handles keys before the editor; true stops further handling. */
   onKey?: (event: KeyboardEvent) => boolean;
 }
 

@@ -1,5 +1,5 @@
-// Shows brackets as such: a decoration on each, kept up to date where the document changed only,
-// so that typing in a long report costs no more than in a short one.
+// Highlights brackets with decorations. Only changed parts of the document are updated,
+// so typing in a long report is as fast as in a short one.
 import { Extension } from "@tiptap/core";
 import type { Node as Inner } from "@tiptap/pm/model";
 import { Plugin, PluginKey, type Transaction } from "@tiptap/pm/state";

@@ -1,4 +1,4 @@
-// Macros by trigger: which one stands right before the caret.
+// Finds the macro whose trigger is right before the caret.
 import type { ReportDocument } from "./document";
 
 export interface Macro {
@@ -11,8 +11,8 @@ export interface Macro {
 const BOUNDARY = /[\s([{"'“„«:;,]/;
 
 /**
- * Returns the macro whose trigger ends a line's text before the caret, the longest if several do.
- * It stands by itself: at the beginning, or behind a space or an opening bracket.
+ * Returns the macro whose trigger is directly before the caret; the longest one if several match.
+ * A trigger must be at the start of the line, or follow a space or an opening bracket.
  */
 export function macroBefore(text: string, macros: readonly Macro[]): Macro | undefined {
   const fits = macros.filter((each) => {

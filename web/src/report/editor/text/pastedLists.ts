@@ -1,5 +1,5 @@
-// Lists that are pasted as paragraphs: Word marks them by styles and writes bullet and number as
-// text; Word for the web puts each item into a list of its own.
+// Lists pasted as paragraphs: Word marks them by styles and writes bullets and numbers as
+// text; Word for the web pastes each item as a separate list.
 
 interface Item {
   element: Element;
@@ -46,7 +46,7 @@ function itemAt(element: Element): Item | null {
   const names = element.className;
   const named = NUMBER_CLASS.exec(names) ?? BULLET_CLASS.exec(names);
   if (!level && !named) return null;
-  // A heading keeps its number as text: a list item is no heading.
+  // A heading keeps its number as text, because a list item cannot be a heading.
   if (element.matches("h1, h2, h3, h4, h5, h6, li")) return null;
   const marker = takeMarker(element);
   const ordered = marker ? NUMBER.test(marker) : NUMBER_CLASS.test(names);

@@ -1,6 +1,6 @@
 import type { Editor } from "@tiptap/core";
 import { afterEach, describe, expect, it } from "vitest";
-import { fromEditor } from "./convert";
+import { fromEditor } from "./conversion";
 import { plainText, type ReportDocument } from "./document";
 import { createEditor } from "./editor";
 

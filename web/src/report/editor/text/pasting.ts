@@ -1,5 +1,5 @@
-// What is pasted: markup of Word, Google Docs, spreadsheets and web pages, reduced to what a
-// report holds before the editor parses it. Parsed by an inert document: nothing runs or loads.
+// Pasted markup of Word, Google Docs, spreadsheets and web pages, reduced to what a report can
+// contain. An inert document parses it, so nothing is executed or loaded.
 import { MAX_COLUMNS, MAX_LIST_DEPTH } from "./document";
 import { listsFromParagraphs, STYLE, styleOf } from "./pastedLists";
 
@@ -11,7 +11,7 @@ const INSIDE_ITEM = `p, div, blockquote, pre, table, tr, td, th, section, articl
 
 /** Returns markup whose list items are one line with sublists, and whose tables are plain grids. */
 export function cleanPasted(html: string): string {
-  // The page's policy forbids styles in markup, also in an inert document: they are read as data.
+  // The content security policy forbids style attributes even here, so they are read as data.
   const unstyled = html.replace(/(<[^<>]*?\s)style(\s*=)/gi, `$1${STYLE}$2`);
   const { body } = new DOMParser().parseFromString(unstyled, "text/html");
   const all = (selector: string) => [...body.querySelectorAll(selector)];
@@ -29,7 +29,7 @@ export function cleanPasted(html: string): string {
   return body.innerHTML;
 }
 
-/** Google Docs wraps everything in a `<b>` that is not bold, and says what is bold by styles. */
+/** Google Docs wraps everything in a `<b>` that is not bold, and marks bold text by styles. */
 function emphasisFromStyles(body: HTMLElement): void {
   for (const each of body.querySelectorAll("b, strong, i, em, u")) {
     if (isPlain(each)) each.replaceWith(...each.childNodes);
@@ -62,14 +62,14 @@ function emptyIfBlank(paragraph: Element): void {
   if (!isFilled(paragraph) && !paragraph.querySelector("br")) paragraph.replaceChildren();
 }
 
-/** Lists right in a list, as Google Docs writes them, belong to the item before them. */
+/** A list directly inside a list (Google Docs) belongs to the previous item. */
 function intoItemBefore(list: Element): void {
   const before = list.previousElementSibling;
   if (before?.matches("li")) before.append(list);
   else list.replaceWith(...list.childNodes);
 }
 
-/** An item is one line, and then its sublists; what is deeper than the engine's lists moves up. */
+/** An item is one line followed by its sublists; levels beyond the limit move up. */
 function flattenItem(item: Element): void {
   const sublists = [...item.querySelectorAll("ul, ol")].filter(
     (each) => each.parentElement?.closest("li") === item,
@@ -91,7 +91,7 @@ function depthOf(item: Element): number {
   return depth;
 }
 
-/** A report's list begins with 1: one that goes on with another number keeps it as text. */
+/** Lists in a report start at 1: a list with another start number keeps its numbers as text. */
 function keepNumbers(list: HTMLOListElement): void {
   if (list.start === 1 || list.closest("li")) return;
   let number = list.start;
@@ -106,7 +106,7 @@ function keepNumbers(list: HTMLOListElement): void {
   list.remove();
 }
 
-/** Gives merged cells their empty neighbours; a table that only lays out becomes its lines. */
+/** Expands merged cells; a layout table becomes its lines. */
 function tidyTable(table: HTMLTableElement): void {
   const outer = table.parentElement?.closest("td, th");
   const grid = gridOf(table);
@@ -130,7 +130,7 @@ function tidyTable(table: HTMLTableElement): void {
 }
 
 function gridOf(table: HTMLTableElement): HTMLTableCellElement[][] {
-  // Word ends a table with merged cells by a row without height.
+  // Word adds a row without height at the end of tables with merged cells.
   const rows = [...table.rows].filter((row) => row.getAttribute("height") !== "0" || isFilled(row));
   const grid: HTMLTableCellElement[][] = rows.map(() => []);
   rows.forEach((row, y) => {
@@ -165,7 +165,7 @@ function tidyCell(cell: HTMLTableCellElement): HTMLTableCellElement {
   return tidy;
 }
 
-/** The lines of a row that is no row of a table: its cells behind each other in one line. */
+/** A row outside a table becomes one line with all its cells. */
 function linesOfRow(row: HTMLTableCellElement[]): Node[] {
   if (row.length === 1) return [...(row[0]?.childNodes ?? [])];
   const text = row.map((each) => each.textContent.trim()).filter(Boolean);
@@ -180,7 +180,7 @@ function renamed(element: Element, tag: string): Element {
   return other;
 }
 
-/** Puts text beside blocks into paragraphs of its own; a line break between blocks is an empty one. */
+/** Wraps text beside blocks in paragraphs; a line break between blocks becomes an empty paragraph. */
 function wrapText(parent: Element): void {
   let line: Element | null = null;
   for (const node of [...parent.childNodes]) {
@@ -199,7 +199,7 @@ function wrapText(parent: Element): void {
 const holdsBlock = (element: Element): boolean =>
   element.matches(BLOCKS) || element.querySelector(BLOCKS) !== null;
 
-/** A line break begins a new line of the same kind. */
+/** A line break starts a new line of the same kind. */
 function splitAt(lineBreak: Element): void {
   let line = lineBreak.closest(LINES);
   if (line?.querySelector(BLOCKS)) {

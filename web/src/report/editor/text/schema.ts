@@ -1,7 +1,7 @@
-// The editor's schema: exactly what the engine's document can hold, as TipTap extensions.
+// The editor schema as TipTap extensions: exactly what the service's document can contain.
 //
-// A field is a mark on its text: `[label]` is typed over like any text and keeps its label, so
-// that caret, selection, spelling and undo are those of plain text.
+// A field is a mark on its text. It is edited like plain text and keeps its label, so
+// caret, selection, spelling and undo work as usual.
 import { Mark, Node, type Extensions } from "@tiptap/core";
 
 const Doc = Node.create({ name: "doc", topNode: true, content: "block+" });
@@ -85,7 +85,7 @@ const emphasis = (name: string, tags: readonly string[], shown: string) =>
     renderHTML: () => [shown, 0],
   });
 
-/** What no person has written or accepted yet. Not carried over by typing behind it. */
+/** Suggested text that no user has accepted. Typing after it does not extend the mark. */
 const Suggested = Mark.create({
   name: "suggested",
   inclusive: false,

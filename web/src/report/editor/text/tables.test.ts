@@ -1,7 +1,7 @@
 import type { Editor } from "@tiptap/core";
 import { afterEach, describe, expect, it } from "vitest";
 import { select } from "./commands";
-import { fromEditor } from "./convert";
+import { fromEditor } from "./conversion";
 import { fromText, MAX_COLUMNS, tableGrid, type ReportDocument } from "./document";
 import { createEditor, goBack } from "./editor";
 import { changeTable, insertTable, nextCell } from "./tables";

@@ -1,4 +1,4 @@
-// Tables of the text: insertion, and what changes their rows and columns.
+// Tables in the text: insertion, and changes of rows and columns.
 import type { Editor } from "@tiptap/core";
 import type { Node as Inner, Schema } from "@tiptap/pm/model";
 import { TextSelection, type Command } from "@tiptap/pm/state";
@@ -27,7 +27,7 @@ function row(schema: Schema, cell: string): Inner {
   return schema.nodes["tableRow"]?.create(null, cells) as Inner;
 }
 
-/** Puts a table below the line or table with the caret, in place of an empty line. */
+/** Inserts a table below the current line or table; it replaces an empty line. */
 export function insertTable(editor: Editor): void {
   const { state, view } = editor;
   const { tr, schema, selection } = state;
@@ -48,13 +48,13 @@ export function insertTable(editor: Editor): void {
 
 export const inTable = (editor: Editor): boolean => isInTable(editor.state);
 
-/** Columns are bounded: the engine refuses a text with more. */
+/** The service limits the number of columns. */
 const bounded =
   (command: Command): Command =>
   (state, dispatch) =>
     isInTable(state) && selectedRect(state).map.width < MAX_COLUMNS && command(state, dispatch);
 
-/** The last row or column is the whole table. */
+/** Deleting the last row or column deletes the table. */
 const orTable =
   (command: Command, last: (rect: ReturnType<typeof selectedRect>) => boolean): Command =>
   (state, dispatch) =>
@@ -79,7 +79,7 @@ export function changeTable(editor: Editor, change: TableChange): void {
   editor.view.focus();
 }
 
-/** Goes to the next cell or the one before; from the last cell into a new row. */
+/** Moves to the next or previous cell; from the last cell to a new row. */
 export function nextCell(editor: Editor, direction: 1 | -1): boolean {
   const { view } = editor;
   if (goToNextCell(direction)(view.state, view.dispatch)) return true;

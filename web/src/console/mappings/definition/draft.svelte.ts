@@ -1,0 +1,300 @@
+// The user's draft of a definition, with test messages and their results.
+// Every change is saved on the server and tried shortly after, so closing the page loses nothing.
+import { announcements } from "../../../shared/widgets/announcements.svelte";
+import { ApiProblem } from "../../../shared/api/client";
+import { api, attempt } from "../../api";
+import { t } from "../../texts";
+import type { Schema } from "../editor/schemaChoices";
+import type {
+  Definition,
+  Files,
+  Issue,
+  SampleMessage,
+  Saved,
+  TrialResult,
+  TrialResults,
+} from "../types";
+
+const SAVE_AFTER_MS = 350; // without further input
+const MAX_PATHS = 400;
+
+/** Unsaved changes, kept in the browser when the page closes. */
+interface UnsavedChanges {
+  files: Files;
+  begunOn: string;
+  revision: number;
+}
+
+/** Sample messages of a new sender, for the draft that is opened next. */
+export const pendingSamples: { messages: SampleMessage[] } = { messages: [] };
+
+export class DefinitionDraft {
+  readonly name: string;
+  definition = $state.raw<Definition | null>(null);
+  /** The changed files of the draft. */
+  files = $state.raw<Files>({});
+  file = $state("");
+  /** Increases when the open file was changed by something other than its editor. */
+  epoch = $state(0);
+  state = $state<"saved" | "unsaved" | "saving" | "failed">("saved");
+  savedAt = $state<number | null>(null);
+  revision = $state(0);
+  begunOn = $state("");
+  kind = $state("");
+  issues = $state.raw<Issue[]>([]);
+  needed = $state.raw<string[]>([]);
+  messages = $state.raw<SampleMessage[]>([]);
+  chosen = $state(0);
+  trials = $state.raw<TrialResult[]>([]);
+  left = $state(0);
+  /** Whether the results belong to an earlier text, because the current one has errors. */
+  stale = $state(false);
+  schema = $state.raw<Schema | null>(null);
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #busy: Promise<void> = Promise.resolve();
+  /** Whether another window has saved this draft. */
+  windowConflict = $state(false);
+  #trying: AbortController | null = null;
+  #locks = $state(0);
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get path(): string {
+    return `/console/api/mappings/${encodeURIComponent(this.name)}`;
+  }
+
+  get #storageKey(): string {
+    return `report-bridge.mapping ${this.name}`;
+  }
+
+  /** Returns the text of a file in the draft. */
+  textOf(file: string): string {
+    return this.files[file] ?? this.definition?.sources[file] ?? "";
+  }
+
+  get changed(): string[] {
+    return Object.keys(this.files).sort();
+  }
+
+  get errors(): number {
+    return this.issues.filter((each) => each.severity === "error").length;
+  }
+
+  /** The files of the definition; its own comes first. */
+  get tree(): string[] {
+    const own = `${this.name}.yaml`;
+    const all = [own, ...(this.definition?.held ?? []), ...this.needed, ...this.changed];
+    const rank = (file: string) => (file === own ? 0 : !file.includes("/") ? 1 : 2);
+    return all
+      .filter((file, index) => all.indexOf(file) === index)
+      .sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  }
+
+  /** All files that a definition can refer to. */
+  get known(): string[] {
+    return Object.keys({ ...this.definition?.sources, ...this.files });
+  }
+
+  /** The fields with a value in the selected message, for completion. */
+  get places(): { place: string; text: string }[] {
+    const segments = this.trials[this.chosen]?.segments ?? [];
+    return segments
+      .flatMap(({ place, fields }) =>
+        fields.map((text, index) => ({ place: `${place}-${index + 1}`, text })),
+      )
+      .filter((each) => each.text)
+      .slice(0, MAX_PATHS);
+  }
+
+  /** Whether the text is about to be replaced; the editor accepts no input then. */
+  get locked(): boolean {
+    return this.#locks > 0;
+  }
+
+  open(): Promise<void> {
+    return this.#reloadAfter(() => Promise.resolve(true));
+  }
+
+  /** Runs an action and reloads if it succeeded. The editor is locked, so no input is lost. */
+  async #reloadAfter(action: () => Promise<boolean>): Promise<void> {
+    this.#locks += 1;
+    const read = (async () => (await action()) && (await this.#read()))();
+    if (!(await read.finally(() => (this.#locks -= 1)))) return;
+    this.schema ??= (await attempt(() => api.get<Schema>("/console/api/mapping-schema"))) ?? null;
+    await this.tryOut();
+  }
+
+  async #read(): Promise<boolean> {
+    const found = await attempt(() => api.get<Definition>(this.path));
+    if (!found) return false;
+    this.definition = found;
+    this.files = found.draft?.files ?? {};
+    this.revision = found.draft?.revision ?? 0;
+    this.savedAt = found.draft?.saved_at ?? null;
+    this.begunOn = found.draft?.begun_on ?? found.in_force?.version ?? "";
+    this.state = "saved";
+    this.windowConflict = false;
+    this.#update(found);
+    this.#restoreUnsaved();
+    if (!this.tree.includes(this.file)) this.file = this.changed[0] ?? this.tree[0] ?? "";
+    this.epoch += 1;
+    return true;
+  }
+
+  #update(found: { kind: string; issues: Issue[]; needed: string[] }): void {
+    this.kind = found.kind || this.kind;
+    this.issues = found.issues;
+    if (found.needed.length) this.needed = found.needed;
+  }
+
+  /** Sets the text of the open file; called by its editor. */
+  edit(file: string, text: string): void {
+    const others = Object.entries(this.files).filter(([name]) => name !== file);
+    const same = text === this.definition?.sources[file];
+    this.files = Object.fromEntries(same ? others : [...others, [file, text]]);
+    this.state = "unsaved";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.save(), SAVE_AFTER_MS);
+  }
+
+  /** Sets the text of a file and opens it in the editor. */
+  replaceText(file: string, text: string): void {
+    this.edit(file, text);
+    this.file = file;
+    this.epoch += 1;
+  }
+
+  /** Saves unsaved changes, one request at a time. */
+  save(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#busy = this.#busy.then(() => this.#save());
+    return this.#busy;
+  }
+
+  async #save(): Promise<void> {
+    if (this.state === "saved") return;
+    this.state = "saving";
+    const files = this.files;
+    const body = { files, begun_on: this.begunOn, revision: this.revision };
+    try {
+      const saved = await api.put<Saved>(`${this.path}/draft`, body);
+      this.revision = saved.revision;
+      this.savedAt = saved.saved_at;
+      this.#update(saved);
+      if (this.files === files) this.state = "saved";
+    } catch (error) {
+      this.state = "failed";
+      const problem = error instanceof ApiProblem ? error : null;
+      this.windowConflict = problem?.code === "saved_elsewhere";
+      announcements.add(problem?.detail || t("unreachable"), "bad");
+      return;
+    }
+    await this.tryOut();
+  }
+
+  /** Keeps unsaved changes in the browser when the page closes; the next page saves them. */
+  keepLocally(): void {
+    if (this.state === "saved" || this.windowConflict) return;
+    const unsaved: UnsavedChanges = {
+      files: this.files,
+      begunOn: this.begunOn,
+      revision: this.revision,
+    };
+    localStorage.setItem(this.#storageKey, JSON.stringify(unsaved));
+  }
+
+  /** Restores changes kept by an earlier page, unless a later version was saved. */
+  #restoreUnsaved(): void {
+    const stored = localStorage.getItem(this.#storageKey);
+    localStorage.removeItem(this.#storageKey);
+    if (stored === null) return;
+    const left = JSON.parse(stored) as UnsavedChanges;
+    if (left.begunOn !== this.begunOn || this.revision > left.revision + 1) return;
+    this.files = left.files;
+    this.state = "unsaved";
+    void this.save();
+  }
+
+  /** Tries the draft on the test messages and cancels a trial that is still running. */
+  async tryOut(): Promise<void> {
+    this.#trying?.abort();
+    if (!this.messages.length) return;
+    if (this.errors) {
+      this.stale = true;
+      return;
+    }
+    const trying = (this.#trying = new AbortController());
+    const messages = this.messages.map(({ payload, listener, mapping = "", version = "" }) => ({
+      payload,
+      listener,
+      mapping,
+      version,
+    }));
+    try {
+      const body = { word: "draft", messages };
+      const { signal } = trying;
+      const done = await api.post<TrialResults>(`${this.path}/try`, body, { signal });
+      this.trials = done.trials;
+      this.left = done.left;
+      this.stale = false;
+    } catch {
+      if (trying.signal.aborted) return;
+      announcements.add(t("unreachable"), "bad");
+    }
+  }
+
+  /** Replaces the test messages. */
+  async setMessages(messages: SampleMessage[]): Promise<void> {
+    this.messages = messages;
+    this.chosen = 0;
+    this.trials = [];
+    if (messages.length === 0) announcements.add(t("mappings.no_messages"), "bad");
+    await this.tryOut();
+  }
+
+  /** Replaces what another window saved by the text of this window. */
+  async keepThisWindow(): Promise<void> {
+    const found = await attempt(() => api.get<Definition>(this.path));
+    if (!found) return;
+    this.revision = found.draft?.revision ?? 0;
+    this.windowConflict = false;
+    this.state = "unsaved";
+    await this.save();
+  }
+
+  /** Loads what another window saved; the text of this window is lost. */
+  async loadOtherWindow(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#reloadAfter(() => this.#busy.then(() => true));
+  }
+
+  /** Discards the draft; if that fails, the unsaved changes are saved. */
+  discard(): Promise<void> {
+    clearTimeout(this.#timer);
+    return this.#reloadAfter(async () => {
+      await this.#busy;
+      const gone = await attempt(() => api.delete(`${this.path}/draft`).then(() => true));
+      if (!gone) void this.save();
+      return gone ?? false;
+    });
+  }
+
+  /** Rebases the draft on a newer version, which it then replaces. */
+  async rebase(version: string): Promise<void> {
+    this.begunOn = version;
+    this.state = "unsaved";
+    await this.change(() => Promise.resolve());
+  }
+
+  /** Saves the draft, then runs an action that changes the definition; not if saving failed. */
+  change(action: () => Promise<void>): Promise<void> {
+    return this.#reloadAfter(async () => {
+      await this.save();
+      if (this.state !== "saved") return false; // save() has shown the error; continuing would lose input
+      await action();
+      return true;
+    });
+  }
+}

@@ -1,0 +1,33 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { choicesAt, takesPlaces, type Schema } from "./schemaChoices";
+
+const published = JSON.parse(readFileSync("../docs/reference/mapping.schema.json", "utf8")) as Schema;
+const labels = (path: (string | number)[], kind = "orders") =>
+  choicesAt(published, path, kind).map((each) => each.label);
+
+describe("what the published schema offers", () => {
+  it("names the members of a kind, and not those of another", () => {
+    expect(labels([])).toEqual(expect.arrayContaining(["include", "accept", "tags", "metadata"]));
+    expect(labels([])).not.toContain("segments");
+    expect(labels([], "results")).toContain("segments");
+    expect(labels([], "")).toEqual(expect.arrayContaining(["tags", "segments"]));
+  });
+
+  it("names keys and words below, through references and alternatives", () => {
+    expect(labels(["kind"])).toEqual(["orders", "patients", "results", "status"]);
+    expect(labels(["tags"])).toEqual(expect.arrayContaining(["PatientMRN", "Accession"]));
+    expect(labels(["tags", "PatientMRN"])).toEqual(expect.arrayContaining(["from", "required"]));
+    expect(labels(["tags", "PatientName", "as"])).toContain("person-name");
+    expect(labels(["tags", "PatientMRN", "from", 1])).toContain("codes");
+    expect(labels(["accept", "senders", 0])).toContain("application");
+    expect(labels(["metadata", "values", "Room"])).toContain("join");
+    expect(labels(["tags", "Nothing", "like", "it"])).toEqual([]);
+  });
+
+  it("knows where places of a message may stand", () => {
+    expect(takesPlaces(published, ["tags", "Accession"], "orders")).toBe(true);
+    expect(takesPlaces(published, ["tags", "Accession", "from", 0], "orders")).toBe(true);
+    expect(takesPlaces(published, ["kind"], "orders")).toBe(false);
+  });
+});

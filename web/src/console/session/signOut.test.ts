@@ -1,0 +1,21 @@
+import { fireEvent, render, screen } from "@testing-library/svelte";
+import { afterEach, expect, it, vi } from "vitest";
+import App from "../App.svelte";
+
+afterEach(() => vi.unstubAllGlobals());
+
+it("stays on the page and shows an error if the session could not be ended", async () => {
+  const me = { email: "olga@site.test", name: "Olga", permissions: [], sites: null };
+  vi.stubGlobal("fetch", (path: string) =>
+    path === "/console/api/me"
+      ? Promise.resolve(new Response(JSON.stringify(me)))
+      : Promise.reject(new TypeError("offline")),
+  );
+  const { location } = window;
+  const ways = vi.fn();
+  vi.stubGlobal("location", { ...location, assign: ways });
+  render(App, { refusal: "" });
+  await fireEvent.click(await screen.findByRole("button", { name: "Sign out" }));
+  await screen.findByRole("alert");
+  expect(ways).not.toHaveBeenCalled();
+});

@@ -1,0 +1,81 @@
+// What is typed into a form while an answer is on its way stays.
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { afterEach, expect, it } from "vitest";
+import { createApi } from "../../shared/api/client";
+import Groups from "./Groups.svelte";
+import Site from "./Site.svelte";
+import Templates from "./Templates.svelte";
+import Users from "./Users.svelte";
+
+afterEach(cleanup);
+
+/** A service that answers questions at once, and a change when the test lets it. */
+function service(told: (path: string) => unknown) {
+  const held: (() => void)[] = [];
+  const api = createApi({ token: null }, (path, init) => {
+    const answer = new Response(JSON.stringify(told(String(path))));
+    if ((init?.method ?? "GET") === "GET") return Promise.resolve(answer);
+    return new Promise((resolve) => held.push(() => resolve(answer)));
+  });
+  const arrive = async () => {
+    await waitFor(() => expect(held).toHaveLength(1));
+    held.pop()?.();
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  };
+  return { api, arrive };
+}
+
+const field = (label: string) => screen.getByLabelText<HTMLInputElement>(label);
+const type = (label: string, value: string) => fireEvent.input(field(label), { target: { value } });
+const press = (name: string) => fireEvent.click(screen.getByRole("button", { name }));
+
+it("as the next user, while the one before is added", async () => {
+  const { api, arrive } = service(() => []);
+  render(Users, { api, siteId: "SITE1" });
+  await type("E-mail", "ada@site.test");
+  await type("Name", "Ada");
+  await press("Add");
+  await type("E-mail", "bo@site.test");
+  await arrive();
+  const left = ["E-mail", "Name"].map((label) => field(label).value);
+  expect(left).toEqual(["bo@site.test", ""]);
+});
+
+it("as another group that was opened for changing, whole", async () => {
+  const group = { name: "CT", tags: ["ct"], members: ["ada"], reviewers: null, configured: true };
+  const { api, arrive } = service(() => [group]);
+  render(Groups, { api, siteId: "SITE1" });
+  await screen.findByText("CT");
+  await type("Name", "MR");
+  await type("Tags, one per line", "ct");
+  await press("Save");
+  await press("Edit CT");
+  await arrive();
+  const left = [field("Name").value, field("Tags, one per line").value];
+  expect(left).toEqual(["CT", "ct"]);
+});
+
+it("as the next template", async () => {
+  const { api, arrive } = service(() => []);
+  render(Templates, { api, siteId: "SITE1" });
+  await waitFor(() => expect(field("Number").value).toBe("1"));
+  await type("Name", "Chest");
+  await type("Text", "Lungs:");
+  await press("Save");
+  await type("Text", "Liver:");
+  await arrive();
+  expect([field("Name").value, field("Text").value]).toEqual(["", "Liver:"]);
+});
+
+it("as a site's settings, while others are saved", async () => {
+  const settings = { syncLaunchInFrame: false, browserInit: true };
+  const lists = { locations: [], hostOrigins: [] };
+  const site = { name: "North", timeZone: "UTC", signDelay: 5, ...lists, settings };
+  const { api, arrive } = service((path) => (path.endsWith("hosts") ? [] : site));
+  render(Site, { api, siteId: "SITE1" });
+  await waitFor(() => expect(field("Name").value).toBe("North"));
+  await press("Save");
+  await type("Name", "South");
+  await arrive();
+  expect(field("Name").value).toBe("South");
+});

@@ -1,0 +1,102 @@
+// Speech recognition by the service: recorded here, cut at pauses, sent in order.
+import { ANSWER_WITHIN, ApiProblem, type Api } from "../../shared/api/client";
+import type { Hearing, Recognizer } from "./recognizer";
+
+const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
+const LOOK_MS = 100;
+const QUIET = 0.03;
+const PAUSE_MS = 700;
+const SHORTEST_MS = 1500;
+const LONGEST_MS = 25_000;
+const WAITS = [500, 2000, 5000];
+
+/** Sends a recording; retries if the service is unreachable, to keep the order. */
+export async function transcribe(
+  api: Api,
+  recording: Blob,
+  language: string,
+  waits: readonly number[] = WAITS,
+): Promise<string> {
+  const init = { method: "POST", body: recording, headers: { "Content-Type": recording.type } };
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      const path = `/reporting/api/session/dictation?language=${encodeURIComponent(language)}`;
+      const answer = await api.raw(path, { ...init, signal: AbortSignal.timeout(ANSWER_WITHIN) });
+      if (answer.ok) return ((await answer.json()) as { text: string }).text;
+      if (answer.status < 500) throw new ApiProblem(answer.status, "refused", "");
+    } catch (error) {
+      if (error instanceof ApiProblem && error.status !== 0) throw error;
+    }
+    const wait = waits[attempt];
+    if (wait === undefined) throw new ApiProblem(502, "model_failed", "");
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+/** `level` returns the input level (0 to 1), to cut at pauses. */
+export function servedRecognizer(api: Api, level: () => number): Recognizer {
+  let recorder: MediaRecorder | null = null;
+  let looking: ReturnType<typeof setInterval> | undefined;
+  let sending: Promise<void> = Promise.resolve();
+  let stopped: Promise<void> = Promise.resolve();
+  let waiting = 0;
+
+  function send(hearing: Hearing, recording: Blob): void {
+    waiting += 1;
+    hearing.guessed("…");
+    const answer = transcribe(api, recording, hearing.language);
+    answer.catch(() => undefined); // handled below, in order
+    sending = sending
+      .then(async () => hearing.heard(await answer))
+      .catch(() => hearing.failed("failed"))
+      .finally(() => {
+        waiting -= 1;
+        if (waiting === 0) hearing.guessed("");
+      });
+  }
+
+  function record(hearing: Hearing): MediaRecorder {
+    const mimeType = KINDS.find((each) => MediaRecorder.isTypeSupported(each));
+    const made = new MediaRecorder(hearing.stream, mimeType ? { mimeType } : {});
+    const parts: Blob[] = [];
+    let spoke = false;
+    const noticing = setInterval(() => (spoke ||= level() > QUIET), LOOK_MS);
+    made.ondataavailable = (event) => void parts.push(event.data);
+    stopped = new Promise((resolve) => {
+      made.onstop = () => {
+        clearInterval(noticing);
+        if (spoke) send(hearing, new Blob(parts, { type: made.mimeType }));
+        resolve();
+      };
+    });
+    made.start();
+    return made;
+  }
+
+  function cutAtPauses(hearing: Hearing): void {
+    let since = 0;
+    let quiet = 0;
+    looking = setInterval(() => {
+      since += LOOK_MS;
+      quiet = level() > QUIET ? 0 : quiet + LOOK_MS;
+      if (since < LONGEST_MS && (since < SHORTEST_MS || quiet < PAUSE_MS)) return;
+      [since, quiet] = [0, 0];
+      recorder?.stop();
+      recorder = record(hearing);
+    }, LOOK_MS);
+  }
+
+  return {
+    start(hearing) {
+      recorder = record(hearing);
+      cutAtPauses(hearing);
+    },
+    async stop() {
+      clearInterval(looking);
+      recorder?.stop();
+      recorder = null;
+      await stopped;
+      await sending;
+    },
+  };
+}

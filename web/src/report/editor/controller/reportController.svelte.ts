@@ -1,0 +1,365 @@
+// The controller of the report page: its state, its texts, and its actions. Every action
+// returns the new state; the service decides which actions are permitted (`can`).
+import { ApiProblem } from "../../../shared/api/client";
+import { coalesce, withTimeout } from "../../../shared/api/callOrder";
+import type { PageAction, Endpoints } from "../endpoints";
+import type { Choices, Control, Finding, Macro, Page } from "../page";
+import { openJournal, type Journal } from "../saving/journal";
+import { canonical, type ReportDocument } from "../text/document";
+import { TextPart } from "./textPart.svelte";
+
+export type View = "loading" | "report" | "closed" | "ended" | "failed";
+
+export interface StatusMessage {
+  /** A key of the catalogue; the report service's own text has precedence. */
+  key: string;
+  text: string;
+  kind: "good" | "bad";
+}
+
+/** The question before signing a text; without findings it is a confirmation. */
+export interface SignQuestion {
+  part: TextPart;
+  findings: Finding[];
+  sign: () => Promise<void>;
+}
+
+const MACROS_TIMEOUT_MS = 2000; // ms: a text can be written without them as well
+/** The user is notified of an action without a response after this time; the action continues. */
+const SLOW_AFTER_MS = 4000;
+/** The time limit for saving before another window takes over. */
+const HANDOVER_SAVE_MS = 2000;
+/** If no window takes over within this time, this window continues. */
+const HANDOVER_TIMEOUT_MS = 6000;
+/** A browser whose storage does not respond within this time is treated as one without storage. */
+const JOURNAL_TIMEOUT_MS = 3000;
+/** Error codes that mean that the shown state is outdated. */
+const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
+
+export class ReportController {
+  view = $state<View>("loading");
+  page = $state.raw<Page | null>(null);
+  report = $state.raw<TextPart | null>(null);
+  addendum = $state.raw<TextPart | null>(null);
+  status = $state.raw<StatusMessage | null>(null);
+  busy = $state(false);
+  question = $state.raw<SignQuestion | null>(null);
+  macros = $state.raw<Macro[]>([]);
+  journaled = $state(true);
+  /** Whether another window is taking over: the text is not editable. */
+  handingOver = $state(false);
+  readonly endpoints: Endpoints;
+  #journal: Journal | null = null;
+  #template: number | null = null;
+  #ahead = 0;
+
+  constructor(endpoints: Endpoints) {
+    this.endpoints = endpoints;
+  }
+
+  /** The time of the service. */
+  get now(): number {
+    return Date.now() + this.#ahead;
+  }
+
+  get editable(): boolean {
+    return this.can("edit") && !this.handingOver;
+  }
+
+  get unsaved(): boolean {
+    return [this.report, this.addendum].some((each) => each?.unsaved);
+  }
+
+  get #sending(): boolean {
+    return [this.report, this.addendum].some((each) => each?.saver.saving.phase === "saving");
+  }
+
+  /** Whether text cannot be saved at present. */
+  get failing(): boolean {
+    return [this.report, this.addendum].some((each) => {
+      const { trouble = "", phase = "" } = each?.saver.saving ?? {};
+      return trouble !== "" || phase === "refused";
+    });
+  }
+
+  can(control: Control): boolean {
+    return this.view === "report" && (this.page?.can.includes(control) ?? false);
+  }
+
+  /** Loads the report and opens its text. */
+  async open(): Promise<void> {
+    const macros = withTimeout(MACROS_TIMEOUT_MS, this.loadMacros());
+    const page = await this.endpoints.load();
+    await macros; // a trigger that is typed before they are there would stay as it is
+    const journal = await withTimeout(
+      JOURNAL_TIMEOUT_MS,
+      openJournal(page.reportId, page.journalKey),
+    );
+    this.#journal = journal ?? null;
+    this.journaled = this.#journal !== null;
+    this.report = new TextPart({
+      name: "report",
+      document: page.document,
+      journal: this.#journal,
+      version: () => this.page?.version ?? 0,
+      unkept: () => (this.journaled = false),
+      send: (content) => this.#saveReport(content),
+    });
+    this.view = "report";
+    this.adopt(page);
+  }
+
+  async loadMacros(): Promise<void> {
+    const found = await this.endpoints.macros().catch(() => null);
+    this.macros = found?.macros ?? this.macros;
+  }
+
+  /** Applies a state of the page; outdated responses are ignored. */
+  adopt(page: Page): void {
+    if (this.page && page.now < this.page.now) return;
+    this.#ahead = page.now - Date.now();
+    const reading = this.page !== null && !this.editable;
+    this.page = page;
+    if (!page.writable) this.handingOver = false;
+    this.report?.take(page.document);
+    if (reading && this.editable) this.report?.writable();
+    if (this.editable) this.report?.resume();
+    this.#adoptAddendum(page);
+  }
+
+  #adoptAddendum(page: Page): void {
+    const draft = page.addenda.findLast((each) => each.state === "draft");
+    const name = draft ? `addendum:${draft.number}` : "";
+    if (draft && this.addendum?.name === name) this.addendum.take(draft.document);
+    else {
+      this.addendum?.stop();
+      this.addendum = draft ? this.#newAddendum(name, draft.document) : null;
+    }
+  }
+
+  #newAddendum(name: string, document: ReportDocument): TextPart {
+    return new TextPart({
+      name,
+      document,
+      journal: this.#journal,
+      version: () => this.#draft()?.version ?? 0,
+      unkept: () => (this.journaled = false),
+      send: (content) => this.#saveAddendum(content),
+    });
+  }
+
+  #draft() {
+    return this.page?.addenda.findLast((each) => each.state === "draft");
+  }
+
+  /** Reloads the state when no save is running. */
+  readonly refresh = coalesce(() => this.#look());
+
+  async #look(): Promise<void> {
+    await this.report?.saver.settled();
+    await this.addendum?.saver.settled();
+    if (this.view !== "report") return;
+    try {
+      this.adopt(await this.endpoints.load());
+    } catch (error) {
+      this.#notice(error);
+    }
+  }
+
+  /** Reports presence to the service, and reloads the state if it has changed. */
+  async keepPresent(): Promise<void> {
+    if (this.view !== "report") return;
+    try {
+      const seen = await this.endpoints.presence();
+      const page = this.page;
+      if (!page || this.#sending) return await this.refresh();
+      const same = seen.version === page.version && seen.status === page.status;
+      const writer = seen.writer?.name === page.writer?.name;
+      if (!same || seen.writable !== page.writable || !writer) await this.refresh();
+      else if (seen.writable) this.report?.resume();
+      this.report?.saver.retry();
+      this.addendum?.saver.retry();
+    } catch (error) {
+      this.#notice(error);
+    }
+  }
+
+  /**
+   * Another window takes over writing: saves the text within a time limit and notifies the
+   * service. If no window takes over, this window continues.
+   */
+  async handOver(save: () => Promise<void>): Promise<void> {
+    if (this.view !== "report" || this.handingOver) return;
+    this.handingOver = true;
+    await withTimeout(HANDOVER_SAVE_MS, save()).catch(() => undefined);
+    this.writeJournal();
+    await this.endpoints.handedOver().catch(() => undefined);
+    setTimeout(() => (this.handingOver = false), HANDOVER_TIMEOUT_MS);
+  }
+
+  #notice(error: unknown): void {
+    if (!(error instanceof ApiProblem)) return;
+    if (error.status === 401) this.end();
+    if (error.code === "report_not_found" || error.status === 404) this.close();
+  }
+
+  /** The session has ended: unsaved text is kept in the browser. */
+  end(): void {
+    if (this.view !== "report") return;
+    this.writeJournal();
+    this.report?.saver.refuse("session_ended");
+    this.view = "ended";
+  }
+
+  /** The page closes: sends unsaved text and releases the lease. */
+  leave(): void {
+    if (this.view !== "report") return;
+    const { report, addendum, page } = this;
+    const version = this.#draft()?.version;
+    if (version !== undefined && addendum?.unsaved) {
+      const saved = this.endpoints.saveAddendum(version, addendum.content(), { keepalive: true });
+      void saved.catch(() => undefined);
+    }
+    if (report?.unsaved && page?.writable && report.saver.saving.phase !== "refused") {
+      void this.endpoints
+        .saveAndLeave(page.version, report.content(), this.#template)
+        .catch(() => undefined);
+    } else void this.endpoints.leave().catch(() => undefined);
+  }
+
+  /** Writes unsaved text to the journals. */
+  writeJournal(): void {
+    void this.report?.saver.writeJournal();
+    void this.addendum?.saver.writeJournal();
+  }
+
+  close(): void {
+    this.report?.stop();
+    this.addendum?.stop();
+    this.view = "closed";
+  }
+
+  /** Stores display preferences, which are already applied. */
+  async prefer(choices: Choices): Promise<void> {
+    try {
+      await this.endpoints.choose(choices);
+    } catch (error) {
+      this.explain(error);
+    }
+  }
+
+  showStatus(key: string, kind: StatusMessage["kind"] = "good", text = ""): void {
+    this.status = { key, text, kind };
+  }
+
+  /** The next save names the template that was applied. */
+  applied(template: number): void {
+    this.#template = template;
+  }
+
+  async #saveReport(content: ReportDocument): Promise<void> {
+    const template = this.#template;
+    const send = (version: number) => this.endpoints.save(version, content, template);
+    try {
+      await this.#keep(this.report, content, () => send(this.page?.version ?? 0));
+    } catch (error) {
+      const problem = error instanceof ApiProblem ? error : null;
+      if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // says who writes
+      throw error;
+    }
+    if (this.#template === template) this.#template = null;
+  }
+
+  async #saveAddendum(content: ReportDocument): Promise<void> {
+    const send = () => this.endpoints.saveAddendum(this.#draft()?.version ?? 0, content);
+    await this.#keep(this.addendum, content, send);
+  }
+
+  /**
+   * Saves a text. A version conflict can come from an earlier save of this page without a
+   * response, or from a change of other data: then save again. Otherwise the user decides.
+   */
+  async #keep(part: TextPart | null, content: ReportDocument, send: () => Promise<Page>) {
+    try {
+      return this.adopt(await send());
+    } catch (error) {
+      if (!(error instanceof ApiProblem) || error.code !== "version_conflict") throw error;
+      const page = await this.endpoints.load();
+      const document =
+        part === this.report
+          ? page.document
+          : page.addenda.findLast((each) => each.state === "draft")?.document;
+      const own = document !== undefined && (part?.isStored(document) ?? false);
+      this.adopt(page);
+      if (document && canonical(document) === canonical(content)) return;
+      if (!own) throw error;
+      this.adopt(await send());
+    }
+  }
+
+  /** Saves all unsaved text; rejects if that fails. */
+  async flush(): Promise<void> {
+    await this.report?.saver.flush();
+    await this.addendum?.saver.flush();
+  }
+
+  /** Saves, then runs an action; shows the result and returns false if it failed. */
+  act(action: PageAction, done: string): Promise<boolean> {
+    return this.run(() => this.perform(action), done);
+  }
+
+  /** Takes over writing. It saves nothing first, because another window holds the lease. */
+  takeOver(): Promise<boolean> {
+    return this.run(
+      () => this.performWithoutSaving(() => this.endpoints.takeOver()),
+      "editor.yours",
+    );
+  }
+
+  /** Runs an action without saving first; shows the result and returns false if it failed. */
+  async run(action: () => Promise<void>, done: string): Promise<boolean> {
+    this.busy = true;
+    const slow = setTimeout(() => this.showStatus("shell.slow", "bad"), SLOW_AFTER_MS);
+    try {
+      await action();
+      this.showStatus(done);
+      return true;
+    } catch (error) {
+      this.explain(error);
+      return false;
+    } finally {
+      clearTimeout(slow);
+      this.busy = false;
+    }
+  }
+
+  /** Saves, then runs an action; rejects if it fails. */
+  perform(action: PageAction): Promise<void> {
+    return this.performWithoutSaving(async () => {
+      await this.flush();
+      return action();
+    });
+  }
+
+  /** Runs an action without saving; rejects if it fails. */
+  async performWithoutSaving(action: PageAction): Promise<void> {
+    try {
+      const page = await action();
+      if (page) this.adopt(page);
+    } catch (error) {
+      const problem = error instanceof ApiProblem ? error : null;
+      // Without a response the result is unknown, so reload the state.
+      if (problem?.status === 0) void this.refresh();
+      if (problem && STALE.includes(problem.code)) await this.refresh();
+      this.#notice(error);
+      throw error;
+    }
+  }
+
+  explain(error: unknown): void {
+    const problem = error instanceof ApiProblem ? error : null;
+    if (problem?.code === "checks_pending") return; // its dialog says what is to be looked at
+    if (problem?.status === 0) this.showStatus("shell.unreachable", "bad");
+    else this.showStatus("editor.failed", "bad", problem?.detail ?? "");
+  }
+}

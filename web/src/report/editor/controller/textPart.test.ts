@@ -1,0 +1,107 @@
+// What is typed while an answer is on its way stays.
+import type { Editor } from "@tiptap/core";
+import { afterEach, expect, it } from "vitest";
+import { ApiProblem } from "../../../shared/api/client";
+import type { Journal } from "../saving/journal";
+import { insertText } from "../text/commands";
+import { fromText, plainText } from "../text/document";
+import { createEditor } from "../text/editor";
+import { madeOf } from "./keyFindings";
+import { TextPart } from "./textPart.svelte";
+
+// jsdom lays nothing out: scrolling to the selection asks for rectangles.
+Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
+Range.prototype.getBoundingClientRect = () => new DOMRect();
+
+let editor: Editor | undefined;
+let answer: () => Promise<void> = () => Promise.resolve();
+afterEach(() => editor?.destroy());
+
+function written(text: string, journal: Journal | null = null): TextPart & { editor: Editor } {
+  const part = new TextPart({
+    name: "report",
+    document: fromText(text),
+    journal,
+    version: () => 3,
+    unkept: () => undefined,
+    send: () => answer(),
+  });
+  part.editor = editor = createEditor({
+    place: document.body.appendChild(document.createElement("div")),
+    document: part.document,
+    editable: true,
+    attributes: {},
+    macros: () => [],
+    onEdit: () => undefined,
+    onSelect: () => undefined,
+  });
+  return Object.assign(part, { editor });
+}
+
+it("is in what a template makes of the text", async () => {
+  const part = written("one");
+  const asked: string[] = [];
+  const made = await madeOf(part, (content) => {
+    if (asked.push(plainText(content)) === 1) insertText(part.editor, "two ");
+    return Promise.resolve(plainText(content));
+  });
+  expect([asked.length, made]).toEqual([2, plainText(part.content())]);
+  expect(made).toContain("two");
+});
+
+it("makes nothing of a text that somebody else writes by then", async () => {
+  const part = written("one");
+  const ask = () => Promise.resolve(part.editor.setEditable(false, false));
+  await expect(madeOf(part, ask)).rejects.toMatchObject({ code: "not_editable" });
+});
+
+it("is not replaced by what this computer kept: a person decides", async () => {
+  const entry = { content: fromText("kept"), version: 3, at: 1 };
+  let read: (entry: unknown) => void = () => undefined;
+  const journal = {
+    read: () => new Promise((resolve) => (read = resolve)),
+    keep: () => Promise.resolve(),
+    clear: () => Promise.resolve(),
+  } as unknown as Journal;
+  const part = written("stored", journal);
+  const recovered = part.recover(true);
+  insertText(part.editor, "new ");
+  read(entry);
+  await recovered;
+  expect(plainText(part.content())).toContain("new");
+  expect(part.kept?.content).toEqual(entry.content);
+});
+
+it("is no conflict when the engine has an earlier save of ours that had no answer", async () => {
+  const part = written("one");
+  const typed = (text: string) => {
+    insertText(part.editor, text);
+    part.saver.edited();
+  };
+  typed("two ");
+  const early = part.content();
+  answer = () => Promise.reject(new ApiProblem(0, "timeout", ""));
+  await expect(part.saver.flush()).rejects.toThrow();
+  typed("three ");
+  answer = () => Promise.resolve();
+  expect(part.isStored(early)).toBe(true);
+  part.take(early); // what the page finds when it looks again
+  expect([part.theirs, part.saver.dirty, plainText(part.content())]).toEqual([
+    null,
+    true,
+    expect.stringContaining("three"),
+  ]);
+  await part.saver.flush();
+  expect(part.saver.saving.phase).toBe("saved");
+});
+
+it("is not kept when another window has changed it back to what it was", async () => {
+  const part = written("one");
+  insertText(part.editor, "two ");
+  part.saver.edited();
+  await part.saver.flush();
+  const ours = part.content();
+  part.take(fromText("theirs"));
+  part.take(ours);
+  expect(part.content()).toEqual(ours);
+});

@@ -1,0 +1,189 @@
+// Saves one text: every edit goes to the journal at once and to the service soon after. autosave.ts
+// decides when; the caller's `send` handles the response.
+import { ApiProblem } from "../../../shared/api/client";
+import type { ReportDocument } from "../text/document";
+import {
+  adopted,
+  begun,
+  delayed,
+  done,
+  due,
+  edited,
+  FRESH,
+  HURRIED,
+  isDirty,
+  lost,
+  PACE,
+  type Pace,
+  patience,
+  refused,
+  resumed,
+  type Saving,
+} from "./autosave";
+import type { Journal } from "./journal";
+
+/** The maximum typing time that can be lost if the tab crashes. */
+const JOURNAL_EVERY = 350;
+
+export interface KeeperOptions {
+  part: string;
+  journal: Journal | null;
+  content: () => ReportDocument;
+  version: () => number;
+  /** Called when the browser cannot store text: storage is full or was revoked. */
+  unkept?: () => void;
+  /** Resolves when the service has saved the text. */
+  send: (content: ReportDocument) => Promise<void>;
+}
+
+export class TextSaver {
+  saving = $state.raw<Saving>(FRESH);
+  readonly #options: KeeperOptions;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #noting: ReturnType<typeof setTimeout> | undefined;
+  #running: Promise<void> | null = null;
+  #stopped = false;
+  #held: Promise<void> | null = null;
+  #pace: Pace;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+    this.#pace = options.journal ? PACE : HURRIED;
+  }
+
+  get dirty(): boolean {
+    return isDirty(this.saving);
+  }
+
+  edited(): void {
+    this.saving = edited(this.saving, Date.now());
+    this.#noting ??= setTimeout(() => void this.writeJournal(), JOURNAL_EVERY);
+    this.#plan();
+  }
+
+  /** Writes unsaved text to the journal now. */
+  async writeJournal(): Promise<void> {
+    clearTimeout(this.#noting);
+    this.#noting = undefined;
+    if (!this.dirty || this.#stopped) return;
+    const { journal, part, content, version } = this.#options;
+    const entry = { content: content(), version: version(), at: Date.now() };
+    await journal?.keep(part, entry).catch(() => this.#hurry());
+  }
+
+  /** Saves unsaved text; rejects if that fails. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    while (this.#held) await this.#held;
+    await this.settled();
+    while (this.dirty) {
+      this.#running = this.#save();
+      try {
+        await this.#running;
+      } finally {
+        this.#running = null;
+      }
+    }
+  }
+
+  /** Suspends saving until the returned function is called; resolves when no save is running. */
+  async hold(): Promise<() => void> {
+    let release = (): void => undefined;
+    this.#held = new Promise((resolve) => (release = resolve));
+    clearTimeout(this.#timer);
+    await this.settled();
+    return () => {
+      this.#held = null;
+      release();
+      this.#plan();
+    };
+  }
+
+  /** Resolves when no save is running. */
+  async settled(): Promise<void> {
+    while (this.#running) await this.#running.catch(() => undefined);
+  }
+
+  /** The shown text is saved: nothing needs to be kept. */
+  async adopt(): Promise<void> {
+    this.saving = adopted(this.saving);
+    clearTimeout(this.#timer);
+    clearTimeout(this.#noting);
+    this.#noting = undefined;
+    await this.#options.journal?.clear(this.#options.part).catch(() => undefined);
+  }
+
+  /** Resumes saving after a refusal. */
+  resume(): void {
+    this.saving = resumed(this.saving, Date.now());
+    this.#plan();
+  }
+
+  /** Retries a failed save at once. */
+  retry(): void {
+    if (this.saving.phase === "offline") void this.flush().catch(() => undefined);
+  }
+
+  refuse(reason: string): void {
+    this.saving = refused(this.saving, reason);
+    void this.writeJournal();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#noting);
+  }
+
+  async #save(): Promise<void> {
+    this.saving = begun(this.saving);
+    const wait = patience(this.saving, Date.now());
+    const telling = setTimeout(() => (this.saving = delayed(this.saving)), wait);
+    try {
+      await this.#options.send(this.#options.content());
+    } catch (error) {
+      this.#failed(error);
+      throw error;
+    } finally {
+      clearTimeout(telling);
+    }
+    this.saving = done(this.saving, Date.now());
+    if (this.dirty) this.#plan();
+    else await this.#options.journal?.clear(this.#options.part).catch(() => undefined);
+  }
+
+  #failed(error: unknown): void {
+    const problem = error instanceof ApiProblem ? error : null;
+    if (problem && isRefusal(problem)) return this.refuse(problem.code);
+    const unreachable = problem?.status === 0 && problem.code !== "timeout";
+    this.saving = lost(this.saving, Date.now(), unreachable ? "unreachable" : "failing");
+    void this.writeJournal();
+    this.#plan();
+  }
+
+  #hurry(): void {
+    this.#pace = HURRIED;
+    this.#options.unkept?.();
+    this.#plan();
+  }
+
+  #plan(): void {
+    clearTimeout(this.#timer);
+    const at = this.#stopped ? null : due(this.saving, this.#pace);
+    if (at === null) return;
+    const wait = Math.max(0, at - Date.now());
+    this.#timer = setTimeout(() => void this.flush().catch(() => undefined), wait);
+  }
+}
+
+/** HTTP statuses after which the save is retried. */
+const PASSING = [408, 425, 429];
+
+/**
+ * Whether the service has refused the text, so that a retry is useless. Server errors and
+ * proxy pages are not a refusal; `changed` means a version conflict.
+ */
+function isRefusal({ status, code }: ApiProblem): boolean {
+  if (status < 400 || status >= 500 || PASSING.includes(status)) return false;
+  return code !== "changed" && code !== "no_problem_body";
+}

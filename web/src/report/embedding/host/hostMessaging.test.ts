@@ -1,0 +1,184 @@
+import { describe, expect, it, vi } from "vitest";
+import { ApiProblem } from "../../../shared/api/client";
+import { createHostBus, MAX_WAITING, type HostBus } from "./hostMessaging";
+import { hostOrigins } from "./hostChannel";
+import { HANDLERS } from "../contract";
+import { fakeWindow, type FakeOptions } from "./fakeHost";
+
+const HOST = "https://viewer.test";
+const ORDER = { SiteID: "S", PatientMRN: "M", Accession: "A" };
+
+function framed(options: FakeOptions = { ancestor: HOST }, origins: string[] = [HOST]) {
+  const fake = fakeWindow(options);
+  const bus = createHostBus({ origins, window: fake.window, now: () => new Date(0) });
+  bus.identify({ reportId: "r1", clinicalInfo: [ORDER, { ...ORDER, Accession: "B" }] });
+  return { ...fake, bus };
+}
+
+const ready = (bus: HostBus) => bus.emit("report_ready", { status: "DRAFT" });
+const settle = () => new Promise((resolve) => setTimeout(resolve));
+
+describe("events", () => {
+  it("carry the document's members, and reach the host's origin only", () => {
+    const { bus, posted } = framed();
+    ready(bus);
+    expect(posted).toHaveLength(1);
+    expect(posted[0]?.origin).toBe(HOST);
+    expect(posted[0]?.message).toMatchObject({
+      type: "report_ready",
+      reportId: "r1",
+      clinicalInfo: ORDER,
+      linkedClinicalInfo: [{ ...ORDER, Accession: "B" }],
+      status: "DRAFT",
+      timestamp: "1970-01-01T00:00:00.000Z",
+    });
+  });
+
+  it("begin with report_ready; what came earlier follows it", () => {
+    const { bus, posted } = framed();
+    bus.emit("report_signed", {});
+    bus.emit("report_transfer_proceeded", {});
+    expect(posted.map((each) => each.message["type"])).toEqual(["report_transfer_proceeded"]);
+    ready(bus);
+    expect(posted.map((each) => each.message["type"]).slice(1)).toEqual([
+      "report_ready",
+      "report_signed",
+    ]);
+  });
+
+  it("go nowhere when the host is not allowed", () => {
+    const { bus, posted } = framed({ ancestor: "https://evil.test" });
+    ready(bus);
+    expect(bus.embedded).toBe(false);
+    expect(posted).toEqual([]);
+  });
+
+  it("go to WebView2 as strings, or as objects where the site wants them", () => {
+    for (const objects of [false, true]) {
+      const postMessage = vi.fn();
+      const webview = { postMessage, addEventListener: vi.fn(), removeEventListener: vi.fn() };
+      const { window } = fakeWindow({ kind: "alone", webview });
+      const bus = createHostBus({ origins: [], window, objects });
+      ready(bus);
+      const sent: unknown = postMessage.mock.calls[0]?.[0];
+      const event = (objects ? sent : JSON.parse(String(sent))) as { type: string };
+      expect([typeof sent, event.type]).toEqual([objects ? "object" : "string", "report_ready"]);
+    }
+  });
+});
+
+describe("the host's origin", () => {
+  const of = (options: FakeOptions, origins: string[], anyHost = false) =>
+    hostOrigins({ origins, window: fakeWindow(options).window, anyHost });
+
+  it("is the configured one that the browser names", () => {
+    expect(of({ ancestor: HOST }, ["https://other.test", HOST])).toEqual([HOST]);
+    expect(of({ referrer: `${HOST}/viewer?x=1` }, [HOST])).toEqual([HOST]);
+    expect(of({ kind: "tab", referrer: `${HOST}/` }, [HOST])).toEqual([HOST]);
+    expect(of({ ancestor: "null" }, [])).toEqual([]);
+  });
+
+  it("is the embedding one only where none are configured and the link allows it", () => {
+    expect(of({ ancestor: HOST }, [], true)).toEqual([HOST]);
+    expect(of({ ancestor: HOST }, [], false)).toEqual([]);
+    expect(of({}, [], true)).toEqual([]);
+  });
+
+  it("is any of the configured ones where the browser says nothing", () => {
+    expect(of({}, [HOST, "https://other.test"])).toEqual([HOST, "https://other.test"]);
+  });
+});
+
+describe("actions", () => {
+  it("are heard from the host's window and origin only, as objects or strings", async () => {
+    const { bus, deliver } = framed();
+    const heard = vi.fn();
+    bus.on("save_report", heard);
+    ready(bus);
+    deliver({ action: "save_report" }, "https://evil.test");
+    deliver({ action: "save_report" }, HOST, {});
+    deliver("not json", HOST);
+    deliver(null, HOST);
+    deliver({ action: "toString" }, HOST);
+    expect(heard).not.toHaveBeenCalled();
+    deliver({ action: "save_report" }, HOST);
+    deliver(JSON.stringify({ action: "save_report" }), HOST);
+    await settle();
+    expect(heard).toHaveBeenCalledTimes(2);
+  });
+
+  it("wait for report_ready, twenty of them", async () => {
+    const { bus, deliver } = framed();
+    const heard = vi.fn();
+    bus.on("select_next_bracket", heard);
+    for (let count = 0; count < MAX_WAITING + 5; count++) {
+      deliver({ action: "select_next_bracket" }, HOST);
+    }
+    expect(heard).not.toHaveBeenCalled();
+    ready(bus);
+    await settle();
+    expect(heard).toHaveBeenCalledTimes(MAX_WAITING);
+  });
+
+  it("that change the report are carried out in the order they came in", async () => {
+    const { bus, deliver } = framed();
+    const done: string[] = [];
+    bus.on("create_addendum", async () => {
+      await settle();
+      done.push("create_addendum");
+    });
+    bus.on("sign_addendum", () => void done.push("sign_addendum"));
+    bus.on("user_activity", () => void done.push("user_activity"));
+    deliver({ action: "create_addendum" }, HOST);
+    ready(bus);
+    deliver({ action: "sign_addendum" }, HOST);
+    deliver({ action: "user_activity" }, HOST);
+    await settle();
+    await settle();
+    expect(done).toEqual(["user_activity", "create_addendum", "sign_addendum"]);
+  });
+
+  it("are refused, not kept, while a question stands in place of the report", async () => {
+    const fake = fakeWindow({ ancestor: HOST });
+    const asking = true;
+    const bus = createHostBus({ origins: [HOST], window: fake.window, asking: () => asking });
+    const heard = vi.fn();
+    bus.on("sign_report", heard);
+    fake.deliver({ action: "sign_report" }, HOST);
+    expect(fake.posted[0]?.message).toMatchObject({ type: "action_failed", code: "not_open" });
+    ready(bus);
+    await settle();
+    expect(heard).not.toHaveBeenCalled();
+  });
+
+  it("that fail, lack a parameter or a handler are answered with action_failed", async () => {
+    const { bus, deliver, posted } = framed();
+    bus.on("sign_report", () => Promise.reject(new ApiProblem(500, "already_signed", "signed")));
+    bus.on("prelim_report", () => undefined);
+    ready(bus);
+    deliver({ action: "sign_report" }, HOST);
+    deliver({ action: "prelim_report", prelimGroup: "Night" }, HOST);
+    deliver({ action: "apply_report_ai" }, HOST);
+    await settle();
+    const failed = posted.slice(1).map(({ message }) => [message["action"], message["code"]]);
+    expect(failed).toHaveLength(3);
+    expect(failed).toEqual(
+      expect.arrayContaining([
+        ["sign_report", "already_signed"],
+        ["prelim_report", "missing_parameter"],
+        ["apply_report_ai", "not_available"],
+      ]),
+    );
+  });
+
+  it("have one handler each, and no other names", () => {
+    const { bus } = framed();
+    for (const action of Object.keys(HANDLERS)) {
+      const end = bus.on(action, () => undefined);
+      expect(() => bus.on(action, () => undefined)).toThrow();
+      end();
+      bus.on(action, () => undefined);
+    }
+    expect(() => bus.on("open_report", () => undefined)).toThrow();
+  });
+});

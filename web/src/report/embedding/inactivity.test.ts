@@ -1,0 +1,40 @@
+import { describe, expect, it } from "vitest";
+import { Activity } from "./inactivity";
+
+const MINUTE = 60_000;
+const fresh = (endsAt = 0) => new Activity({ idleMs: 30 * MINUTE, endsAt }, 0);
+
+describe("inactivity", () => {
+  it("warns a minute before and ends on the minute", () => {
+    const activity = fresh();
+    expect(activity.state(28.9 * MINUTE).kind).toBe("awake");
+    expect(activity.state(29.5 * MINUTE)).toEqual({ kind: "warning", seconds: 30, idle: true });
+    expect(activity.state(30 * MINUTE)).toEqual({ kind: "over", idle: true });
+  });
+
+  it("begins anew with any activity, the host's once a second", () => {
+    const activity = fresh();
+    activity.note(20 * MINUTE);
+    expect(activity.state(45 * MINUTE).kind).toBe("awake");
+    activity.noteHost(46 * MINUTE);
+    activity.noteHost(46 * MINUTE + 500);
+    expect(activity.state(76 * MINUTE).kind).toBe("over");
+    expect(activity.state(76 * MINUTE - 1).kind).toBe("warning");
+  });
+
+  it("cannot hold a session beyond its absolute end", () => {
+    const activity = fresh(40 * MINUTE);
+    activity.note(39 * MINUTE);
+    expect(activity.state(39.5 * MINUTE)).toEqual({ kind: "warning", seconds: 30, idle: false });
+    expect(activity.state(40 * MINUTE)).toEqual({ kind: "over", idle: false });
+  });
+
+  it("is told to the engine at most twice a minute, and only if there was any", () => {
+    const activity = fresh();
+    expect(activity.due(MINUTE)).toBe(false);
+    activity.note(MINUTE);
+    expect([activity.due(MINUTE), activity.due(MINUTE + 1)]).toEqual([true, false]);
+    activity.note(MINUTE + 10);
+    expect([activity.due(MINUTE + 20), activity.due(2 * MINUTE)]).toEqual([false, true]);
+  });
+});

@@ -1,0 +1,54 @@
+import { describe, expect, it } from "vitest";
+import { formatDuration, formatTagDate } from "../../shared/i18n";
+import { personName, priorityOf, waitsSince } from "./orderLabels";
+
+describe("names and dates of orders", () => {
+  it.each([
+    ["DOE^JANE^M", "DOE, JANE M"],
+    ["DOE", "DOE"],
+    ["DOE^^", "DOE"],
+    ["Jane Doe", "Jane Doe"],
+    [undefined, ""],
+  ])("%s reads %s", (given, shown) => expect(personName(given)).toBe(shown));
+
+  it.each([
+    ["20260131", "Jan 31, 2026"],
+    ["2026-01-31", "Jan 31, 2026"],
+    ["20260131120000", "Jan 31, 2026"],
+    ["20260231", "20260231"],
+    ["yesterday", "yesterday"],
+    [undefined, ""],
+  ])("%s reads %s", (given, shown) => expect(formatTagDate(given, "en-US")).toBe(shown));
+});
+
+describe("what is to be read first", () => {
+  it.each([
+    ["Ordered", "S", "STAT"],
+    ["Draft", "s", "STAT"],
+    ["Preliminary", "A", "ASAP"],
+    ["Ordered", "T", "T"],
+    ["Ordered", "R", ""],
+    ["Ordered", null, ""],
+    ["Ordered", undefined, ""],
+    ["Final", "S", ""],
+  ] as const)("%s with priority %s shows '%s'", (status, priority, shown) => {
+    expect(priorityOf(priority === undefined ? { status } : { status, priority })).toBe(shown);
+  });
+
+  it("waits since its order came, until it is signed", () => {
+    const row = { status: "Ordered", orderedAt: "2026-01-31T08:00:00Z", createdAt: 5 } as const;
+    expect(waitsSince(row)).toBe(Date.UTC(2026, 0, 31, 8));
+    expect(waitsSince({ status: "Draft", createdAt: 5 })).toBe(5);
+    expect(waitsSince({ ...row, status: "Addendum" })).toBeNull();
+  });
+
+  it.each([
+    [0, "0m"],
+    [59_000, "0m"],
+    [5 * 60_000, "5m"],
+    [125 * 60_000, "2h 5m"],
+    [120 * 60_000, "2h"],
+    [(49 * 60 + 7) * 60_000, "2d 1h"],
+    [-1, "0m"],
+  ])("%d ms read %s", (ms, shown) => expect(formatDuration(ms, "en-US")).toBe(shown));
+});

@@ -1,0 +1,28 @@
+// Formats the tags of an order: HL7 and DICOM values in readable form.
+import type { ReportStatus, Row } from "./rows";
+
+/** 'DOE^JANE^M' as 'DOE, JANE M'; other spellings stay as they are. */
+export function personName(text: string | undefined): string {
+  const [family = "", ...given] = (text ?? "").split("^").map((each) => each.trim());
+  const rest = given.filter(Boolean).join(" ");
+  return rest ? `${family}, ${rest}` : family;
+}
+
+const SIGNED: readonly ReportStatus[] = ["Final", "Addendum"];
+const ROUTINE = ["", "R"];
+/** HL7 table 0485. These words are the same in every language; other codes stay as they are. */
+const PRIORITIES: Readonly<Record<string, string>> = { S: "STAT", A: "ASAP" };
+
+/** The priority of an unread report; empty for routine. */
+export function priorityOf({ status, priority }: Pick<Row, "status" | "priority">): string {
+  const code = (priority ?? "").trim().toUpperCase();
+  if (SIGNED.includes(status) || ROUTINE.includes(code)) return "";
+  return PRIORITIES[code] ?? code;
+}
+
+/** Since when a report waits to be signed (milliseconds); null once it is signed. */
+export function waitsSince(row: Pick<Row, "status" | "orderedAt" | "createdAt">): number | null {
+  if (SIGNED.includes(row.status)) return null;
+  const ordered = Date.parse(row.orderedAt ?? "");
+  return Number.isNaN(ordered) ? row.createdAt : ordered;
+}

@@ -1,0 +1,87 @@
+// The worklist that a report was opened from. It is kept in the tab, so that the report links back
+// to its row and to the next report.
+import type { Api } from "../../shared/api/client";
+import { addressOf, type Query, type Row, type Stretch } from "./rows";
+
+/** A row of the list, by its report and by where it was. */
+export interface Place {
+  reportId: string;
+  index: number;
+}
+
+export interface ReadingList extends Place {
+  /** The reports behind it in the list, nearest first. */
+  following: string[];
+  query: Query;
+  /** How the worklist looked, as its history entry has it. */
+  view: unknown;
+  /** Whether the worklist is opened to go on from here. */
+  returning: boolean;
+}
+
+const KEY = "report.reading";
+const AROUND = 50;
+
+/** A frame may have no storage; then there is no link back. */
+function storage(): Storage | null {
+  try {
+    return window.sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
+export function keepReadingList(list: ReadingList): void {
+  storage()?.setItem(KEY, JSON.stringify(list));
+}
+
+/** Returns the list that a report was opened from; null where it was opened otherwise. */
+export function readingListOf(reportId: string): ReadingList | null {
+  const list = read();
+  return list?.reportId === reportId ? list : null;
+}
+
+/** Returns the list that the worklist was left with, once. */
+export function takeReturning(): ReadingList | null {
+  const list = read();
+  if (!list?.returning) return null;
+  keepReadingList({ ...list, returning: false });
+  return list;
+}
+
+function read(): ReadingList | null {
+  try {
+    return JSON.parse(storage()?.getItem(KEY) ?? "null") as ReadingList | null;
+  } catch {
+    return null;
+  }
+}
+
+export const reportAddress = (reportId: string): string =>
+  `/reporting/report/${encodeURIComponent(reportId)}`;
+
+/** Returns the list at its next report, with current data; null at its end. */
+export async function nextOf(
+  api: Api,
+  base: string,
+  list: ReadingList,
+): Promise<ReadingList | null> {
+  const offset = Math.max(0, list.index - AROUND);
+  const { items } = await api.get<Stretch>(addressOf(base, list.query, offset, 2 * AROUND));
+  const at = indexOfNext(items, list, offset);
+  const row = items[at];
+  if (!row) return null;
+  const following = items.slice(at + 1, at + 1 + AROUND).map((each) => each.reportId);
+  return { ...list, reportId: row.reportId, index: offset + at, following };
+}
+
+/** A report that was signed may have left the list: then the first of those behind it is next. */
+function indexOfNext(rows: readonly Row[], list: ReadingList, offset: number): number {
+  const places = new Map(rows.map((row, index) => [row.reportId, index]));
+  const here = places.get(list.reportId);
+  for (const each of list.following) {
+    const found = places.get(each);
+    if (found !== undefined) return found;
+  }
+  return here === undefined ? list.index - offset : here + 1;
+}
