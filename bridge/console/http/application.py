@@ -36,19 +36,10 @@ from bridge.console.services import Backstage, Files
 
 PLACE: Final = "/console"
 _PARTS: Final = (
-    *(messages, message_edits, messages, deliveries, orders, sites, exceptions),
-    *(
-        channels,
-        connections,
-        dashboard,
-        audit_trail,
-        sites,
-        people,
-        mappings,
-        mappings,
-        code_entries,
-        packages,
-    ),
+    *(messages, message_edits, deliveries, orders, exceptions, channels, connections, dashboard),
+    # before `sites`, whose `/sites/{site}/{what}` also matches `/sites/{site}/audit`
+    audit_trail,
+    *(sites, people, mappings, code_entries, packages),
 )
 
 

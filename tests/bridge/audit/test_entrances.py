@@ -39,15 +39,13 @@ ENGINE = {
         "delete_template": "template-delete",
     },
     "browser": {"login": "login", "enrolled": "enrol"},
-    "exporting": dict.fromkeys(
-        ("export_html", "export_json", "export_rtf", "export_pdf"), "export"
-    ),
-    "giving": {
+    "exports": dict.fromkeys(("export_html", "export_json", "export_rtf", "export_pdf"), "export"),
+    "shares": {
         "generate_billing": "billing",
         "share": "share-create",
         "revoke": "share-revoke",
     },
-    "launching": {"launch": "launch", "launch_batch": "launch", "init": "init"},
+    "launch": {"launch": "launch", "launch_batch": "launch", "init": "init"},
     "live": {"follow": "follow", "end": "sign-out"},
     "macros": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
     "orders": {
@@ -60,9 +58,9 @@ ENGINE = {
         "update_dicomsr": "update-dicomsr",
     },
     "patients": {"update": "patient-update", "merge": "patient-merge"},
-    "reading": {"status": "status"},
-    "rows": {"assign": "assign"},
-    "session": {
+    "reports": {"status": "status"},
+    "worklist": {"assign": "assign"},
+    "report": {
         "open_again": "view",
         "transfer": "transfer",
         "save": "save",
@@ -87,14 +85,14 @@ ENGINE = {
         "prelim_report": "prelim",
         "withdraw_prelim": "prelim-withdraw",
     },
-    "supplying": {"import_template": "template-update", "set_code_map": "code-map-update"},
+    "supplies": {"import_template": "template-update", "set_code_map": "code-map-update"},
     "system_accounts": {
         "enrol": "user-enrol",
         "require_second_factor": "user-second-factor",
         "disable": "user-disable",
         "enable": "user-enable",
     },
-    "writing": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
+    "editor": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
 }
 CONSOLE = {
     "channels": {"pause": "pause", "resume": "resume", "test": "test"},
@@ -182,11 +180,11 @@ WITHOUT = {
     "engine live.activity": "keeps a session alive",
     "engine live.handed_over": "says that a text is saved; the takeover is an event",
     "engine live.stay": "stores that a window stays at its report",
-    "engine writing.map_findings": "computes text for the open report",
-    "engine writing.presence": "reads who has the report open",
-    "engine writing.leave": "ends the presence on the open report",
-    "engine assisting.apply_findings": "computes text for the open report",
-    "engine assisting.recognize": "computes text for the open report",
+    "engine editor.map_findings": "computes text for the open report",
+    "engine editor.presence": "reads who has the report open",
+    "engine editor.leave": "ends the presence on the open report",
+    "engine assistance.apply_findings": "computes text for the open report",
+    "engine assistance.recognize": "computes text for the open report",
     # Console routes that only compute on what the request holds, or list rows without content.
     "console deliveries.find": "lists rows without content",
     "console editing.check": "checks what the request holds",

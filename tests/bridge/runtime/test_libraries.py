@@ -18,7 +18,7 @@ SELDOM = (
 )
 LOADS = f"""
 import sys
-from bridge.cli.serve import _load_lean
+from bridge.cli.service import _load_lean
 _load_lean()
 import bridge.runtime.service, bridge.engine.http.application, bridge.console.http.application
 print([name for name in {SELDOM} if name in sys.modules])

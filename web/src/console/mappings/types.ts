@@ -132,13 +132,8 @@ export interface Proposal {
   messages: number;
 }
 
-<<<<<<< HEAD
-/** A code that messages had and a code table has not (bridge/console/http/code_entries.py). */
-export interface Unknown {
-=======
 /** A code in messages that a code table lacks. */
 export interface UnmappedCode {
->>>>>>> b7
   mapping: string;
   code_table: string;
   /** Empty if the code may be patient data. */
@@ -155,13 +150,8 @@ export interface UnmappedCode {
   value: string;
 }
 
-<<<<<<< HEAD
-/** What a whole interface would change (bridge/console/http/packages.py). */
-export interface Parcel {
-=======
 /** The changes that an interface package would make. */
 export interface InterfacePackage {
->>>>>>> b7
   mark: string;
   channels: string[];
   definitions: { name: string; replaces: boolean }[];
