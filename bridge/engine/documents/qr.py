@@ -6,7 +6,6 @@ for dark backgrounds. Verifies nothing by reading back: that is what the tests d
 """
 
 from base64 import b64encode
-from enum import StrEnum
 from io import BytesIO
 
 from PIL import Image
@@ -15,21 +14,7 @@ from qrcode.exceptions import DataOverflowError
 from qrcode.main import QRCode
 
 from bridge.engine.documents.errors import QrTooLong
-
-
-class QrSize(StrEnum):
-    """Width of the QR code: 400 or 80 pixels."""
-
-    STANDARD = "standard"
-    MINI = "mini"
-
-
-class QrMode(StrEnum):
-    """The background that the QR code is made for."""
-
-    LIGHT = "light"
-    DARK = "dark"
-
+from bridge.engine.documents.qr_options import QrMode, QrSize
 
 QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
 
