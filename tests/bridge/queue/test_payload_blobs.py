@@ -136,7 +136,7 @@ def test_others_write_between_its_pieces(store: Database) -> None:
     other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
-        with other.transaction(wait=False) as cursor:
+        with store.turns.at_once(), other.transaction() as cursor:
             cursor.execute("SELECT count(*) FROM parcel")
             turns.append(cursor.fetchone()[0])
 
