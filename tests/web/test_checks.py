@@ -54,9 +54,9 @@ def test_every_code_of_action_failed_is_documented() -> None:
     rows = [row for row in table.splitlines() if row.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}
     sources = [
-        *(WEB / "src" / "report" / "editor" / "desk").glob("*.ts"),
+        *(WEB / "src" / "report" / "editor" / "controller").glob("*.ts"),
         WEB / "src" / "report" / "dictation" / "Dictation.svelte",
-        WEB / "src" / "report" / "embedding" / "bus.ts",
+        WEB / "src" / "report" / "embedding" / "host" / "hostMessaging.ts",
         WEB / "src" / "report" / "embedding" / "microphones.ts",
         WEB / "src" / "shared" / "api" / "client.ts",
     ]

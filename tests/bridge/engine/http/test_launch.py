@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import (
     BASE,
     OTHER,
@@ -188,14 +189,14 @@ def test_links_carry_the_address_that_the_request_came_in_on(service: Service) -
     """Base addresses: a regional one serves the same path; an unknown host gets the main one."""
     engine = service.application.state.engine
     regional = "https://au.engine.test"
-    engine.addresses = type(engine.addresses)(BASE, [regional], ["127.0.0.0/8"])
+    engine.addresses = type(engine.addresses)(BASE, [regional], Proxies(["127.0.0.0/8"]))
     for headers, base in (
         ({"host": "evil.test"}, BASE),
         ({"x-forwarded-host": "au.engine.test", "x-forwarded-proto": "https"}, regional),
     ):
         answer = service.post("report/launch/clinical", launch_body(), headers=headers)
         assert answer.json()["reportLink"].startswith(f"{base}/reporting/")
-    engine.addresses = type(engine.addresses)(BASE, [regional], [])
+    engine.addresses = type(engine.addresses)(BASE, [regional], Proxies())
     answer = service.post("report/launch/clinical", launch_body(), headers=headers)
     assert answer.json()["reportLink"].startswith(f"{BASE}/")
 

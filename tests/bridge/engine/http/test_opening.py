@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.service.accounts import passwords, users
+from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -228,7 +229,7 @@ def test_a_reload_never_shows_another_report(service: Service) -> None:
 def test_cookies_in_frames_of_other_sites_are_partitioned(service: Service) -> None:
     """Over https: __Host-, Secure, and Partitioned only in a cross-site frame."""
     engine = service.application.state.engine
-    engine.addresses = type(engine.addresses)("https://engine.test", [], [])
+    engine.addresses = type(engine.addresses)("https://engine.test", [], Proxies())
     link = link_for(service).replace("https://engine.test", BASE)
     framed = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
     cookie = service.open(link, headers=framed).headers["set-cookie"]

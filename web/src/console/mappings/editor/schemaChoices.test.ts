@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { choicesAt, takesPlaces, type Schema } from "./schemaChoices";
 
-const published = JSON.parse(readFileSync("../docs/reference/mapping.schema.json", "utf8")) as Schema;
+const published = JSON.parse(
+  readFileSync("../docs/reference/mapping.schema.json", "utf8"),
+) as Schema;
 const labels = (path: (string | number)[], kind = "orders") =>
   choicesAt(published, path, kind).map((each) => each.label);
 
