@@ -15,9 +15,8 @@ SOURCE = Path(bridge.__file__).parent
 OWN_EXECUTORS = {
     "executors.py",
     "runtime/loop.py",
-    "engine/live/workshop.py",
-    "engine/live/hashing.py",
-    "queue/ledger.py",
+    "engine/live/database_work.py",
+    "engine/live/password_hashing.py",
 }
 DEFAULT = {
     "to_thread",
@@ -100,7 +99,7 @@ def test_nobody_uses_the_default_executor() -> None:
     own = {
         str(each.relative_to(SOURCE)) for each in modules if "ThreadPoolExecutor" in _calls(each)
     }
-    assert own <= OWN_EXECUTORS | {"intake/frame_offload.py"}
+    assert own == OWN_EXECUTORS
 
 
 def test_no_endpoint_is_a_plain_function() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.engine.links import KeyRing
 from bridge.engine.service.launch import links
+from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import BASE, Service, launch_body, user
 from tests.conformance.engine.cases import Case, ok
 
@@ -14,7 +15,7 @@ def test_regional_addresses(service: Service) -> None:
     """Base address: a second regional one serves the same path; links carry their own."""
     engine = service.application.state.engine
     regional = "https://au.reports.test"
-    engine.addresses = type(engine.addresses)(BASE, [regional], ["127.0.0.1/32"])
+    engine.addresses = type(engine.addresses)(BASE, [regional], Proxies(["127.0.0.1/32"]))
     forwarded = {"x-forwarded-host": "au.reports.test", "x-forwarded-proto": "https"}
     cases = [
         (forwarded, regional),
@@ -36,7 +37,7 @@ def test_regional_addresses(service: Service) -> None:
         }
         answer = service.post("report/init", body, headers=headers)
         assert answer.json()["sessionLink"].startswith(f"{base}/reporting/init?"), headers
-    engine.addresses = type(engine.addresses)(BASE, [regional], ["10.0.0.0/8"])
+    engine.addresses = type(engine.addresses)(BASE, [regional], Proxies(["10.0.0.0/8"]))
     for headers in (forwarded, {"host": "au.reports.test"}):
         answer = service.post("report/launch/clinical", launch_body(), headers=headers)
         assert answer.json()["reportLink"].startswith(f"{BASE}/reporting/")

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from bridge.engine.settings import Quota
+from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import ADMIN, BASE, Service
 from tests.conformance.engine.test_edges_of_the_service import is_problem
 
@@ -71,7 +72,7 @@ def test_both_doors_count_together(service: Service) -> None:
 def test_behind_a_proxy(service: Service, proxies: list[str]) -> None:
     """A trusted proxy's clients are told apart; of a stranger only its own address counts."""
     engine = service.application.state.engine
-    engine.addresses = type(engine.addresses)(BASE, [], proxies)
+    engine.proxies = Proxies(proxies)
     for number in range(20):
         hops = f"198.51.100.{number}, {HERE}"  # the first one is whatever the client claims
         assert ask(service, "10.1.2.3", "x", **{"x-forwarded-for": hops}).status_code == 401

@@ -8,6 +8,7 @@ import sqlalchemy
 
 from bridge.engine.rules.moments import iso
 from bridge.engine.service.accounts import audit_trail, passwords, users
+from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -67,7 +68,7 @@ def test_signing_in_gives_a_cookie_that_no_script_reads(service: Service) -> Non
     assert device.startswith("report_device=")
     assert "HttpOnly; SameSite=Lax" in device
     engine = service.application.state.engine
-    engine.addresses = type(engine.addresses)("https://engine.test", [], [])
+    engine.addresses = type(engine.addresses)("https://engine.test", [], Proxies())
     for secure in sign_in(service).headers.get_list("set-cookie"):
         assert secure.startswith("__Host-report_")
         assert secure.endswith("; Secure")
