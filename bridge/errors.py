@@ -1,13 +1,19 @@
 """
-The root of what can go wrong inside the bridge.
+The base class of errors, and the kinds of failed attempts.
 
-* BridgeError                 every error of our own
-    * bridge.store.errors     the database
-    * bridge.queue.errors     the durable queue
-
-Messages bear places, codes and row ids, never what a message or a report says.
+Error texts contain places, codes and row ids. They contain no part of a message or report.
 """
+
+from enum import StrEnum
 
 
 class BridgeError(Exception):
-    """Something went wrong that a caller may want to tell apart."""
+    """Base class of all errors of the bridge."""
+
+
+class FailureKind(StrEnum):
+    """Why an attempt to send failed. The retry policy depends on nothing else."""
+
+    TRANSIENT = "transient"  # it did not arrive: repeating it cannot duplicate
+    AMBIGUOUS = "ambiguous"  # it may have arrived: only what the receiver recognizes is repeated
+    PERMANENT = "permanent"  # it arrived and was refused

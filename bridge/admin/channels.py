@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bridge.admin.audit_events import audited, operator
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, start_failures
 from bridge.monitoring.channels import Channel, Kind
 from bridge.queue import browse
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
-from bridge.wiring.audit import audited, operator
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from bridge.admin.audit_events import AuditRelay
 from bridge.admin.channels import described_channels, names
 from bridge.admin.connections import SetUp, probe
 from bridge.admin.console_access import needs_second_factor
 from bridge.admin.definitions.console_drafts import AuthorsDesk
 from bridge.admin.definitions.console_trial import AuthorsBench
+from bridge.admin.message_subjects import Belongings
 from bridge.admin.packages.archives import ZippedInterfaces
 from bridge.admin.replay import Rejudging
 from bridge.console.access import Access
@@ -33,8 +35,6 @@ from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.audit import AuditRelay
-from bridge.wiring.message_subjects import Belongings
 from bridge.wiring.saved_connections import source
 from config import Settings
 from mappings.authoring.trial import try_message

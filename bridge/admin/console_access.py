@@ -12,6 +12,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from bridge.admin.audit_events import operator, recorded
 from bridge.admin.engine_administration import Administration, administer
 from bridge.console import grants
 from bridge.console.access import Access, Accounts, Administrator, Entry
@@ -23,7 +24,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import Account, Enrolment
 from bridge.engine_client.replies import account
 from bridge.store.database import Database
-from bridge.wiring.audit import operator, recorded
 from bridge.wiring.engine import engine_http, engine_tokens
 from bridge.wiring.stores import bridge_database
 from config import Settings, load

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from bridge import authority
+from bridge.admin.audit_events import note
+from bridge.admin.console_roles import GrantedRoles
 from bridge.audit.events import Outcome, code_of
 from bridge.authority import Action
 from bridge.engine.errors import EngineError
@@ -28,8 +30,6 @@ from bridge.engine.service.sites.supply_states import Look
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.wiring.audit import note
-from bridge.wiring.engine import GrantedRoles
 from bridge.wiring.stores import migrate_engine, open_engine_database
 from config import Settings
 

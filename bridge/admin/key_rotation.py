@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.admin.audit_events import note
 from bridge.engine.links import KeyRing
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import second_factor
@@ -21,7 +22,6 @@ from bridge.engine.service.launch import links
 from bridge.engine.service.launch.links import Vault
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.wiring.audit import note
 from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
 from bridge.wiring.stores import migrate_engine, open_engine_database
 from config import Settings

@@ -16,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.verdict import Judge, Verdict
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue import browse, operations
 from bridge.queue.ledger.arrivals import signed64
 from bridge.queue.ledger.deduplication import HOT_PATHS

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from bridge.admin.audit_events import note
 from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.engine.service import change_feed, idempotency
@@ -24,7 +25,6 @@ from bridge.queue.retention.policy import newer_than_fits, prune
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics, visit_transfers
 from bridge.wiring import active_settings
-from bridge.wiring.audit import note
 from bridge.wiring.stores import (
     migrate_bridge,
     migrate_engine,

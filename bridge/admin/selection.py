@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import func, select, text
 
+from bridge.admin.message_subjects import Belongings
 from bridge.console.message_index import Kind
 from bridge.console.message_search import Search, asked, search
 from bridge.errors import BridgeError
@@ -19,7 +20,6 @@ from bridge.queue import browse
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
-from bridge.wiring.message_subjects import Belongings
 from config import Settings
 
 PAGE = 5000

@@ -73,10 +73,10 @@ def list_(
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message and the last reply. The output contains patient data."""
+    from bridge.admin.audit_events import audited
     from bridge.cli.output import one, times
     from bridge.console.message_view import readable
     from bridge.queue import browse
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
 
     with (
@@ -103,13 +103,13 @@ def retry(
     dry_run: DryRun = False,
 ) -> None:
     """Send deliveries now or again, oldest first, with the same bytes and control ids."""
+    from bridge.admin.audit_events import recorded, relayed
     from bridge.admin.channels import must_be_known, waits
     from bridge.admin.selection import chosen, one_by_one
     from bridge.cli.listing import choice, report
     from bridge.monitoring.channels import Kind
     from bridge.queue.browse import deliveries
     from bridge.queue.operations import retry_delivery
-    from bridge.wiring.audit import recorded, relayed
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
@@ -134,8 +134,8 @@ def retry(
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
     """Cancel one delivery. Other deliveries of its report are still sent."""
+    from bridge.admin.audit_events import audited
     from bridge.queue.operations import skip_delivery
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
 
     with (

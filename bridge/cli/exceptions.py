@@ -55,17 +55,17 @@ def reconcile(
     """
     import time
 
-    from bridge.delivery import rounds
+    from bridge.store.records import reconcile_rounds
     from bridge.wiring.stores import bridge_database
 
     with bridge_database(home) as database:
         with database.write() as connection:
-            rounds.ask(connection, time.time_ns() // 1_000_000)
+            reconcile_rounds.ask(connection, time.time_ns() // 1_000_000)
         until, waits = time.monotonic() + wait, True
         while waits and time.monotonic() < until:
             time.sleep(min(_LOOK, wait))
             with database.read() as connection:
-                waits = bool(rounds.wish(connection))
+                waits = bool(reconcile_rounds.wish(connection))
         _report(database, as_json=as_json)
     if waits:
         typer.echo("not done yet: is a node up that delivers? `bridge exceptions report`", err=True)
@@ -74,19 +74,22 @@ def reconcile(
 
 def _report(database: "Database", *, as_json: bool) -> None:
     from bridge.cli.output import one, times
-    from bridge.delivery import rounds
+    from bridge.store.records import reconcile_rounds
 
     with database.read() as connection:
-        last, running = rounds.last(connection), rounds.running(connection, 0)
-    told = {"last": last and times(rounds.told(last)), "running": times(rounds.told(running))}
+        last, running = reconcile_rounds.last(connection), reconcile_rounds.running(connection, 0)
+    told = {
+        "last": last and times(reconcile_rounds.told(last)),
+        "running": times(reconcile_rounds.told(running)),
+    }
     if as_json:
-        one(told, {"never_compared": rounds.NEVER_COMPARED}, as_json=True)
+        one(told, {"never_compared": reconcile_rounds.NEVER_COMPARED}, as_json=True)
         return
     for name, found in told.items():
         print(f"{name} round")
         one(found or {"began_at": "there was none yet"}, {}, as_json=False)
         print()
-    print(f"never compared: {rounds.NEVER_COMPARED}")
+    print(f"never compared: {reconcile_rounds.NEVER_COMPARED}")
 
 
 @group.command()
@@ -100,9 +103,9 @@ def seen(
     """Say that somebody has looked; whoever is told of it hears no more."""
     import time
 
+    from bridge.admin.audit_events import audited, operator
     from bridge.store.records import exceptions
     from bridge.store.records.exceptions import Subject
-    from bridge.wiring.audit import audited, operator
     from bridge.wiring.stores import bridge_database
 
     chosen = [

@@ -53,10 +53,10 @@ def import_(
 def _put_into_force(home: Path, folder: Path, reason: str, *, replace: bool) -> None:
     import time
 
+    from bridge.admin.audit_events import audited, operator
     from bridge.admin.definitions.activation import Who
     from bridge.admin.packages.activation import brought, put
     from bridge.admin.packages.folder_import import files_of_folder
-    from bridge.wiring.audit import audited, operator
     from bridge.wiring.stores import bridge_database
     from config import load
 

@@ -35,11 +35,11 @@ class Listing:
     def show(self, kind: "Kind", columns: Sequence[str]) -> None:
         """Print messages of listeners, or deliveries to destinations. Audit a search by number."""
         from bridge.admin import selection
+        from bridge.admin.audit_events import audited
         from bridge.admin.channels import must_be_known
         from bridge.cli.output import rows, times
         from bridge.monitoring.channels import Kind
         from bridge.queue import browse
-        from bridge.wiring.audit import audited
         from bridge.wiring.stores import bridge_database
         from config import load
 

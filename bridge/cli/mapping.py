@@ -103,7 +103,7 @@ def learn(
 def _validator(profile: Path | None) -> "Validate":
     from functools import partial
 
-    from bridge.validation.profiles import load_profile
-    from bridge.validation.structure import validate
+    from bridge.intake.validation.profiles import load_profile
+    from bridge.intake.validation.structure import validate
 
     return partial(validate, profile=None if profile is None else load_profile(profile))

@@ -38,11 +38,11 @@ def activate(
     draft: Annotated[bool, typer.Option("--draft", help="The draft, instead of files.")] = False,
 ) -> None:
     """Check the files of HOME and put them into force on all nodes; all of them or none."""
+    from bridge.admin.audit_events import audited
     from bridge.admin.checks.connections import names_used
     from bridge.admin.definitions.activation import activate_files, rollback
     from bridge.admin.definitions.drafts import activate_draft
     from bridge.wiring.active_settings import current
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -71,8 +71,8 @@ def rollback(
     by: _By = None,
 ) -> None:
     """Put the version before into force again, or the one that `--to` names."""
+    from bridge.admin.audit_events import audited
     from bridge.admin.definitions.activation import rollback as go_back
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -94,9 +94,9 @@ def read_with(
     by: _By = None,
 ) -> None:
     """Let a listener read with these definitions, on all nodes, whatever the settings say."""
+    from bridge.admin.audit_events import audited
     from bridge.admin.definitions.activation import activate as put
     from bridge.wiring.active_settings import current, version
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -166,7 +166,7 @@ def diff(
 def _who(by: str | None, reason: str) -> "Who":
     import time
 
+    from bridge.admin.audit_events import operator
     from bridge.admin.definitions.activation import Who
-    from bridge.wiring.audit import operator
 
     return Who(by or operator(), time.time_ns() // 1_000_000, reason)

@@ -67,11 +67,11 @@ def list_(
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message and its acknowledgment. The output contains patient data."""
+    from bridge.admin.audit_events import audited
     from bridge.admin.channels import charset_of
     from bridge.cli.output import one, times
     from bridge.console.message_view import readable
     from bridge.queue import browse
-    from bridge.wiring.audit import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -101,13 +101,13 @@ def replay(
     dry_run: DryRun = False,
 ) -> None:
     """Queue messages to be applied again, oldest first; unfinished ones keep their order."""
+    from bridge.admin.audit_events import recorded, relayed
     from bridge.admin.channels import must_be_known
     from bridge.admin.replay import Replaying
     from bridge.admin.selection import chosen, one_by_one
     from bridge.cli.listing import choice, report
     from bridge.monitoring.channels import Kind
     from bridge.queue.browse import messages
-    from bridge.wiring.audit import recorded, relayed
     from bridge.wiring.stores import bridge_database
     from config import load
 

@@ -30,7 +30,7 @@ def send(
 
 
 async def _send(address: str, messages: list[bytes], reply_timeout: float) -> int:
-    from bridge.peers.sender import send as deliver
+    from bridge.mllp_peers import send as deliver
     from config.quantities import parse_address
 
     where = parse_address(address)
@@ -39,8 +39,8 @@ async def _send(address: str, messages: list[bytes], reply_timeout: float) -> in
         refused += not answer.accepted
         for reply in answer.replies:
             print(reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))
-        if answer.trouble:
-            print(f"no acknowledgment: {answer.trouble}", file=sys.stderr)
+        if answer.error:
+            print(f"no acknowledgment: {answer.error}", file=sys.stderr)
         elif not answer.replies:
             print("no acknowledgment: none was asked for", file=sys.stderr)
     return 1 if refused else 0
@@ -73,14 +73,14 @@ def receive(
 async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.Event) -> int:
     from twisted.internet import reactor
 
-    from bridge.peers.receiver import Received, Receiver
+    from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage
     from config import private_files
     from config.quantities import parse_address
     from mappings.hl7.acknowledgment import AckCode
 
     count = 0
 
-    def take(received: Received) -> None:
+    def take(received: ReceivedMessage) -> None:
         nonlocal count
         count += 1
         header = received.header
@@ -93,7 +93,7 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
         print(f"{count:>6}  {kind:<8}  {len(received.payload)} bytes{place}", flush=True)
 
     where = parse_address(address)
-    port = Receiver(AckCode(code), take).listen(reactor, where.host, where.port)
+    port = AcknowledgingReceiver(AckCode(code), take).listen(reactor, where.host, where.port)
     print(f"listening on {where.host}:{port}, answering {code}", flush=True)
     await stop.wait()
     return 0

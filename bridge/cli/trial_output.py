@@ -12,8 +12,8 @@ import typer
 from bridge.admin.definitions.comparison import OrderReader, reader_of, reader_of_files
 from bridge.admin.definitions.drafts import FILES, chosen
 from bridge.admin.definitions.samples import Sample, from_files, stored
+from bridge.intake.validation.findings import Finding
 from bridge.store.database import Database
-from bridge.validation.findings import Finding
 from bridge.wiring import active_settings
 from bridge.wiring.stores import bridge_database
 from config import Settings

@@ -13,9 +13,10 @@ from random import Random
 from bridge.delivery.destinations import Destination
 from bridge.delivery.errors import CompositionError, NothingOwed
 from bridge.delivery.replies import Reply, consequence
-from bridge.observability.metrics import Metrics
+from bridge.errors import FailureKind
+from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
-from bridge.queue.states import Event, Failure, Policy
+from bridge.queue.states import Event, Policy
 
 _NOT_ACCEPTED = frozenset({Event.POSTPONED, Event.GIVEN_UP})
 
@@ -130,10 +131,10 @@ class Appraiser:
             self._metrics.delivery_seconds.labels(name).observe(seconds)
 
     def postponed(
-        self, delivery: ClaimedDelivery, failure: Failure, code: str, after: float | None
+        self, delivery: ClaimedDelivery, failure: FailureKind, code: str, after: float | None
     ) -> DeliveryOutcome:
         """Give what follows when a message could not be composed yet."""
-        if failure is Failure.PERMANENT:
+        if failure is FailureKind.PERMANENT:
             return given_up(delivery, code)
         tries = delivery.tries + 1
         wait = self._delay(tries) if after is None else round(after * 1000)
@@ -153,7 +154,7 @@ class Appraiser:
 
 def given_up(delivery: ClaimedDelivery, code: str, why: str = "") -> DeliveryOutcome:
     """Give the outcome that leaves a delivery to a person; `why` in words without values."""
-    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code, why)
+    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, FailureKind.PERMANENT, code, why)
 
 
 def not_composed(delivery: ClaimedDelivery, error: CompositionError) -> DeliveryOutcome:

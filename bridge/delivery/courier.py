@@ -22,8 +22,7 @@ from bridge.delivery.preparation import Claimed, Preparation, Prepared
 from bridge.delivery.replies import LOST, Reply, read_reply
 from bridge.delivery.report_texts import ReportTexts
 from bridge.executors import Threads
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe, where
+from bridge.metrics import Metrics
 from bridge.queue.deliveries import (
     INTERRUPTED,
     NOT_CONNECTED,
@@ -33,6 +32,7 @@ from bridge.queue.deliveries import (
 )
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import Alarm
+from bridge.redaction import describe, where
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable

@@ -17,9 +17,9 @@ from bridge.delivery.change_processor import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.executors import Threads
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe, where
+from bridge.metrics import Metrics
 from bridge.queue.states import Policy
+from bridge.redaction import describe, where
 from bridge.store.errors import StoreError
 
 PAGE = 200  # changes that are processed in one transaction: others have to write too

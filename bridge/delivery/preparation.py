@@ -14,10 +14,10 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.errors import CompositionError
 from bridge.delivery.report_texts import Content, ReportTexts
 from bridge.engine_client.errors import EngineFailure
+from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Failure
 from bridge.store.errors import StoreError, StoreUnavailable
 
 Prepared = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
@@ -151,4 +151,4 @@ class Preparation:
         return {each: kept.get(each) or given_up(of[each], "not_composed") for each in messages}
 
     def _unstored(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
-        return self._appraiser.postponed(delivery, Failure.TRANSIENT, "store", None)
+        return self._appraiser.postponed(delivery, FailureKind.TRANSIENT, "store", None)

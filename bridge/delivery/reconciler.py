@@ -20,20 +20,19 @@ from typing import Any, Protocol
 import structlog
 from sqlalchemy import Connection, bindparam, text
 
-from bridge.delivery import rounds
 from bridge.delivery.destinations import Destination
 from bridge.delivery.known_reports import released_of
-from bridge.delivery.rounds import EXAMPLES, Round
 from bridge.delivery.status_poll import is_released
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord, WorklistPage
+from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.observability.metrics import Metrics
-from bridge.queue.states import Failure
+from bridge.metrics import Metrics
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_index
+from bridge.store.records import exceptions, order_index, reconcile_rounds
 from bridge.store.records.exceptions import Subject
 from bridge.store.records.order_index import Key
+from bridge.store.records.reconcile_rounds import EXAMPLES, Round
 from mappings.outbound.results import ResultEvent
 
 PAGE = 200
@@ -177,22 +176,26 @@ class Reconciler:
         return findings
 
     def wish(self) -> int:
-        """Give the round that somebody waits for, see `rounds.wish`. Blocking; StoreError."""
+        """Return the start (ms) of the requested round, 0 without one. Blocking."""
         with self._database.look() as connection:
-            return rounds.wish(connection)
+            return reconcile_rounds.wish(connection)
 
     def _begin(self, now: int) -> tuple[Round, int]:
         """Give the round that goes on, and how many pages make a round of at most a day."""
         with self._database.read() as connection:
-            before = rounds.last(connection)
+            before = reconcile_rounds.last(connection)
             size = before.orders + before.reports if before is not None else 0
-            turns = sys.maxsize if rounds.wish(connection) else 1 + size // PAGES_A_DAY // PAGE
-            return rounds.running(connection, now), turns
+            turns = (
+                sys.maxsize
+                if reconcile_rounds.wish(connection)
+                else 1 + size // PAGES_A_DAY // PAGE
+            )
+            return reconcile_rounds.running(connection, now), turns
 
     def _keep(self, one: Round, now: int) -> None:
         """Write down how far it is; at the end, which orders wait there and not here."""
         with self._database.write() as connection:
-            rounds.save(connection, one, now)
+            reconcile_rounds.save(connection, one, now)
             if one.ended_at:
                 before = exceptions.of_code(connection, Subject.ORDER, STILL_ORDERED)
                 rows = sorted({*(before if one.whole else ()), *one.still_ordered})
@@ -339,7 +342,7 @@ async def read_page(service: Service, database: Database, one: Round, pause: flo
 
 def says_no(failure: EngineFailure) -> bool:
     """Whether a service answers so whenever it is asked, a wrong token for some sites included."""
-    return failure.failure is Failure.PERMANENT or failure.status == UNAUTHORIZED
+    return failure.failure is FailureKind.PERMANENT or failure.status == UNAUTHORIZED
 
 
 async def _page(service: Service, site: str, cursor: str) -> WorklistPage:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from bridge.errors import BridgeError
-from bridge.queue.states import Event, Failure
+from bridge.errors import BridgeError, FailureKind
+from bridge.queue.states import Event
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import Malformed
@@ -99,7 +99,7 @@ class Consequence:
     """What becomes of a delivery, and whether its destination is paused for it."""
 
     event: Event
-    failure: Failure | None
+    failure: FailureKind | None
     pause: bool = False
 
 
@@ -149,7 +149,7 @@ def consequence(
     is for ever but for the LIMITED.
     """
     action = _due(rule_for(reply, replies, detail), attempts, limited=reply in LIMITED)
-    failure = Failure.PERMANENT if reply in REFUSALS else Failure.AMBIGUOUS
+    failure = FailureKind.PERMANENT if reply in REFUSALS else FailureKind.AMBIGUOUS
     match action:
         case Action.DELIVERED:
             return Consequence(Event.ACCEPTED, None)

@@ -17,7 +17,7 @@ from bridge.delivery.news import key_of
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 from mappings.outbound.results import WITHDRAWALS, Format, ResultEvent
 
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
@@ -76,7 +76,7 @@ class ReportTexts:
                 found |= answer
             elif not isinstance(answer, EngineFailure):
                 raise answer
-            elif answer.failure is Failure.PERMANENT and answer.code != NOT_FOUND:
+            elif answer.failure is FailureKind.PERMANENT and answer.code != NOT_FOUND:
                 self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
         return found
 

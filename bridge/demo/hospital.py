@@ -1,7 +1,7 @@
 """
 The stand-in hospital: two systems that send orders, and one that receives results.
 
-Real MLLP on real sockets, over `bridge.peers`. It notes what came and when, no more.
+Real MLLP on real sockets, over `bridge.mllp_peers`. It notes what came and when, no more.
 """
 
 import asyncio
@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from bridge.demo.errors import NoReply, TooLate
 from bridge.demo.stage import HOST
-from bridge.peers.receiver import Received, Receiver
-from bridge.peers.sender import send
+from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import AckCode, Acknowledgment, read_ack
 from mappings.hl7.message import Message
 
@@ -78,7 +77,7 @@ class Hospital:
 
     def listen(self, port: int) -> None:
         """Receive results, and accept each."""
-        Receiver(AckCode.ACCEPT, self._take).listen(self._reactor, HOST, port)
+        AcknowledgingReceiver(AckCode.ACCEPT, self._take).listen(self._reactor, HOST, port)
 
     async def send(self, system: System, messages: Sequence[bytes]) -> AsyncIterator[Exchange]:
         """Send one after the other over one connection; yield each exchange."""
@@ -86,7 +85,7 @@ class Hospital:
         replies = send(HOST, system.port, messages, reply_timeout=_REPLY_WITHIN)
         async for answer in replies:
             if answer.reply is None:
-                raise NoReply(system.name, answer.trouble)
+                raise NoReply(system.name, answer.error)
             yield Exchange(answer.reply, read_ack(answer.reply), time.perf_counter() - began)
             began = time.perf_counter()
 
@@ -109,7 +108,7 @@ class Hospital:
         """Results that came and that nobody asked for."""
         return self.results[self._asked :]
 
-    def _take(self, received: Received) -> None:
+    def _take(self, received: ReceivedMessage) -> None:
         result = Result(self._clock(), Message.parse(received.payload))
         self.results.append(result)
         self._arrived.set()

@@ -12,7 +12,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Visitor
 from bridge.engine_client.replies import Unreadable, visitor
 from bridge.engine_client.transport import Transport, given
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 _ACCOUNTS: Final = "/api/account"
 _PROFILE: Final = "/reporting/api/account"
@@ -98,7 +98,7 @@ class Administration:
                 return None
             raise
         except (Unreadable, ValueError, RecursionError):
-            raise EngineFailure(_PROFILE, Failure.PERMANENT, "unreadable") from None
+            raise EngineFailure(_PROFILE, FailureKind.PERMANENT, "unreadable") from None
 
 
 def _path(site: str) -> str:

@@ -11,13 +11,12 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 
-from bridge.errors import BridgeError
-from bridge.queue.states import Failure
+from bridge.errors import BridgeError, FailureKind
 
 _NO_ROUTE = {"not_found", "http_404"}
 
 
-class EngineFailure(BridgeError):  # noqa: N818  # its kinds are Failure's, and it is named so
+class EngineFailure(BridgeError):  # noqa: N818  # its kinds are FailureKind's, and it is named so
     """
     A call to the report service failed.
 
@@ -29,7 +28,7 @@ class EngineFailure(BridgeError):  # noqa: N818  # its kinds are Failure's, and 
     def __init__(
         self,
         call: str,
-        failure: Failure,
+        failure: FailureKind,
         code: str,
         status: int | None = None,
         retry_after: float | None = None,
@@ -50,14 +49,14 @@ class EngineFailure(BridgeError):  # noqa: N818  # its kinds are Failure's, and 
 
 OK = range(200, 300)
 
-BY_STATUS: Mapping[int, Failure] = MappingProxyType(
+BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
     {
-        401: Failure.TRANSIENT,  # our token is at fault, not the message; it can be mended
-        408: Failure.TRANSIENT,
-        409: Failure.TRANSIENT,  # "an order changed during processing; retry"
-        425: Failure.TRANSIENT,
-        429: Failure.TRANSIENT,
-        503: Failure.TRANSIENT,
+        401: FailureKind.TRANSIENT,  # our token is at fault, not the message; it can be mended
+        408: FailureKind.TRANSIENT,
+        409: FailureKind.TRANSIENT,  # "an order changed during processing; retry"
+        425: FailureKind.TRANSIENT,
+        429: FailureKind.TRANSIENT,
+        503: FailureKind.TRANSIENT,
     }
 )
 """Statuses that differ from the rule of their class."""
@@ -81,7 +80,7 @@ SERVER_ERRORS = range(500, 600)
 _CODE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
-def classify(status: int, code: str, *, business: bool = False) -> Failure:
+def classify(status: int, code: str, *, business: bool = False) -> FailureKind:
     """
     Say whether repeating a call that was answered with `status` can help.
 
@@ -89,10 +88,10 @@ def classify(status: int, code: str, *, business: bool = False) -> Failure:
     reported with status 500 and is no fault of the server.
     """
     if business or code in FINAL_CODES:
-        return Failure.PERMANENT
+        return FailureKind.PERMANENT
     if status in BY_STATUS:
         return BY_STATUS[status]
-    return Failure.AMBIGUOUS if status in SERVER_ERRORS else Failure.PERMANENT
+    return FailureKind.AMBIGUOUS if status in SERVER_ERRORS else FailureKind.PERMANENT
 
 
 def code_of(body: object, status: int) -> str:

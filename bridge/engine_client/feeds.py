@@ -24,7 +24,7 @@ from bridge.engine_client.replies import (
     worklist_page,
 )
 from bridge.engine_client.transport import Transport, given
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 NO_TEXTS: Final = "no_texts"
 """Code of our own: a service gave the record of a signed report without its text."""
@@ -63,7 +63,7 @@ class Feeds:
             "POST", "/api/report/status", orders[0].site, signed_texts, body=body
         )
         if any(text is None and record.status in _SIGNED for record, text in answers):
-            raise EngineFailure("/api/report/status", Failure.PERMANENT, NO_TEXTS)
+            raise EngineFailure("/api/report/status", FailureKind.PERMANENT, NO_TEXTS)
         return {
             order: text for record, text in answers if text is not None for order in record.orders
         }

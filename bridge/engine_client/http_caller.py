@@ -21,7 +21,7 @@ from bridge.engine_client.transport import (
     target,
     unreachable,
 )
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 """Seconds to wait for a free connection, for a part of the answer, and to connect."""
@@ -77,7 +77,9 @@ class HttpCaller(Caller):
             async for part in answer.aiter_bytes():
                 size += len(part)
                 if size > self._largest:
-                    raise EngineFailure(path, Failure.AMBIGUOUS, "too_large", answer.status_code)
+                    raise EngineFailure(
+                        path, FailureKind.AMBIGUOUS, "too_large", answer.status_code
+                    )
                 parts.append(part)
         finally:
             await answer.aclose()

@@ -20,7 +20,7 @@ from bridge.engine_client.models import (
 )
 from bridge.engine_client.replies import Unreadable, export, launched, member, prelim_match, session
 from bridge.engine_client.transport import Transport, given
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 LAUNCH = "/api/report/launch/clinical"
 BATCH = "/api/report/launch/clinical/batch"
@@ -54,7 +54,7 @@ class Reports:
             "POST", BATCH, launches[0].site, _batch_results, body=bodies
         )
         if len(results) != len(launches):
-            raise EngineFailure(BATCH, Failure.AMBIGUOUS, "unreadable")
+            raise EngineFailure(BATCH, FailureKind.AMBIGUOUS, "unreadable")
         return results
 
     async def create_session(

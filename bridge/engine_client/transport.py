@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 from bridge.contract import TOKEN_HEADER
 from bridge.engine_client.errors import OK, EngineFailure, classify, code_of, retry_after
 from bridge.engine_client.replies import Unreadable
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 T = TypeVar("T")
 
@@ -68,17 +68,17 @@ class Caller(Protocol):
 
 def unreachable(path: str) -> EngineFailure:
     """Nothing was sent."""
-    return EngineFailure(path, Failure.TRANSIENT, "unreachable")
+    return EngineFailure(path, FailureKind.TRANSIENT, "unreachable")
 
 
 def no_answer(path: str) -> EngineFailure:
     """Nobody knows what became of it."""
-    return EngineFailure(path, Failure.AMBIGUOUS, "no_answer")
+    return EngineFailure(path, FailureKind.AMBIGUOUS, "no_answer")
 
 
 def bad_address(path: str) -> EngineFailure:
     """Nothing can be sent there, however often it is tried."""
-    return EngineFailure(path, Failure.PERMANENT, "bad_address")
+    return EngineFailure(path, FailureKind.PERMANENT, "bad_address")
 
 
 def target(request: Request, base: str) -> str:
@@ -161,9 +161,9 @@ class Transport:
         try:
             return read(_value(response))
         except (Unreadable, ValueError, RecursionError) as error:
-            raise EngineFailure(path, Failure.AMBIGUOUS, "unreadable", response.status) from _named(
-                error
-            )
+            raise EngineFailure(
+                path, FailureKind.AMBIGUOUS, "unreadable", response.status
+            ) from _named(error)
 
     async def send(
         self,
@@ -193,7 +193,7 @@ class Transport:
         try:
             return response.status, response.json() if response.content else None
         except (ValueError, RecursionError):
-            raise EngineFailure(path, Failure.PERMANENT, "unreadable") from None
+            raise EngineFailure(path, FailureKind.PERMANENT, "unreadable") from None
 
     async def visit(self, path: str, cookies: str, *, unattended: bool) -> Answer:
         """Read in the name of a browser that sent these cookies: no token of ours goes along."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from bridge.metrics import Metrics
 from bridge.monitoring.alerts import News, Notice, take_note, untold
 from bridge.monitoring.channels import Kind, channels
 from bridge.monitoring.conditions import (
@@ -19,11 +20,10 @@ from bridge.monitoring.conditions import (
     Thresholds,
     conditions,
 )
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
 from bridge.queue import browse
 from bridge.queue.listing_rows import Depth
 from bridge.queue.states import State
+from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import unseen

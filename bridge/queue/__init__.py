@@ -6,13 +6,12 @@ goes out, `browse` and `retention` for those who look after them.
 """
 
 from bridge.queue.errors import IllegalTransition, NoSuchRow, QueueError
-from bridge.queue.states import TRANSITIONS, Acknowledgment, Event, Failure, Policy, State, after
+from bridge.queue.states import TRANSITIONS, Acknowledgment, Event, Policy, State, after
 
 __all__ = [
     "TRANSITIONS",
     "Acknowledgment",
     "Event",
-    "Failure",
     "IllegalTransition",
     "NoSuchRow",
     "Policy",

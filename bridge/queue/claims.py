@@ -6,7 +6,8 @@ No I/O. An outcome names the event; which state follows is `states.TRANSITIONS`'
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.queue.states import Event, Failure, State, after
+from bridge.errors import FailureKind
+from bridge.queue.states import Event, State, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Outcome:
 
     message_id: int
     event: Event
-    failure: Failure | None = None
+    failure: FailureKind | None = None
     code: str = ""
     detail: str = ""
     retry_at: int | None = None
@@ -86,7 +87,7 @@ class Settlement:
         cls,
         row_id: int,
         event: Event,
-        failure: Failure | None,
+        failure: FailureKind | None,
         code: str,
         detail: str,
         due: int,

@@ -8,7 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.queue.states import Event, Failure
+from bridge.errors import FailureKind
+from bridge.queue.states import Event
 
 INTERRUPTED: Final = "interrupted"
 NOT_CONNECTED: Final = "not_connected"
@@ -69,7 +70,7 @@ class DeliveryOutcome:
 
     delivery_id: int
     event: Event
-    failure: Failure | None = None
+    failure: FailureKind | None = None
     code: str = ""
     detail: str = ""
     retry_at: int | None = None

@@ -40,14 +40,6 @@ class Event(StrEnum):
     CANCELLED = "cancelled"  # by a person
 
 
-class Failure(StrEnum):
-    """Why an attempt failed; the retry policy looks at nothing else."""
-
-    TRANSIENT = "transient"  # it never got there: repeating cannot duplicate
-    AMBIGUOUS = "ambiguous"  # it may have got there: repeat only what is recognizable
-    PERMANENT = "permanent"  # it got there and was refused
-
-
 class Acknowledgment(StrEnum):
     """Whether the sender was told, apart from what became of the work."""
 

@@ -16,11 +16,12 @@ from functools import partial
 from random import Random, SystemRandom
 from typing import TypeVar
 
+from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.queue.claims import Claimed, Outcome, Settled
 from bridge.queue.in_flight import Batch, Doubts, Hands
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, Failure, Policy
+from bridge.queue.states import Event, Policy
 from bridge.queue.throttle import SMALL, Throttle, unthrottled
 from bridge.queue.wakeup import Alarm
 from bridge.store.errors import Busy, StoreError, StoreUnavailable
@@ -283,7 +284,7 @@ class Worker:
         try:
             async with aclosing(self._apply(claimed)) as given:
                 async for outcomes in given:
-                    reached |= any(each.failure is not Failure.TRANSIENT for each in outcomes)
+                    reached |= any(each.failure is not FailureKind.TRANSIENT for each in outcomes)
                     await self._finish(outcomes, open_, reached=reached)
         except Exception as error:  # noqa: BLE001  # whatever it is, these must be tried again
             kind = type(error).__name__  # a traceback may quote the message
@@ -360,4 +361,4 @@ def _any_postponed(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _unknown(message_id: int) -> Outcome:
-    return Outcome(message_id, Event.POSTPONED, Failure.AMBIGUOUS, "no-outcome")
+    return Outcome(message_id, Event.POSTPONED, FailureKind.AMBIGUOUS, "no-outcome")

@@ -12,7 +12,7 @@ import structlog
 
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.observability.redaction import describe
+from bridge.redaction import describe
 from bridge.runtime.schedule import Job, Schedule, Step
 from bridge.store.database import Database
 from bridge.store.errors import StoreError

@@ -13,15 +13,18 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge.admin.audit_events import AuditRelay
 from bridge.admin.console import console_application
 from bridge.admin.console_access import resolve_grants
+from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.definitions.activation import note_start
+from bridge.admin.message_subjects import Belongings
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
+from bridge.metrics import Metrics
 from bridge.monitoring.telemetry import open_tracer
 from bridge.monitoring.tracing import Tracer
-from bridge.observability.metrics import Metrics
 from bridge.roles import Role
 from bridge.runtime.delivery import Delivery
 from bridge.runtime.maintenance import (
@@ -40,10 +43,8 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.requirements import doubts
 from bridge.wiring import stores
-from bridge.wiring.audit import AuditRelay
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.message_subjects import Belongings
 from bridge.wiring.node import take_slot
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
@@ -151,7 +152,9 @@ def _engine(
     database = stores.open_engine_database(settings)
     opened = _database_parts("engine database", database, stores.migrate_engine, schedule)
     alone = Role.INTAKE not in roles
-    application = engine_application(settings, database, now_ms, alone=alone)
+    application = engine_application(
+        settings, database, now_ms, GrantedRoles(settings), alone=alone
+    )
     return application, [*opened, *engine_parts(application, schedule)]
 
 

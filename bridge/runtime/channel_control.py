@@ -13,9 +13,9 @@ from typing import Protocol
 import structlog
 
 from bridge.executors import Threads
+from bridge.metrics import Metrics
 from bridge.monitoring.channels import Channel, Kind, channels, note_activity, note_loaded, pause
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
+from bridge.redaction import describe
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.errors import StoreError

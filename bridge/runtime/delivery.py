@@ -28,13 +28,13 @@ from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
+from bridge.metrics import Metrics
 from bridge.monitoring import start_failures
 from bridge.monitoring.channels import Circuit, Kind, channels, note_activity, note_circuits
 from bridge.monitoring.tracing import Tracer, traced
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import HEARD, UNHEARD
+from bridge.redaction import describe
 from bridge.runtime.activation_follower import Following, latest_activation
 from bridge.runtime.channel_control import Switchboard
 from bridge.runtime.membership import Membership

@@ -18,7 +18,7 @@ from bridge.intake.patients.merged_patients import Acquaintance
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.validation import Validator
-from bridge.observability.redaction import describe
+from bridge.redaction import describe
 from bridge.runtime.channel_control import Switchboard
 from bridge.runtime.schedule import Job, Schedule
 from bridge.transports.folders.intake import FolderListener

@@ -11,20 +11,20 @@ from functools import partial
 
 import structlog
 
+from bridge.admin.audit_events import AuditRelay
 from bridge.admin.retention import prune_home
 from bridge.console.message_index import Indexer, Look, batch, hashes, pause, rate
 from bridge.console.ownership import Belonging
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
+from bridge.metrics import Metrics
 from bridge.monitoring.certificates import Place
-from bridge.observability.metrics import Metrics
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, Step, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import make_room
 from bridge.store.records import unmapped_codes
 from bridge.wiring.alerts import note_own_files, watch
-from bridge.wiring.audit import AuditRelay
 from bridge.workers.errors import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings

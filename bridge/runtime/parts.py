@@ -23,10 +23,10 @@ from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.offload import FrameOffload, offloaded
 from bridge.intake.receive.statistics import Timed
 from bridge.intake.receive.unmapped_codes import Tally
+from bridge.metrics import Metrics
 from bridge.monitoring import start_failures
 from bridge.monitoring.channels import Kind, channels
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
-from bridge.observability.metrics import Metrics
 from bridge.queue import browse
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.ledger import Ledger

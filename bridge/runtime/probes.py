@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 
 from bridge.executors import Threads
-from bridge.observability.metrics import CONTENT_TYPE, Metrics
+from bridge.metrics import CONTENT_TYPE, Metrics
 from bridge.queue import browse
 from bridge.queue.listing_rows import Depth
 from bridge.queue.states import State

@@ -22,8 +22,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from typing_extensions import override
 
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
+from bridge.metrics import Metrics
+from bridge.redaction import describe
 from bridge.store.errors import StoreError
 
 Action = Callable[[], Awaitable[None]]

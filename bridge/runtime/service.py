@@ -16,8 +16,8 @@ from contextlib import suppress
 import structlog
 
 from bridge.executors import close_all
-from bridge.observability.logs import configure, observe_twisted
-from bridge.observability.metrics import Metrics
+from bridge.logs import configure, observe_twisted
+from bridge.metrics import Metrics
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop

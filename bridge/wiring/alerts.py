@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bridge.metrics import Metrics
 from bridge.monitoring import certificates
 from bridge.monitoring.certificates import Place, authorities, chains, revocation_lists
 from bridge.monitoring.conditions import Life, Thresholds
 from bridge.monitoring.notifications import Hook, Mail, call_hook, send_mail
 from bridge.monitoring.watch import Tell, Watch
-from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
 from bridge.wiring.active_settings import Present
 from bridge.wiring.secrets import read_secret

@@ -1,17 +1,14 @@
 """The internal engine as an ASGI application, and a client for the configured report service."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
 
-from bridge.console import grants
-from bridge.console.errors import GrantRefused
 from bridge.engine.http.application import create_application
-from bridge.engine.service.accounts.system_accounts import LastAdministrator
+from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
     Assistance,
     EngineSettings,
@@ -27,43 +24,7 @@ from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.transport import Caller, Tokens
 from bridge.store.database import Database
 from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token
-from bridge.wiring.stores import migrate_bridge, open_bridge_database
 from config import Settings
-
-
-class GrantedRoles:
-    """
-    See `bridge.engine.service.accounts.system_accounts.ConsoleRoles`.
-
-    Opens the bridge's database for each call: accounts are disabled rarely, and an engine may run
-    without one.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def suspend(self, account_id: int, *, force: bool = False) -> None:
-        """Take a role out of use, before its account is disabled. Raises LastAdministrator."""
-        with self._opened() as database:
-            try:
-                grants.suspend(database, str(account_id), force=force)
-            except GrantRefused:
-                raise LastAdministrator from None
-
-    def resume(self, account_id: int) -> None:
-        """Let a role count again, after its account was enabled."""
-        with self._opened() as database:
-            grants.resume(database, str(account_id))
-
-    @contextmanager
-    def _opened(self) -> Iterator[Database]:
-        database = open_bridge_database(self._settings)
-        try:
-            migrate_bridge(database)
-            yield database
-        finally:
-            database.dispose()
-
 
 Clock = Callable[[], int]
 
@@ -136,7 +97,12 @@ def _rates(settings: Settings) -> RateLimits:
 
 
 def engine_application(
-    settings: Settings, database: Database, clock: Clock, *, alone: bool = False
+    settings: Settings,
+    database: Database,
+    clock: Clock,
+    roles: ConsoleRoles,
+    *,
+    alone: bool = False,
 ) -> FastAPI:
     """
     Build the internal engine; its background work is started by the runtime.
@@ -147,7 +113,7 @@ def engine_application(
         replace(engine_settings(settings), alone=alone),
         database,
         clock=clock,
-        roles=GrantedRoles(settings),
+        roles=roles,
     )
 
 

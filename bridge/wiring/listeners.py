@@ -22,10 +22,10 @@ from bridge.intake.receive.listener import (
     unmoved,
 )
 from bridge.intake.receive.validation import Check, ValidatingHandler, Validator, validated
-from bridge.observability.metrics import Metrics
+from bridge.intake.validation.profiles import load_profile
+from bridge.intake.validation.structure import validate
+from bridge.metrics import Metrics
 from bridge.store.database import Database
-from bridge.validation.profiles import load_profile
-from bridge.validation.structure import validate
 from bridge.wiring.active_definitions import Find, files_of
 from config import Settings
 from config.listeners import Listener, ListenerTLS, Validation

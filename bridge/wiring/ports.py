@@ -23,7 +23,7 @@ from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import Inbox, Listening, Outcomes, SequenceNumbers
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter, WireCounter
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
 from bridge.transports.folders.files import Folder

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from bridge.errors import BridgeError
+from bridge.metrics import Metrics
 from bridge.monitoring.channels import Kind
-from bridge.observability.metrics import Metrics
 from bridge.store.records.mapping_versions import Version
 from bridge.transports.web.dialect import read_authorization
 from bridge.wiring import active_settings, destinations, listeners, saved_connections

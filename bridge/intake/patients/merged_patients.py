@@ -20,7 +20,7 @@ from bridge.intake.process.order_rules import ORDERING, ORDERS
 from bridge.intake.process.planning import key_of
 from bridge.intake.receive.listener import Listening, Merged, PatientConflict
 from bridge.intake.receive.verdict import Router
-from bridge.observability.redaction import describe
+from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import merged_patients, order_index, visit_transfers

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import PatientUpdate
+from bridge.errors import FailureKind
 from bridge.intake.patients.demographics import DEMOGRAPHICS, anothers, last_word, said_in
 from bridge.intake.patients.duplicate_orders import is_open, reunited
 from bridge.intake.patients.visits import Revisit
@@ -29,7 +30,6 @@ from bridge.intake.process.worklist_changes import (
     order_key,
     withdraw,
 )
-from bridge.queue.states import Failure
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.order_index import IndexedOrder, Key
 from mappings.inbound.echo import readdressed
@@ -85,7 +85,7 @@ async def given(launcher: Launcher, each: Revisit) -> str:
     try:
         return (await launcher.launch(registering(each.after.key, each.told))).report_id
     except EngineFailure as failure:
-        if each.moves and failure.failure is Failure.PERMANENT:
+        if each.moves and failure.failure is FailureKind.PERMANENT:
             await launcher.launch(registering(each.before.key, each.before.tags))
         raise
 

@@ -16,6 +16,7 @@ import structlog
 from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launched
+from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.patients.demographics import corrections, said_in, told_of
 from bridge.intake.patients.duplicate_orders import united
@@ -68,10 +69,10 @@ from bridge.intake.process.worklist_changes import (
     order_key,
 )
 from bridge.intake.receive.listener import Listening
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe, where
+from bridge.metrics import Metrics
 from bridge.queue.claims import Claimed, News, Outcome
-from bridge.queue.states import Event, Failure
+from bridge.queue.states import Event
+from bridge.redaction import describe, where
 from bridge.store.records.message_time import is_earlier
 from bridge.store.records.patient_demographics import PatientWord
 from mappings.inbound.events import Action, OrderEvent
@@ -93,7 +94,7 @@ def given_up(claimed: Claimed, error: Exception) -> Outcome:
             claimed.message_id, Event.POSTPONED, code="content_unreadable", detail=error.code
         )
     code = _CODES.get(type(error), "not_readable")
-    return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))
+    return Outcome(claimed.message_id, Event.GIVEN_UP, FailureKind.PERMANENT, code, describe(error))
 
 
 NOT_IMAGING = "not_imaging"

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.engine_client.errors import EngineFailure
+from bridge.errors import FailureKind
 from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.states import Event, Failure, State, after
+from bridge.queue.states import Event, State, after
 
 PATIENCE = 12
 """Attempts whose outcome nobody knows, before a person has to look."""
@@ -41,19 +42,19 @@ def failed(claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
 
 def unremembered(claimed: Claimed, now: int) -> Outcome:
     """Decide what follows when the service has it and the index cannot be told."""
-    return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered", retry_at=now + FORGOTTEN_FOR)
+    return _outcome(claimed, FailureKind.AMBIGUOUS, "not_remembered", retry_at=now + FORGOTTEN_FOR)
 
 
 def unread(claimed: Claimed) -> Outcome:
     """Decide what follows when nobody could read it: it may be what ends whoever reads it."""
-    return _outcome(claimed, Failure.AMBIGUOUS, "not_read")
+    return _outcome(claimed, FailureKind.AMBIGUOUS, "not_read")
 
 
 def _outcome(
-    claimed: Claimed, failure: Failure, code: str, detail: str = "", retry_at: int | None = None
+    claimed: Claimed, failure: FailureKind, code: str, detail: str = "", retry_at: int | None = None
 ) -> Outcome:
-    doubts = claimed.doubts + (failure is Failure.AMBIGUOUS)
-    gives_up = failure is Failure.PERMANENT or doubts >= PATIENCE
+    doubts = claimed.doubts + (failure is FailureKind.AMBIGUOUS)
+    gives_up = failure is FailureKind.PERMANENT or doubts >= PATIENCE
     event = Event.GIVEN_UP if gives_up else Event.POSTPONED
     # Whoever replays what was given up gives it new patience.
     return Outcome(

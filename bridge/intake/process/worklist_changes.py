@@ -19,11 +19,11 @@ from typing import Protocol
 from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.link_signals import bonds
 from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.planning import Task
-from bridge.queue.states import Failure
 from bridge.store.records.order_index import IndexedOrder, Key
 
 ANCHORS = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
@@ -367,7 +367,7 @@ async def close(service: ReportService, launcher: Launcher, task: Task, *, over:
     try:
         await launcher.launch(launch_of(task))
     except EngineFailure as failure:
-        if failure.failure is not Failure.PERMANENT:
+        if failure.failure is not FailureKind.PERMANENT:
             raise
         return notes
     return await withdraw(service, key, cancelled=True)

@@ -32,9 +32,9 @@ from bridge.intake.receive.listener import (
 )
 from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import Judge, Rule, Verdict, ruled
-from bridge.observability.redaction import describe, where
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import State
+from bridge.redaction import describe, where
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal

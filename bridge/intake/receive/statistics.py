@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 
 from bridge.intake.receive.verdict import Verdict
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue.ledger.arrivals import Receipt
 from mappings.hl7.refusals import Refusal
 from mappings.hl7.tables import AckCode

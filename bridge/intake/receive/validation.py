@@ -17,9 +17,9 @@ from twisted.python.failure import Failure
 from bridge.executors import single_thread
 from bridge.intake.receive.batches import looks_like_batch, open_batch
 from bridge.intake.receive.listener import Definition, Listening
-from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
-from bridge.validation.findings import Finding
+from bridge.intake.validation.findings import Finding
+from bridge.metrics import Metrics
+from bridge.redaction import describe
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import InternalError
 from mappings.inbound.acceptance import Acceptance

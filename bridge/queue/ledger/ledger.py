@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 
 from bridge.executors import Threads
-from bridge.observability.redaction import describe, where
 from bridge.queue.commit_delay import CommitDelay
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.deduplication import HOT_PATHS
 from bridge.queue.ledger.writer import Answer, Group, Keeper
+from bridge.redaction import describe, where
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.workers.offload import LARGE

@@ -16,7 +16,7 @@ from enum import StrEnum
 import structlog
 
 from bridge.executors import Threads
-from bridge.observability.redaction import describe, where
+from bridge.redaction import describe, where
 from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
 from mappings.hl7.acknowledgment import Acknowledgment, read_ack
 from mappings.hl7.batch import messages_in, split

@@ -6,10 +6,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
-from bridge.delivery import rounds
-from bridge.delivery.rounds import Round
-from bridge.store.records import exceptions
+from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import Subject
+from bridge.store.records.reconcile_rounds import Round
 from bridge.wiring.stores import bridge_database
 
 
@@ -50,7 +49,7 @@ def test_the_report_of_the_reconcile_job(tmp_path: Path) -> None:
     assert "there was none yet" in command("concerns", "report", "--home", home)
     done = Round(began_at=1000, ended_at=2000, orders=3, not_asked={"forbidden": 2})
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        rounds.save(connection, done, 2000)
+        reconcile_rounds.save(connection, done, 2000)
     told = json.loads(command("concerns", "report", "--json", "--home", home))
     assert told["last"]["ended_at"] == "1970-01-01T00:00:02.000+00:00"
     assert (told["last"]["orders"], told["last"]["not_asked"]) == (3, {"forbidden": 2})
@@ -65,7 +64,7 @@ def test_a_round_for_which_nobody_is_up(tmp_path: Path) -> None:
     told = command("concerns", "reconcile", "--wait", "0.1", "--home", home, expect=1)
     assert "there was none yet" in told
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        wished = rounds.wish(connection)
+        wished = reconcile_rounds.wish(connection)
         assert wished
-        rounds.save(connection, Round(began_at=wished, ended_at=wished), wished)
-        assert rounds.wish(connection) == 0
+        reconcile_rounds.save(connection, Round(began_at=wished, ended_at=wished), wished)
+        assert reconcile_rounds.wish(connection) == 0

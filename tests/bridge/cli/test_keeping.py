@@ -13,6 +13,7 @@ from sqlalchemy import insert, text
 from typer.testing import CliRunner
 
 from bridge.admin import key_rotation
+from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.key_rotation import NotRotated, rotate_keys
 from bridge.cli.application import application
 from bridge.engine.service.launch.links import LINKS
@@ -34,7 +35,9 @@ class Place:
         self.settings = load(folder)
         self.database = open_engine_database(self.settings)
         migrate_engine(self.database)
-        self._application = engine_application(self.settings, self.database, now)
+        self._application = engine_application(
+            self.settings, self.database, now, GrantedRoles(self.settings)
+        )
         transport = httpx.ASGITransport(self._application)
         base = self.settings.http.public_url
         self._http = httpx.AsyncClient(transport=transport, base_url=base)

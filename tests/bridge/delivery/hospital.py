@@ -34,7 +34,7 @@ from bridge.intake.process.outcomes import Waiting
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.statistics import AckCounter
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.outbox import Outbox

@@ -9,7 +9,7 @@ import pytest
 from bridge.delivery.appraisal import Appraiser, Breaker, Circuit
 from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import Reply
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import Event, Policy
 

@@ -11,9 +11,9 @@ from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.follower import Follower
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
-from bridge.observability.metrics import Metrics
+from bridge.errors import FailureKind
+from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Failure
 from bridge.store.database import Database
 from tests.bridge.delivery.equipment import destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -81,7 +81,7 @@ def follower(service: Silent, database: Database) -> Follower:
 )
 async def test_a_service_without_the_feed(database: Database, status: int, code: str) -> None:
     """It says so, and the status poll takes over."""
-    service = Silent(EngineFailure("changes", Failure.PERMANENT, code, status))
+    service = Silent(EngineFailure("changes", FailureKind.PERMANENT, code, status))
     made = follower(service, database)
     made.start()
     await until(lambda: made.supported is False)
@@ -90,7 +90,7 @@ async def test_a_service_without_the_feed(database: Database, status: int, code:
 
 async def test_a_service_that_comes_back(database: Database) -> None:
     """A failure is waited out; the feed goes on from the same cursor."""
-    service = Silent(EngineFailure("changes", Failure.TRANSIENT, "unreachable"))
+    service = Silent(EngineFailure("changes", FailureKind.TRANSIENT, "unreachable"))
     made = follower(service, database)
     made.start()
     await until(lambda: made.supported is True)

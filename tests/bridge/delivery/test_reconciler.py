@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.delivery import rounds
 from bridge.delivery.reconciler import Difference, Reconciler
-from bridge.delivery.rounds import Round
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch, WorklistPage
+from bridge.errors import FailureKind
 from bridge.queue.retention.policy import prune
-from bridge.queue.states import Failure
 from bridge.store.database import Database
-from bridge.store.records import exceptions
+from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import Subject
+from bridge.store.records.reconcile_rounds import Round
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
@@ -76,7 +75,7 @@ async def test_a_round_that_somebody_waits_for(tmp_path: Path, database: Databas
         for ahead in (0, 60_000):
             wished = hospital.time() + ahead
             with database.write() as connection:
-                rounds.ask(connection, wished)
+                reconcile_rounds.ask(connection, wished)
             assert reconciler.wish() == wished
             await reconciler.reconcile(hospital.time())
             done = rounds_of(database)
@@ -130,13 +129,13 @@ class Partly:
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         if self.down:
-            raise EngineFailure("status", Failure.TRANSIENT, "unreachable")
+            raise EngineFailure("status", FailureKind.TRANSIENT, "unreachable")
         if orders[0].site == self.silent:
-            raise EngineFailure("status", Failure.TRANSIENT, "unauthorized", 401)
+            raise EngineFailure("status", FailureKind.TRANSIENT, "unauthorized", 401)
         return await self.client.status(orders)
 
     async def worklist(self, site: str, **_: object) -> WorklistPage:
-        raise EngineFailure("worklist", Failure.PERMANENT, "not_found", 404)
+        raise EngineFailure("worklist", FailureKind.PERMANENT, "not_found", 404)
 
     def token_of(self, site: str) -> str:
         return site
@@ -169,6 +168,6 @@ async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database
 def rounds_of(database: Database) -> Round:
     """The last whole round."""
     with database.read() as connection:
-        found = rounds.last(connection)
+        found = reconcile_rounds.last(connection)
     assert found is not None
     return found

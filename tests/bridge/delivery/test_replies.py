@@ -21,7 +21,8 @@ from bridge.delivery.replies import (
     read_reply,
     rule_for,
 )
-from bridge.queue.states import Event, Failure
+from bridge.errors import FailureKind
+from bridge.queue.states import Event
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
@@ -59,12 +60,12 @@ def test_the_defaults(reply: Reply) -> None:
     assert (DEFAULTS[reply] == Action.DELIVERED) is positive
     last = consequence(reply, {}, MOST_REFUSALS)
     if reply in REFUSALS:
-        assert (last.event, last.failure) == (Event.GIVEN_UP, Failure.PERMANENT)
+        assert (last.event, last.failure) == (Event.GIVEN_UP, FailureKind.PERMANENT)
         assert consequence(reply, {}, MOST_REFUSALS - 1).event is Event.POSTPONED
         plain = consequence(reply, {reply: "retry"}, MOST_REFUSALS).event
         assert plain is (Event.GIVEN_UP if reply in LIMITED else Event.POSTPONED)
     elif not positive:
-        assert (last.event, last.failure) == (Event.POSTPONED, Failure.AMBIGUOUS)
+        assert (last.event, last.failure) == (Event.POSTPONED, FailureKind.AMBIGUOUS)
 
 
 @pytest.mark.parametrize(

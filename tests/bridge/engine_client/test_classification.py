@@ -5,36 +5,36 @@ from datetime import UTC, datetime
 import pytest
 
 from bridge.engine_client.errors import classify, code_of, retry_after
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 TABLE = {
-    (400, "anything"): Failure.PERMANENT,
-    (401, "unauthorized"): Failure.TRANSIENT,
-    (403, "forbidden"): Failure.PERMANENT,
-    (404, "report_not_found"): Failure.PERMANENT,
-    (409, "changed"): Failure.TRANSIENT,
-    (409, "patient_name_mismatch"): Failure.PERMANENT,
-    (409, "merge_conflict"): Failure.PERMANENT,
-    (413, "too_large"): Failure.PERMANENT,
-    (429, "rate_limited"): Failure.TRANSIENT,
-    (500, "internal_error"): Failure.AMBIGUOUS,
-    (500, "already_signed"): Failure.PERMANENT,
-    (502, "http_502"): Failure.AMBIGUOUS,
-    (503, "http_503"): Failure.TRANSIENT,
-    (504, "http_504"): Failure.AMBIGUOUS,
-    (302, "http_302"): Failure.PERMANENT,
+    (400, "anything"): FailureKind.PERMANENT,
+    (401, "unauthorized"): FailureKind.TRANSIENT,
+    (403, "forbidden"): FailureKind.PERMANENT,
+    (404, "report_not_found"): FailureKind.PERMANENT,
+    (409, "changed"): FailureKind.TRANSIENT,
+    (409, "patient_name_mismatch"): FailureKind.PERMANENT,
+    (409, "merge_conflict"): FailureKind.PERMANENT,
+    (413, "too_large"): FailureKind.PERMANENT,
+    (429, "rate_limited"): FailureKind.TRANSIENT,
+    (500, "internal_error"): FailureKind.AMBIGUOUS,
+    (500, "already_signed"): FailureKind.PERMANENT,
+    (502, "http_502"): FailureKind.AMBIGUOUS,
+    (503, "http_503"): FailureKind.TRANSIENT,
+    (504, "http_504"): FailureKind.AMBIGUOUS,
+    (302, "http_302"): FailureKind.PERMANENT,
 }
 
 
 @pytest.mark.parametrize(("outcome", "expected"), list(TABLE.items()), ids=str)
-def test_the_table(outcome: tuple[int, str], expected: Failure) -> None:
+def test_the_table(outcome: tuple[int, str], expected: FailureKind) -> None:
     """Every kind of answer has one meaning."""
     assert classify(*outcome) is expected
 
 
 def test_a_business_500_is_final() -> None:
     """The document's literal 500s say so in a header, whatever their code."""
-    assert classify(500, "some_new_rule", business=True) is Failure.PERMANENT
+    assert classify(500, "some_new_rule", business=True) is FailureKind.PERMANENT
 
 
 @pytest.mark.parametrize("body", [None, [], "DOE", {"code": 7}, {"code": "DOE^JOHN"}, {"code": ""}])

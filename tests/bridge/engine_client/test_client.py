@@ -17,7 +17,7 @@ from bridge.engine_client import (
 from bridge.engine_client.client import EngineClient, browser_session_address
 from bridge.engine_client.models import KeyImage, QRCode, UserInfo
 from bridge.engine_client.transport import Tokens
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 from tests.bridge.engine_client.answering import ORDER, TRIPLE, Service
 
 RECORD = {
@@ -151,7 +151,7 @@ async def test_batch() -> None:
     good, bad = await service.client().launch_batch([Launch(TRIPLE), Launch(TRIPLE)])
     assert isinstance(good, Launched)
     assert isinstance(bad, EngineFailure)
-    assert (bad.failure, bad.code) == (Failure.PERMANENT, "patient_name_mismatch")
+    assert (bad.failure, bad.code) == (FailureKind.PERMANENT, "patient_name_mismatch")
 
 
 @pytest.mark.anyio
@@ -160,7 +160,7 @@ async def test_a_batch_of_another_length_is_not_believed() -> None:
     service = Service(answer=[])
     with pytest.raises(EngineFailure) as raised:
         await service.client().launch_batch([Launch(TRIPLE)])
-    assert raised.value.failure is Failure.AMBIGUOUS
+    assert raised.value.failure is FailureKind.AMBIGUOUS
 
 
 @pytest.mark.anyio

@@ -10,7 +10,7 @@ from typing_extensions import override
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.transport import Answer, Caller, Request, Tokens, Transport
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +56,6 @@ async def test_a_call_to_an_engine_that_hangs_ends() -> None:
         ):
             with pytest.raises(EngineFailure) as failure:
                 await call()
-            assert failure.value.failure is Failure.AMBIGUOUS
+            assert failure.value.failure is FailureKind.AMBIGUOUS
             assert failure.value.code == "no_answer"
             assert silent.left

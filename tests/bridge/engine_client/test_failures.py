@@ -10,7 +10,7 @@ from bridge.engine_client import (
 )
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import HttpCaller
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 from tests.bridge.engine_client.answering import ORDER, Service
 
 
@@ -22,7 +22,7 @@ async def test_a_failure_says_what_helps() -> None:
         await service.client().status([ORDER])
     failure = raised.value
     assert (failure.failure, failure.status, failure.code) == (
-        Failure.TRANSIENT,
+        FailureKind.TRANSIENT,
         429,
         "rate_limited",
     )
@@ -46,20 +46,20 @@ async def test_a_missing_endpoint_is_told_from_a_missing_report() -> None:
 
 
 ERRORS = {
-    httpx.ConnectError: Failure.TRANSIENT,
-    httpx.ConnectTimeout: Failure.TRANSIENT,
-    httpx.PoolTimeout: Failure.TRANSIENT,
-    httpx.ReadTimeout: Failure.AMBIGUOUS,
-    httpx.ReadError: Failure.AMBIGUOUS,
-    httpx.WriteError: Failure.AMBIGUOUS,
-    httpx.RemoteProtocolError: Failure.AMBIGUOUS,
-    httpx.UnsupportedProtocol: Failure.PERMANENT,
+    httpx.ConnectError: FailureKind.TRANSIENT,
+    httpx.ConnectTimeout: FailureKind.TRANSIENT,
+    httpx.PoolTimeout: FailureKind.TRANSIENT,
+    httpx.ReadTimeout: FailureKind.AMBIGUOUS,
+    httpx.ReadError: FailureKind.AMBIGUOUS,
+    httpx.WriteError: FailureKind.AMBIGUOUS,
+    httpx.RemoteProtocolError: FailureKind.AMBIGUOUS,
+    httpx.UnsupportedProtocol: FailureKind.PERMANENT,
 }
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
-async def test_no_answer(error: type[Exception], expected: Failure) -> None:
+async def test_no_answer(error: type[Exception], expected: FailureKind) -> None:
     """Never connected: nothing happened. Cut afterwards: nobody knows."""
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -80,4 +80,4 @@ async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
     """It was done or it was not: that the answer makes no sense does not tell."""
     with pytest.raises(EngineFailure) as raised:
         await Service(answer=answer).client().status([ORDER])
-    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "unreadable")
+    assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "unreadable")

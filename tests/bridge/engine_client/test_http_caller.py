@@ -12,7 +12,7 @@ import pytest
 from bridge.engine_client import EngineFailure
 from bridge.engine_client.http_caller import HttpCaller, http_caller
 from bridge.engine_client.transport import Answer, Request
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -152,7 +152,7 @@ async def test_no_whole_answer_is_ambiguous(answer: bytes) -> None:
     async with served(cut) as (_, http):
         with pytest.raises(EngineFailure) as raised:
             await http.ask(GET)
-    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "no_answer")
+    assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     assert "SECRET" not in str(raised.value)
 
 
@@ -172,7 +172,7 @@ async def test_silence_ends_and_a_late_answer_is_nobodys() -> None:
     async with served(late) as (_, http):
         with pytest.raises(EngineFailure) as raised:
             await http.ask(Request("GET", "/x", {}, wait=0.02))
-        assert raised.value.failure is Failure.AMBIGUOUS
+        assert raised.value.failure is FailureKind.AMBIGUOUS
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
                 await http.ask(GET)
@@ -203,7 +203,7 @@ async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
         caller = HttpCaller(client, largest=2**18)
         with pytest.raises(EngineFailure) as raised:
             await caller.ask(GET)
-        assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "too_large")
+        assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "too_large")
         async with asyncio.timeout(30):
             await ended.wait()
         await caller.aclose()
@@ -234,7 +234,10 @@ async def test_nothing_was_sent() -> None:
         for request in (Request("GET", "http://elsewhere/x", {}), Request("GET", "/", {"a": "\n"})):
             with pytest.raises(EngineFailure) as raised:
                 await http.ask(request)
-            assert (raised.value.failure, raised.value.code) == (Failure.PERMANENT, "bad_address")
+            assert (raised.value.failure, raised.value.code) == (
+                FailureKind.PERMANENT,
+                "bad_address",
+            )
     with pytest.raises(EngineFailure) as raised:
         await http.ask(GET)
-    assert (raised.value.failure, raised.value.code) == (Failure.TRANSIENT, "unreachable")
+    assert (raised.value.failure, raised.value.code) == (FailureKind.TRANSIENT, "unreachable")

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from bridge.engine_client import EngineFailure
 from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.transport import Request
-from bridge.queue.states import Failure
+from bridge.errors import FailureKind
 
 BASE = "https://reports.example:8443"
 Send = Callable[[Any], Awaitable[None]]
@@ -62,7 +62,7 @@ async def test_its_own_addresses_are_known() -> None:
     assert (answer.json()["path"], answer.json()["query"]) == ("/r/1", [["x", "1"]])
     with pytest.raises(EngineFailure) as raised:
         await caller.ask(Request("GET", "https://other.example/r/1", {}))
-    assert raised.value.failure is Failure.PERMANENT
+    assert raised.value.failure is FailureKind.PERMANENT
 
 
 @pytest.mark.anyio
@@ -99,7 +99,7 @@ async def test_a_fault_is_what_a_server_makes_of_it(begun: bool) -> None:
     if begun:
         with pytest.raises(EngineFailure) as raised:
             await asked
-        assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "no_answer")
+        assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     else:
         answer = await asked
         assert (answer.status, answer.content) == (500, b"")

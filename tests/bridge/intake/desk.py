@@ -16,7 +16,7 @@ from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import Listening, SequenceNumbers
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State
 from bridge.store.database import Database

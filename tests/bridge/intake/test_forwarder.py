@@ -277,13 +277,13 @@ async def test_merged_patients_bring_their_orders(hospital: Hospital) -> None:
 async def test_a_service_without_batches(hospital: Hospital) -> None:
     """405 on the batch endpoint: single launches from then on, in the same order of things."""
     from bridge.engine_client.errors import EngineFailure  # noqa: PLC0415
-    from bridge.queue.states import Failure  # noqa: PLC0415
+    from bridge.errors import FailureKind  # noqa: PLC0415
 
     calls = []
 
     async def no_batch(launches: object) -> object:
         calls.append(launches)
-        raise EngineFailure("batch", Failure.PERMANENT, "http_405", 405)
+        raise EngineFailure("batch", FailureKind.PERMANENT, "http_405", 405)
 
     hospital.client.launch_batch = no_batch  # type: ignore[method-assign,assignment]
     await hospital.send(message(group("A1"), group("A2")))

@@ -7,8 +7,8 @@ import pytest
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch, Launched
+from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher
-from bridge.queue.states import Failure
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ class Service:
     def _result(self, launch: Launch) -> Launched | EngineFailure:
         accession = launch.clinical_info["Accession"]
         if accession == self.bad:
-            return EngineFailure("launch", Failure.PERMANENT, "refused", 400)
+            return EngineFailure("launch", FailureKind.PERMANENT, "refused", 400)
         return Launched("PreLaunch", "", "", "", "", report_id=f"r{accession}")
 
 
@@ -86,7 +86,7 @@ async def test_one_refusal_is_one_callers() -> None:
 @pytest.mark.parametrize("status", [404, 405])
 async def test_no_such_endpoint(status: int) -> None:
     """The service has no batch: single launches, and it is not asked again."""
-    service = Service(EngineFailure("batch", Failure.PERMANENT, f"http_{status}", status))
+    service = Service(EngineFailure("batch", FailureKind.PERMANENT, f"http_{status}", status))
     assert reports(await launch_all(service, 3)) == ["r0", "r1", "r2"]
     assert service.batches == [3]
 
@@ -94,7 +94,7 @@ async def test_no_such_endpoint(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 413, 500])
 async def test_a_batch_that_one_member_may_have_broken(status: int) -> None:
     """It is taken apart, so that only the guilty one fails."""
-    failure = EngineFailure("batch", Failure.AMBIGUOUS, f"http_{status}", status)
+    failure = EngineFailure("batch", FailureKind.AMBIGUOUS, f"http_{status}", status)
     service = Service(failure, bad="2")
     assert reports(await launch_all(service, 3)) == ["r0", "r1", "EngineFailure"]
 
@@ -102,14 +102,14 @@ async def test_a_batch_that_one_member_may_have_broken(status: int) -> None:
 @pytest.mark.parametrize("status", [None, 401, 429, 503])
 async def test_a_service_that_is_away(status: int | None) -> None:
     """Nobody's fault: all of them fail at once, and nothing is sent one by one."""
-    service = Service(EngineFailure("batch", Failure.TRANSIENT, "away", status))
+    service = Service(EngineFailure("batch", FailureKind.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
     assert service.singles == []
 
 
 async def test_link_groups_are_for_batches() -> None:
     """A service without batches may not know the member: single launches are without it."""
-    service = Service(EngineFailure("batch", Failure.PERMANENT, "http_404", 404))
+    service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
     launcher = Launcher(service)
     launches = [Launch({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"]
     await asyncio.gather(*map(launcher.launch, launches))

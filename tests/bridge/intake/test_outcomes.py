@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from bridge.engine_client.errors import EngineFailure
+from bridge.errors import FailureKind
 from bridge.intake.process.outcomes import PATIENCE, Waiting, failed, unremembered
 from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 
 
 def claimed(attempts: int = 1, doubts: int = 0) -> Claimed:
@@ -15,7 +16,7 @@ def claimed(attempts: int = 1, doubts: int = 0) -> Claimed:
     return Claimed(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", doubts)
 
 
-def failure(kind: Failure, retry_after: float | None = None) -> EngineFailure:
+def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailure:
     """Make a call come to nothing."""
     return EngineFailure("c", kind, "code", 500, retry_after)
 
@@ -23,22 +24,22 @@ def failure(kind: Failure, retry_after: float | None = None) -> EngineFailure:
 @pytest.mark.parametrize(
     ("kind", "times", "event"),
     [
-        (Failure.TRANSIENT, 1, Event.POSTPONED),
-        (Failure.TRANSIENT, 1000, Event.POSTPONED),
-        (Failure.AMBIGUOUS, 1, Event.POSTPONED),
-        (Failure.AMBIGUOUS, PATIENCE - 1, Event.POSTPONED),
-        (Failure.AMBIGUOUS, PATIENCE, Event.GIVEN_UP),
-        (Failure.PERMANENT, 1, Event.GIVEN_UP),
+        (FailureKind.TRANSIENT, 1, Event.POSTPONED),
+        (FailureKind.TRANSIENT, 1000, Event.POSTPONED),
+        (FailureKind.AMBIGUOUS, 1, Event.POSTPONED),
+        (FailureKind.AMBIGUOUS, PATIENCE - 1, Event.POSTPONED),
+        (FailureKind.AMBIGUOUS, PATIENCE, Event.GIVEN_UP),
+        (FailureKind.PERMANENT, 1, Event.GIVEN_UP),
     ],
 )
-def test_what_follows_a_failure(kind: Failure, times: int, event: Event) -> None:
+def test_what_follows_a_failure(kind: FailureKind, times: int, event: Event) -> None:
     """Transient for ever, ambiguous for a while, permanent at once to a person."""
     outcome = after(times, kind)
     assert (outcome.event, outcome.failure, outcome.code) == (event, kind, "code")
     assert outcome.retry_at is None
 
 
-def after(times: int, kind: Failure) -> Outcome:
+def after(times: int, kind: FailureKind) -> Outcome:
     """What comes of the last of several attempts that failed, each in a process of its own."""
     doubts = 0
     for attempt in range(1, times + 1):
@@ -49,19 +50,19 @@ def after(times: int, kind: Failure) -> Outcome:
 
 def test_a_long_outage_uses_up_no_patience() -> None:
     """However often the service was away: the first doubt after it is the first."""
-    doubts = after(100, Failure.TRANSIENT).doubts or 0
-    outcome = failed(claimed(101, doubts), failure(Failure.AMBIGUOUS), now=0)
+    doubts = after(100, FailureKind.TRANSIENT).doubts or 0
+    outcome = failed(claimed(101, doubts), failure(FailureKind.AMBIGUOUS), now=0)
     assert outcome.event is Event.POSTPONED
 
 
 def test_what_is_given_up_is_replayed_with_new_patience() -> None:
     """A message that was replayed after it was parked has all its patience again."""
-    assert after(PATIENCE, Failure.AMBIGUOUS).doubts == 0
+    assert after(PATIENCE, FailureKind.AMBIGUOUS).doubts == 0
 
 
 def test_the_service_may_say_when() -> None:
     """Retry-After is kept to."""
-    outcome = failed(claimed(), failure(Failure.TRANSIENT, 2.5), now=1000)
+    outcome = failed(claimed(), failure(FailureKind.TRANSIENT, 2.5), now=1000)
     assert outcome.retry_at == 3500
 
 

@@ -15,7 +15,7 @@ from bridge.intake.process.order_repository import Memory
 from bridge.intake.process.outcomes import Waiting
 from bridge.intake.receive.listener import Listening, PatientConflict
 from bridge.intake.receive.offload import FrameOffload
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.queue.claims import Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import State

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
+from bridge import logs
 from bridge.engine_client.errors import EngineFailure
 from bridge.intake.receive.listener import Acknowledge
 from bridge.intake.receive.verdict import Judge
-from bridge.observability import logs
-from bridge.observability.redaction import describe, safe_text, where
+from bridge.redaction import describe, safe_text, where
 from bridge.store.database import Database
 from tests.bridge.delivery.equipment import accepting, destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -175,7 +175,7 @@ def test_what_a_stop_ends_is_no_error(lines: io.StringIO) -> None:
 
 def test_a_failure_of_the_service_has_no_body() -> None:
     """What EngineFailure says is call, code, status and class."""
-    from bridge.queue.states import Failure  # noqa: PLC0415
+    from bridge.errors import FailureKind  # noqa: PLC0415
 
-    failure = EngineFailure("/api/report/status", Failure.PERMANENT, "bad_request", 400)
+    failure = EngineFailure("/api/report/status", FailureKind.PERMANENT, "bad_request", 400)
     assert str(failure) == "/api/report/status: bad_request (400), permanent"

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 
 FILE = Path(__file__).resolve().parents[3] / "deploy/grafana-dashboard.json"
 

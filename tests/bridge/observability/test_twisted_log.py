@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 
-from bridge.observability.logs import SafeObserver
+from bridge.logs import SafeObserver
 
 
 @pytest.mark.parametrize(

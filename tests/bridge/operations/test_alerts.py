@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.metrics import Metrics
 from bridge.monitoring.alerts import News, Notice, alerts, take_note
 from bridge.monitoring.channels import (
     Circuit,
@@ -28,7 +29,6 @@ from bridge.monitoring.conditions import (
     duration,
 )
 from bridge.monitoring.watch import Watch
-from bridge.observability.metrics import Metrics
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import State

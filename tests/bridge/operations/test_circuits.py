@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bridge.metrics import Metrics
 from bridge.monitoring.channels import Kind, channels
-from bridge.observability.metrics import Metrics
 from bridge.runtime.delivery import Circuits
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 from typing_extensions import override
 
+from bridge.errors import FailureKind
 from bridge.queue.claims import News, Outcome, Settled
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 from bridge.queue.worker import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.on_loop.short_work import SHORT
@@ -146,7 +147,7 @@ def test_news_that_may_take_long_are_for_a_thread(
 ) -> None:
     """As merged patients, whose orders may be thousands."""
     keep(intake, "1", "2")
-    otherwise = Outcome(0, Event.POSTPONED, Failure.AMBIGUOUS)
+    otherwise = Outcome(0, Event.POSTPONED, FailureKind.AMBIGUOUS)
 
     async def story() -> None:
         at_hand = AsyncInbox(watched)

@@ -4,11 +4,12 @@ import threading
 
 from sqlalchemy import text
 
+from bridge.errors import FailureKind
 from bridge.queue import browse, operations
 from bridge.queue.claims import Claimed, Outcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
@@ -103,7 +104,7 @@ class TestSettling:
         head, behind, _ = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         inbox.settle(
-            [Outcome(head, Event.POSTPONED, Failure.TRANSIENT, "503", retry_at=NOW + 50)], NOW
+            [Outcome(head, Event.POSTPONED, FailureKind.TRANSIENT, "503", retry_at=NOW + 50)], NOW
         )
         assert inbox.claim(NOW + 49, 10) == []
         (again,) = inbox.claim(NOW + 50, 10)
@@ -125,7 +126,9 @@ class TestSettling:
         """What waits for a person holds up nobody, unless the inbox is told so."""
         parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP, Failure.PERMANENT, "400", "bad place")], NOW)
+        inbox.settle(
+            [Outcome(parked, Event.GIVEN_UP, FailureKind.PERMANENT, "400", "bad place")], NOW
+        )
         row = browse.message(store, parked).row
         assert (row.state, row.failure, row.code) == (State.PARKED, "permanent", "400")
         assert (row.detail, row.settled_at) == ("bad place", NOW)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Connection, text
 
+from bridge.errors import FailureKind
 from bridge.queue import browse
 from bridge.queue.claims import News, Outcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
@@ -35,7 +36,9 @@ class Memory:
 
 def bringing(number: int, said: str | None) -> Outcome:
     """Give an outcome with news; it is tried again where they cannot be written."""
-    otherwise = Outcome(number, Event.POSTPONED, Failure.AMBIGUOUS, "not_remembered", retry_at=NOW)
+    otherwise = Outcome(
+        number, Event.POSTPONED, FailureKind.AMBIGUOUS, "not_remembered", retry_at=NOW
+    )
     return Outcome(number, Event.ACCEPTED, news=News((number, said), otherwise))
 
 

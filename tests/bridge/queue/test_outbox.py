@@ -3,12 +3,13 @@
 import pytest
 from sqlalchemy import text
 
+from bridge.errors import FailureKind
 from bridge.queue import browse, operations
 from bridge.queue.browse import Filter
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 from bridge.store.database import Database
 from tests.bridge.queue.people import NOW, release
 
@@ -184,7 +185,7 @@ def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
     (claimed,) = outbox.claim(HERE, NOW, 10)
     outbox.store_payloads({claimed.delivery_id: (b"MSH|", "C1")})
     lost = DeliveryOutcome(
-        claimed.delivery_id, Event.POSTPONED, Failure.AMBIGUOUS, "timeout", sent_at=NOW + 1
+        claimed.delivery_id, Event.POSTPONED, FailureKind.AMBIGUOUS, "timeout", sent_at=NOW + 1
     )
     outbox.settle([lost], NOW + 2)
     row = browse.delivery(store, claimed.delivery_id).row

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import pytest
 from typing_extensions import override
 
+from bridge.errors import FailureKind
 from bridge.queue import browse
 from bridge.queue.claims import Claimed, Outcome, Settled
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, Failure, State
+from bridge.queue.states import Event, State
 from bridge.queue.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -83,7 +84,7 @@ def test_the_retry_policy_sets_the_time(bench: Bench) -> None:
 
     def postponed(each: Claimed) -> Outcome:
         if each.attempts < 4:
-            return Outcome(each.message_id, Event.POSTPONED, Failure.TRANSIENT, "503")
+            return Outcome(each.message_id, Event.POSTPONED, FailureKind.TRANSIENT, "503")
         return accepted(each)
 
     log: list[int] = []

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.runtime.listener_registry import FolderPort
 from bridge.runtime.schedule import Schedule
 from bridge.transports.folders.files import DONE, Folder

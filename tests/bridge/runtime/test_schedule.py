@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.runtime.schedule import Action, Job, Run, Schedule, Step, nothing
 
 SOON = 20.0  # seconds that a test waits at most

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.runtime.schedule import Schedule
 from bridge.runtime.service import ALIVE, READY, STOPPING, Supervisor
 

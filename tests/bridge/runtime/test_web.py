@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.runtime.http_protocol import MAX_HEADERS
 from bridge.runtime.probes import PATIENCE, Probes, Readiness
 from bridge.runtime.web_server import WebServer, bind

@@ -10,11 +10,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bridge.intake.receive.validation import ValidatingHandler, Validator, validated
-from bridge.observability.metrics import Metrics
+from bridge.intake.validation.findings import Finding, place_of, read_report
+from bridge.intake.validation.profiles import ProfileUnusable, load_profile
+from bridge.intake.validation.structure import validate
+from bridge.metrics import Metrics
 from bridge.store.database import Database
-from bridge.validation.findings import Finding, place_of, read_report
-from bridge.validation.profiles import ProfileUnusable, load_profile
-from bridge.validation.structure import validate
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.refusals import MissingField
 from mllp.framing import Frame

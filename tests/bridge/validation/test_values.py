@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.validation.profiles import ProfileUnusable, load_profile
-from bridge.validation.structure import validate
+from bridge.intake.validation.profiles import ProfileUnusable, load_profile
+from bridge.intake.validation.structure import validate
 from tests.bridge.validation.test_validation import OBR, ORC, PID, PROFILE, message, told
 
 

@@ -24,7 +24,7 @@ def upgrade() -> None:
     op.create_table(
         "reconcile_round",
         sa.Column("name", sa.Text, primary_key=True),
-        # JSON, as bridge/delivery/rounds.py writes it.
+        # JSON, as bridge/store/records/reconcile_rounds.py writes it.
         sa.Column("said", sa.Text, nullable=False),
     )
     op.add_column("alert", sa.Column("returns", sa.Integer, nullable=False, server_default="0"))

@@ -17,7 +17,9 @@ import httpx
 from fastapi import FastAPI
 
 from bridge.admin.console import console_application
+from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.data_directory import make_home
+from bridge.admin.message_subjects import Belongings
 from bridge.console.grants import give
 from bridge.console.message_index import Indexer
 from bridge.console.permissions import Grant, Role
@@ -43,7 +45,6 @@ from bridge.store.records.order_index import IndexedOrder, Key
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.listeners import ControlIds, listenings
-from bridge.wiring.message_subjects import Belongings
 from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
@@ -275,7 +276,7 @@ def application(
     settings: Settings, engine: Database, database: Database, clock: Clock
 ) -> tuple[FastAPI, FastAPI, EngineClient, Caller]:
     """Build the engine, the console, and the client that the console asks the engine with."""
-    served = engine_application(settings, engine, clock)
+    served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
     console = console_application(settings, database, client, Belongings(settings, database), clock)
@@ -284,7 +285,7 @@ def application(
 
 def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
     """Serve both as one process does."""
-    from bridge.observability.metrics import Metrics  # noqa: PLC0415  # only here
+    from bridge.metrics import Metrics  # noqa: PLC0415  # only here
 
     return Probes(Metrics(), Readiness(), database, now_ms).over(served, console)
 

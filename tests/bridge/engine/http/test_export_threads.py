@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 
 from bridge.executors import Threads
-from bridge.observability.metrics import Metrics
+from bridge.metrics import Metrics
 from bridge.runtime.probes import Probes, Readiness
 from tests.bridge.engine.http.house import BASE, READER, Service, identity, user
 from tests.bridge.engine.http.test_accounts import enrol, sign_in

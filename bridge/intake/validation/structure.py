@@ -20,8 +20,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.validation.findings import Finding, read_report
-from bridge.validation.profiles import Reference, nearest
+from bridge.intake.validation.findings import Finding, read_report
+from bridge.intake.validation.profiles import Reference, nearest
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import OutOfStructure, Refusal, TooManyParts, WrongDataType
 

@@ -19,7 +19,7 @@ from twisted.logger import LogLevel, globalLogBeginner
 from twisted.python.failure import Failure
 from typing_extensions import override
 
-from bridge.observability.redaction import describe, safe_text, where
+from bridge.redaction import describe, safe_text, where
 
 FIELDS = frozenset(
     {

@@ -1,0 +1,218 @@
+"""
+MLLP peers for tests by hand: a sender of messages and a receiver that acknowledges them.
+
+`bridge send`, `bridge receive` and the demonstration use them. Neither has a queue.
+
+In enhanced mode (HL7 v2.5.1, 2.9.3) MSH-15 and MSH-16 determine how many acknowledgments a message
+gets. The sender assigns each acknowledgment to the message that its MSA-2 names, so that a late one
+is not taken for the acknowledgment of the next message.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+
+from mappings.hl7.acknowledgment import AckCode, Acknowledgment, build_ack, read_ack, unframed_nak
+from mappings.hl7.header import Header, peek
+from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal
+from mappings.hl7.tables import AckCondition
+from mllp.contract import Peer
+from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
+from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
+from mllp.server import MLLPServerFactory
+
+_READ = 65_536
+_LOOK = 0.005
+"""Seconds before the next message: some peers close the connection after each one."""
+
+_NEVER = frozenset({"", AckCondition.NEVER.value})
+_ON_CONDITION = frozenset({AckCondition.ERROR.value, AckCondition.SUCCESS.value})
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReplies:
+    """The acknowledgments of one message, and the error if one is missing."""
+
+    replies: tuple[bytes, ...]
+    error: str = ""
+
+    @property
+    def reply(self) -> bytes | None:
+        """The first reply, or the only one."""
+        return self.replies[0] if self.replies else None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every reply is AA or CA and none is missing."""
+        codes = {read_ack(each).code for each in self.replies}
+        return not self.error and codes <= {"AA", "CA"}
+
+
+async def send(
+    host: str, port: int, messages: Sequence[bytes], *, reply_timeout: float
+) -> AsyncIterator[PeerReplies]:
+    """Send messages in order, each once, over one connection; yield the replies of each."""
+    connection = _Connection(host, port, reply_timeout)
+    try:
+        for message in messages:
+            yield await connection.exchange(message)
+    finally:
+        connection.close()
+
+
+class _Connection:
+    """A connection that is opened for the first message and closed after an error."""
+
+    def __init__(self, host: str, port: int, timeout: float) -> None:
+        self._host, self._port, self._timeout = host, port, timeout
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._frames = FrameReader()
+
+    async def exchange(self, message: bytes) -> PeerReplies:
+        """Send one message and collect its replies."""
+        replies: list[bytes] = []
+        try:
+            await self._write(checked_frame(message))
+            await self._collect(message, replies)
+        except MLLPError as error:
+            self.close()
+            return PeerReplies(tuple(replies), str(error))
+        return PeerReplies(tuple(replies))
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+        self._frames = FrameReader()
+
+    async def _write(self, data: bytes) -> None:
+        if self._reader is not None:
+            await asyncio.sleep(_LOOK)
+            if self._reader.at_eof():
+                self.close()
+        try:
+            async with asyncio.timeout(self._timeout):
+                if self._writer is None:
+                    streams = await asyncio.open_connection(self._host, self._port)
+                    self._reader, self._writer = streams
+        except OSError as error:  # includes TimeoutError
+            raise NotConnected(type(error).__name__) from None
+        self._writer.write(data)
+
+    async def _collect(self, message: bytes, replies: list[bytes]) -> None:
+        header = _header(message)
+        until = asyncio.get_running_loop().time() + self._timeout
+        while (wanted := _wanted(header, list(map(read_ack, replies)))) is not False:
+            try:
+                async with asyncio.timeout_at(until):
+                    reply = await self._next()
+            except TimeoutError:
+                if wanted is None:  # the reply was optional
+                    return
+                raise ReplyLost(LossReason.TIMEOUT) from None
+            if reply not in COMMIT_BLOCKS and _answers(reply, header):
+                replies.append(reply)
+
+    async def _next(self) -> bytes:
+        """Read one frame."""
+        while True:
+            try:
+                while (event := self._frames.next_event()) is not None:
+                    if isinstance(event, Frame):
+                        return event.payload
+            except FramingError:
+                raise ReplyLost(LossReason.GARBAGE) from None
+            data = b""
+            if self._reader is not None:
+                with suppress(ConnectionError):
+                    data = await self._reader.read(_READ)
+            if not data:
+                raise ReplyLost(LossReason.CLOSED)
+            self._frames.receive(data)
+
+
+def _header(message: bytes) -> Header | None:
+    """Parse MSH; None for a batch and for a text that is not HL7."""
+    try:
+        return peek(message)
+    except Malformed:
+        return None
+
+
+def _answers(reply: bytes, header: Header | None) -> bool:
+    """Tell whether a reply may belong to this message."""
+    named = read_ack(reply).control_id
+    return header is None or not named or named == header.control_id.strip()
+
+
+def _wanted(header: Header | None, received: Sequence[Acknowledgment]) -> bool | None:
+    """Tell whether another reply is required: True, False, or None if it is optional."""
+    if header is None or not header.enhanced:
+        return not received
+    if any(each.code != "CA" for each in received):  # refused, or an application acknowledgment
+        return False
+    conditions = (
+        [header.application_ack] if received else [header.accept_ack, header.application_ack]
+    )
+    asked = {each.decode("latin-1").strip().upper() for each in conditions} - _NEVER
+    if not asked:
+        return False
+    return None if asked <= _ON_CONDITION else True
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A received message and its acknowledgment; `header` is None if it is not HL7."""
+
+    payload: bytes
+    header: Header | None
+    reply: bytes
+
+
+class AcknowledgingReceiver:
+    """Acknowledges each HL7 message with `code`, and anything else with AR."""
+
+    def __init__(self, code: AckCode, on_message: Callable[[ReceivedMessage], None]) -> None:
+        self._code = code
+        self._on_message = on_message
+        self._numbers = itertools.count(1)
+
+    def listen(self, reactor: Any, host: str, port: int) -> int:
+        """Listen; return the port, also if `port` is 0."""
+        factory = MLLPServerFactory(self._handle, clock=reactor, on_unframed=self._unframed)
+        return int(reactor.listenTCP(port, factory, interface=host).getHost().port)
+
+    def _handle(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        received = self._acknowledge(frame)
+        self._on_message(received)
+        return succeed([received.reply])
+
+    def _acknowledge(self, frame: Frame) -> ReceivedMessage:
+        try:
+            header = peek(frame.payload)
+            if frame.truncated:
+                raise Malformed(Malformation.INCOMPLETE)
+        except Refusal as refusal:
+            return ReceivedMessage(frame.payload, None, self._nak(frame.payload, refusal))
+        refusals = () if self._code.positive else (InternalError(),)
+        reply = build_ack(
+            header, self._code, control_id=self._new_id(), now=datetime.now(UTC), refusals=refusals
+        )
+        return ReceivedMessage(frame.payload, header, reply)
+
+    def _unframed(self, error: FramingError, head: bytes) -> bytes:
+        return self._nak(head, Malformed(Malformation.INCOMPLETE))
+
+    def _nak(self, head: bytes, refusal: Refusal) -> bytes:
+        return unframed_nak(head, refusal, control_id=self._new_id(), now=datetime.now(UTC))
+
+    def _new_id(self) -> str:
+        return f"R{next(self._numbers)}"
