@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN
 from bridge.audit.events import Origin, Outcome, command_event, operator
-from bridge.console.audit_trail import DONE, DeedQuery, target_of
+from bridge.console.audit_trail import DONE, ConsoleEventQuery, target_of
 from bridge.engine.service.accounts import audit_trail
 from bridge.engine.service.accounts.audit_trail import AuditRow, TrailQuery
 from bridge.store.database import Database
@@ -42,7 +42,7 @@ class AuditRelay:
         if self._chained is not self._database:
             self._chained.dispose()
 
-    def newest(self, wanted: DeedQuery) -> list[dict[str, Any]]:
+    def newest(self, wanted: ConsoleEventQuery) -> list[dict[str, Any]]:
         """List events of the console and of commands, newest first; times in ms."""
         self.relay()
         query = TrailQuery(

@@ -17,8 +17,8 @@ from bridge.admin.definitions import problems
 from bridge.admin.definitions.activation import Activated, Who, activate, before
 from bridge.admin.definitions.overview import kinds
 from bridge.admin.definitions.problems import refusals
-from bridge.console.errors import Impossible, Mistaken, Unknown
-from bridge.console.services import Change, Connections, Plan
+from bridge.console.context import ConnectionChange, Connections, ProposedConnection
+from bridge.console.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.monitoring.certificates import expiries
@@ -49,7 +49,7 @@ async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[st
     )
     chosen = next((each for each in found if each.name == name), None)
     if chosen is None:
-        raise Unknown
+        raise NoSuchItem
     return [asdict(step) for step in await steps(settings, chosen)]
 
 
@@ -104,7 +104,7 @@ _FIELDS: Mapping[type[BridgeError], str] = {
 
 
 class SetUp(Connections):
-    """See `bridge.console.services.Connections`."""
+    """See `bridge.console.context.Connections`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -129,7 +129,7 @@ class SetUp(Connections):
             None,
         )
         if chosen is None and not past:
-            raise Unknown(f"there is no such {kind}")
+            raise NoSuchItem(f"there is no such {kind}")
         return {
             "name": name,
             "table": None if chosen is None else written(chosen),
@@ -141,7 +141,7 @@ class SetUp(Connections):
         }
 
     @override
-    def check(self, plan: Plan) -> Mapping[str, Any]:
+    def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         kind, name = Kind(plan.kind), str(plan.table.get("name", ""))
         wrong = saved_connections.mistakes(kind, plan.table)
         current = self._current()
@@ -156,7 +156,7 @@ class SetUp(Connections):
         return {"mistakes": [each._asdict() for each in wrong], "warnings": warnings}
 
     @override
-    async def try_out(self, plan: Plan) -> Sequence[Mapping[str, Any]]:
+    async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         kind = Kind(plan.kind)
         self._refuse(saved_connections.mistakes(kind, plan.table))
         chosen = saved_connections.made(kind, "", plan.table)
@@ -167,25 +167,29 @@ class SetUp(Connections):
         return [asdict(step) for step in await steps(self._settings, chosen)]
 
     @override
-    def save(self, change: Change) -> Mapping[str, Any]:
+    def save(self, change: ConnectionChange) -> Mapping[str, Any]:
         kind = Kind(change.kind)
         if change.table is None:
             self._leave(kind, change.name)
         else:
-            plan = Plan(change.kind, {**change.table, "name": change.name}, change.new)
+            plan = ProposedConnection(
+                change.kind, {**change.table, "name": change.name}, change.new
+            )
             found = self.check(plan)["mistakes"]
             self._refuse([Mistake(**each) for each in found])
         record = saved_connections.version(kind, change.name, change.table)
         return self._activated(change, record, Origin.ACTIVATE)
 
     @override
-    def rollback(self, change: Change) -> Mapping[str, Any]:
+    def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
         name = saved_connections.record(Kind(change.kind), change.name)
         with refusals(), self._database.read() as connection:
             wanted = before(connection, name)
         return self._activated(change, wanted, Origin.ROLLBACK)
 
-    def _activated(self, change: Change, record: kept.Version, origin: Origin) -> Mapping[str, Any]:
+    def _activated(
+        self, change: ConnectionChange, record: kept.Version, origin: Origin
+    ) -> Mapping[str, Any]:
         who = Who(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
         with refusals():
@@ -206,12 +210,12 @@ class SetUp(Connections):
             for each in saved_connections.every(self._current(), kind)
             if each.name == name
         ):
-            raise Impossible(f"switch {kind} {name} off first")
+            raise InvalidState(f"switch {kind} {name} off first")
 
     def _refuse(self, found: Sequence[Mistake]) -> None:
         if found:
             told_of = [each._asdict() for each in found]
-            raise Mistaken(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
+            raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
 
     def _unfit(self, planned: Settings, kind: Kind, name: str) -> Iterator[Mistake]:
         """Make it as a start would, and say what is wrong with each part."""

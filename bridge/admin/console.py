@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,11 +17,11 @@ from bridge.admin.definitions.console_trial import AuthorsBench
 from bridge.admin.message_subjects import Belongings
 from bridge.admin.packages.archives import ZippedInterfaces
 from bridge.admin.replay import Rejudging
-from bridge.console.access import Access
-from bridge.console.errors import Unknown
+from bridge.console.access import AccessAdministration
+from bridge.console.context import ConsoleContext, PageAssets
+from bridge.console.errors import NoSuchItem
 from bridge.console.http.application import create_application
-from bridge.console.report_service import Service
-from bridge.console.services import Backstage, Files
+from bridge.console.report_engine import ReportEngine
 from bridge.engine.app.built import entry
 from bridge.engine.http.pages.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
@@ -44,18 +45,18 @@ _APP = "src/console/main.ts"
 
 
 class _Plant:
-    """What the console needs of this installation; see `bridge.console.services.Plant`."""
+    """What the console needs of this installation; see `bridge.console.context.Plant`."""
 
     def __init__(
         self,
         settings: Settings,
         database: Database,
-        belonging: Belongings,
+        subjects_of: Belongings,
         clock: Callable[[], int],
     ) -> None:
         self._own = settings
         self._database = database
-        self._belonging = belonging
+        self._belonging = subjects_of
         self._clock = clock
 
     @property
@@ -94,7 +95,7 @@ class _Plant:
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         return [each for each in alerts(self._database) if each["cleared_at"] is None]
 
-    def rejudging(self) -> Rejudging:
+    def message_replay(self) -> Rejudging:
         return Rejudging(self._own, self._database)
 
     def charset(self, listener: str) -> str:
@@ -120,14 +121,14 @@ class _Plant:
 
     def _know(self, kind: str, name: str) -> None:
         if name not in dict(names(self._settings, Kind(kind))):
-            raise Unknown(f"there is no such {kind} in the settings")
+            raise NoSuchItem(f"there is no such {kind} in the settings")
 
 
 def console_application(
     settings: Settings,
     database: Database,
     client: EngineClient,
-    belonging: Belongings,
+    subjects_of: Belongings,
     clock: Callable[[], int],
 ) -> FastAPI:
     """Build the console; its index of numbers is kept by the runtime."""
@@ -138,18 +139,14 @@ def console_application(
     async def visitor(cookies: str, unattended: bool) -> Visitor | None:
         return await client.visitor(cookies, unattended=unattended)
 
-    async def status(orders: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
-        return {each.report_id: each.status.value for each in await _asked(client, keys)}
-
-    service = Service(client)
+    service = ReportEngine(client)
     return create_application(
-        Backstage(
+        ConsoleContext(
             database,
-            _Plant(settings, database, belonging, clock),
-            belonging,
+            _Plant(settings, database, subjects_of, clock),
+            subjects_of,
             visitor,
-            status,
+            partial(_report_status, client),
             service,
             probed,
             _files,
@@ -159,23 +156,29 @@ def console_application(
             ZippedInterfaces(settings, database, clock),
             SetUp(settings, database, clock),
             AuditRelay(settings, database).newest,
-            Access(database, service, clock, provider=settings.sign_in.oidc is not None),
+            AccessAdministration(
+                database, service, clock, provider=settings.sign_in.oidc is not None
+            ),
             needs_second_factor(settings),
             Proxies(settings.http.trusted_proxies),
         )
     )
 
 
-async def _asked(client: EngineClient, keys: Sequence[OrderKey]) -> list[Any]:
-    """Ask site by site: each has its token."""
-    found: list[Any] = []
+async def _report_status(
+    client: EngineClient, orders: Sequence[Mapping[str, Any]]
+) -> Mapping[str, str]:
+    """Return the status of the orders' reports by report id; one request per site."""
+    keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
+    found: dict[str, str] = {}
     for site in sorted({key.site for key in keys}):
-        found += await client.status([key for key in keys if key.site == site])
+        for each in await client.status([key for key in keys if key.site == site]):
+            found[each.report_id] = each.status.value
     return found
 
 
-def _files() -> Files:
+def _files() -> PageAssets:
     begin = entry(_APP)
     preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
     styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)
-    return Files(f"{ASSET_PATH}{begin.script}", preloads, styles)
+    return PageAssets(f"{ASSET_PATH}{begin.script}", preloads, styles)

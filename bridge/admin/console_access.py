@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 from bridge.admin.audit_events import operator, recorded
 from bridge.admin.engine_administration import Administration, administer
 from bridge.console import grants
-from bridge.console.access import Access, Accounts, Administrator, Entry
-from bridge.console.errors import GrantRefused, Unknown
+from bridge.console.access import AccessAdministration, AccountDirectory, Administrator, GrantEntry
+from bridge.console.errors import GrantRefused, NoSuchItem
 from bridge.console.permissions import Grant
-from bridge.console.report_service import Service
+from bridge.console.report_engine import ReportEngine
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import Account, Enrolment
@@ -49,7 +49,7 @@ class ConsoleAccess:
     def __init__(
         self,
         database: Database,
-        accounts: Accounts,
+        accounts: AccountDirectory,
         runner: asyncio.Runner,
         *,
         provider: bool,
@@ -57,7 +57,7 @@ class ConsoleAccess:
         self._database = database
         self._accounts = accounts
         self._runner = runner
-        self._access = Access(database, accounts, now_ms, provider=provider)
+        self._access = AccessAdministration(database, accounts, now_ms, provider=provider)
 
     def grant(self, email: str, wanted: Grant, *, pending: bool, force: bool) -> Enrolment | None:
         """Give a role; `pending`: make the account where there is none."""
@@ -74,7 +74,7 @@ class ConsoleAccess:
         work = self._access.revoke(self._operator(force=force), email)
         self._recorded("revoke", email, work)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[GrantEntry]:
         """List all grants."""
         return self._runner.run(self._access.entries())
 
@@ -109,7 +109,7 @@ def console_access(home: Path) -> Iterator[ConsoleAccess]:
 
 def resolve_grants(settings: Settings, database: Database) -> None:
     """Bind grants from before account ids, where the engine is our own; for starts and upgrades."""
-    if not settings.engine.is_internal or not grants.unresolved(database):
+    if not settings.engine.is_internal or not grants.grants_without_account(database):
         return
     with administer(settings) as engine:
         _resolve(database, EngineAccounts(engine))
@@ -137,7 +137,7 @@ class EngineAccounts:
         """Say whether the account needs a second factor."""
         self._engine.require_second_factor(int(account_id), required=required)
 
-    async def switch(self, account_id: str, *, disabled: bool) -> None:
+    async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         """Disable or enable an account."""
         email = self._known(account_id).email
         if disabled:
@@ -154,7 +154,7 @@ class EngineAccounts:
         self._engine.reserve_user(email)
         found = _account(self._engine.account(email))
         if found is None:
-            raise Unknown
+            raise NoSuchItem
         return found
 
     def _by_id(self, account_id: str) -> Account | None:
@@ -164,7 +164,7 @@ class EngineAccounts:
     def _known(self, account_id: str) -> Account:
         found = self._by_id(account_id)
         if found is None:
-            raise Unknown
+            raise NoSuchItem
         return found
 
 
@@ -173,14 +173,14 @@ def _account(facts: AccountFacts | None) -> Account | None:
 
 
 @contextmanager
-def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[Accounts]:
+def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[AccountDirectory]:
     if settings.engine.is_internal:
         with administer(settings) as engine:
             yield EngineAccounts(engine)
         return
     http = engine_http(settings, None)
     try:
-        yield Service(EngineClient(http, engine_tokens(settings)))
+        yield ReportEngine(EngineClient(http, engine_tokens(settings)))
     finally:
         runner.run(http.aclose())
 
@@ -192,7 +192,7 @@ def _resolve(database: Database, accounts: EngineAccounts) -> None:
     A reserved account is on no site, and only a system administrator makes a link for it: nobody
     else can come to own the grant.
     """
-    for email in grants.unresolved(database):
+    for email in grants.grants_without_account(database):
         found = accounts.reserve(email)
         asyncio.run(accounts.require_second_factor(found.account_id, required=True))
-        grants.resolve(database, email, found.account_id, suspended=found.disabled)
+        grants.bind_account(database, email, found.account_id, suspended=found.disabled)

@@ -26,14 +26,14 @@ class GrantedRoles:
         """Suspend the role of an account that is being disabled. Raises LastAdministrator."""
         with self._opened() as database:
             try:
-                grants.suspend(database, str(account_id), force=force)
+                grants.suspend_grant(database, str(account_id), force=force)
             except GrantRefused:
                 raise LastAdministrator from None
 
     def resume(self, account_id: int) -> None:
         """Restore the role of an account that was enabled."""
         with self._opened() as database:
-            grants.resume(database, str(account_id))
+            grants.resume_grant(database, str(account_id))
 
     @contextmanager
     def _opened(self) -> Iterator[Database]:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from bridge.console.ownership import Origin
+from bridge.console.ownership import MessageOrigin
 from bridge.intake.receive.offload import Recipe, subjects
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import in_force, recaller
@@ -32,7 +32,7 @@ class Belongings:
         self._recall = recaller(database)
         self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
-    def __call__(self, origin: Origin) -> Subjects:
+    def __call__(self, origin: MessageOrigin) -> Subjects:
         """Return what a message is about; no site where its listener is gone or names none."""
         known = self._present().listener
         listener = next((each for each in known if each.name == origin.listener), None)

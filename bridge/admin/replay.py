@@ -81,7 +81,7 @@ class Rejudging:
         defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
         return verdict.definition.subjects(message, defaults).sites
 
-    def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
+    def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
         """
         Store an edited copy as a new message, and queue it; give its id.
 

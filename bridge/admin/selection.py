@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import func, select, text
 
 from bridge.admin.message_subjects import Belongings
-from bridge.console.message_index import Kind
-from bridge.console.message_search import Search, asked, search
+from bridge.console.message_index import NumberKind
+from bridge.console.message_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
 from bridge.queue import browse
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
@@ -39,8 +39,15 @@ class Choice:
     def narrows(self) -> bool:
         """Whether anything is asked for at all: a slip must not replay everything."""
         wanted = self.wanted
-        asked = (wanted.state, wanted.source, wanted.report_id, wanted.since, self.until, self.code)
-        return any(each is not None for each in asked)
+        criteria = (
+            wanted.state,
+            wanted.source,
+            wanted.report_id,
+            wanted.since,
+            self.until,
+            self.code,
+        )
+        return any(each is not None for each in criteria)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +109,10 @@ _INDEXED_TO = text("SELECT max(message_id) FROM message_number_cursor WHERE name
 
 
 def messages(
-    database: Database, kind: Kind, number: str, wanted: browse.Filter
+    database: Database, kind: NumberKind, number: str, wanted: browse.Filter
 ) -> Sequence[MessageRow]:
     """List the messages that have a number, newest first."""
-    query = Search(
+    query = MessageQuery(
         kind=kind,
         number=number,
         state=wanted.state,
@@ -115,7 +122,7 @@ def messages(
     )
     found: list[MessageRow] = []
     while (left := wanted.limit - len(found)) > 0:
-        page = search(database, replace(query, limit=left))
+        page = search_messages(database, replace(query, limit=left))
         found += page.rows
         if page.further is None:
             break
@@ -132,11 +139,13 @@ def not_indexed(database: Database) -> int:
 
 
 def deliveries(
-    settings: Settings, database: Database, kind: Kind, number: str, wanted: browse.Filter
+    settings: Settings, database: Database, kind: NumberKind, number: str, wanted: browse.Filter
 ) -> Sequence[DeliveryRow]:
     """List the deliveries with a control id, or for the orders that a number leads to."""
-    if kind is Kind.CONTROL:
+    if kind is NumberKind.CONTROL:
         return browse.deliveries(database, replace(wanted, control_id=number.strip()))
-    orders, _ = asked(database, Belongings(settings, database), kind, number.strip(), None)
+    orders, _ = find_orders_and_messages(
+        database, Belongings(settings, database), kind, number.strip(), None
+    )
     reports = frozenset(each["report_id"] for each in orders) - {""}
     return browse.deliveries(database, replace(wanted, reports=reports)) if reports else []

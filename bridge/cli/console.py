@@ -8,7 +8,7 @@ import typer
 from bridge.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
-    from bridge.console.permissions import Grant, Role
+    from bridge.console.permissions import ConsoleRole, Grant
 
 group = typer.Typer(help="Who may do what in the admin console.", no_args_is_help=True)
 
@@ -23,20 +23,20 @@ Force = Annotated[
 ]
 
 
-def _role(text: str) -> "Role":
-    from bridge.console.permissions import Role
+def _role(text: str) -> "ConsoleRole":
+    from bridge.console.permissions import ConsoleRole
 
-    if text not in set(Role):
-        raise typer.BadParameter(f"--role must be one of {', '.join(Role)}")
-    return Role(text)
+    if text not in set(ConsoleRole):
+        raise typer.BadParameter(f"--role must be one of {', '.join(ConsoleRole)}")
+    return ConsoleRole(text)
 
 
 def _sensible(given: "Grant") -> None:
-    from bridge.console.permissions import EVERYWHERE, Role
+    from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole
 
-    if given.role is Role.SITE_ADMINISTRATOR and not given.sites:
+    if given.role is ConsoleRole.SITE_ADMINISTRATOR and not given.sites:
         raise typer.BadParameter("a site administrator needs --site")
-    if given.role in EVERYWHERE and given.sites:
+    if given.role in ALL_SITES_ROLES and given.sites:
         raise typer.BadParameter(f"--site limits no {given.role}: it is for all sites")
 
 
@@ -88,12 +88,12 @@ def grant(
 def revoke(email: _Email, home: Home, force: Force = False) -> None:
     """Take an account's role in the console away."""
     from bridge.admin.console_access import console_access
-    from bridge.console.errors import Unknown
+    from bridge.console.errors import NoSuchItem
 
     with console_access(home) as console:
         try:
             console.revoke(email, force=force)
-        except Unknown:
+        except NoSuchItem:
             print(f"{email} had no role in the console")
             sys.exit(1)
     print(f"{email} has no role in the console any more")

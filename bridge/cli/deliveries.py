@@ -75,7 +75,7 @@ def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message and the last reply. The output contains patient data."""
     from bridge.admin.audit_events import audited
     from bridge.cli.output import one, times
-    from bridge.console.message_view import readable
+    from bridge.console.message_view import message_text
     from bridge.queue import browse
     from bridge.wiring.stores import bridge_database
 
@@ -84,7 +84,7 @@ def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
         audited(home, database, "read", ("delivery", str(delivery_id))),
     ):
         detail = browse.delivery(database, delivery_id)
-    texts = {"payload": readable(detail.payload), "reply": readable(detail.reply)}
+    texts = {"payload": message_text(detail.payload), "reply": message_text(detail.reply)}
     one(times(asdict(detail.row)), texts, as_json=as_json)
 
 

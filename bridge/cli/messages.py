@@ -70,7 +70,7 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     from bridge.admin.audit_events import audited
     from bridge.admin.channels import charset_of
     from bridge.cli.output import one, times
-    from bridge.console.message_view import readable
+    from bridge.console.message_view import message_text
     from bridge.queue import browse
     from bridge.wiring.stores import bridge_database
     from config import load
@@ -82,7 +82,10 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
         detail = browse.message(database, message_id)
         charset = charset_of(load(home), database, detail.row.listener)
     shown = times(asdict(detail.row)) | {"notes": detail.notes}
-    texts = {"payload": readable(detail.payload, charset), "ack": readable(detail.ack, charset)}
+    texts = {
+        "payload": message_text(detail.payload, charset),
+        "ack": message_text(detail.ack, charset),
+    }
     one(shown, texts, as_json=as_json)
 
 

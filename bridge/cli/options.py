@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from bridge.console.message_index import Kind
+    from bridge.console.message_index import NumberKind
     from bridge.queue.states import State
 
 
@@ -66,11 +66,11 @@ Order = Annotated[
 
 def number_option(
     control_id: str | None, patient: str | None, order: str | None
-) -> "tuple[Kind, str] | None":
+) -> "tuple[NumberKind, str] | None":
     """Read the one number to find by, and its kind; None where none is given."""
-    from bridge.console.message_index import Kind
+    from bridge.console.message_index import NumberKind
 
-    given = {Kind.CONTROL: control_id, Kind.PATIENT: patient, Kind.ORDER: order}
+    given = {NumberKind.CONTROL: control_id, NumberKind.PATIENT: patient, NumberKind.ORDER: order}
     found = [(kind, number) for kind, number in given.items() if number is not None]
     if len(found) > 1 or any(not number.strip() for _, number in found):
         raise typer.BadParameter("give one of --control-id, --patient and --order, with a value")

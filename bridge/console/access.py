@@ -22,8 +22,8 @@ from bridge.authority import (
     decide,
 )
 from bridge.console import grants
-from bridge.console.errors import GrantRefused, Unknown
-from bridge.console.permissions import Grant, Role
+from bridge.console.errors import GrantRefused, NoSuchItem
+from bridge.console.permissions import ConsoleRole, Grant
 from bridge.engine_client.models import Account, Enrolment
 from bridge.executors import Threads
 from bridge.store.database import Database
@@ -37,7 +37,7 @@ _STATUS: Final = {
 _FORBIDDEN: Final = 403
 
 
-class Accounts(Protocol):
+class AccountDirectory(Protocol):
     """The report engine's accounts, over HTTP or in its database."""
 
     async def account(self, who: str) -> Account | None:
@@ -49,7 +49,7 @@ class Accounts(Protocol):
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         """Say whether the account needs a second factor."""
 
-    async def switch(self, account_id: str, *, disabled: bool) -> None:
+    async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         """Disable or enable an account; the engine asks about the last administrator."""
 
     async def sites(self) -> frozenset[str]:
@@ -66,7 +66,7 @@ class Administrator:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GrantEntry:
     """A row of the list of grants; `pending`: its owner has not enrolled, or has to do so anew."""
 
     grant: Grant
@@ -89,13 +89,13 @@ class Entry:
         return self.account is not None and self.account.second_factor
 
 
-class Access:
+class AccessAdministration:
     """Raises GrantRefused, Unknown, and what `accounts` raises."""
 
     def __init__(
         self,
         database: Database,
-        accounts: Accounts,
+        accounts: AccountDirectory,
         clock: Callable[[], int],
         *,
         provider: bool = False,
@@ -114,7 +114,7 @@ class Access:
         """
         account, before = await self._known(who)
         wanted = replace(wanted, account_id=account.account_id, email=account.email)
-        require(by, account, before, Action.GRANT, wanted)
+        require_authority(by, account, before, Action.GRANT, wanted)
         if account.disabled:
             raise GrantRefused("account_disabled", "the account is disabled", 409)
         await self._require_sites(wanted)
@@ -130,45 +130,49 @@ class Access:
         """Take an account's role away. Raises Unknown where it has none."""
         account, before = await self.find(who)
         if account is None:
-            if not await Threads.CONSOLE.run(grants.forget, self._database, who.strip().lower()):
-                raise Unknown
+            if not await Threads.CONSOLE.run(
+                grants.remove_unbound_grant, self._database, who.strip().lower()
+            ):
+                raise NoSuchItem
             return
-        require(by, account, before, Action.REVOKE_GRANT)
+        require_authority(by, account, before, Action.REVOKE_GRANT)
         key, force = account.account_id, by.force
-        if not await Threads.CONSOLE.run(grants.take, self._database, key, force=force):
-            raise Unknown
+        if not await Threads.CONSOLE.run(grants.remove_grant, self._database, key, force=force):
+            raise NoSuchItem
         await self._accounts.require_second_factor(key, required=False)
 
     async def enrol(self, by: Administrator, who: str) -> Enrolment:
         """End the password and the sessions of an account; give a link for its owner."""
         account, before = await self._known(who)
-        require(by, account, before, Action.ENROL)
+        require_authority(by, account, before, Action.ENROL)
         return await self._accounts.enrol(
             account.account_id, second_factor=before is not None, end_tokens=True
         )
 
-    async def switch(self, by: Administrator, who: str, *, disabled: bool) -> None:
+    async def set_disabled(self, by: Administrator, who: str, *, disabled: bool) -> None:
         """Disable an account, or enable it again."""
         account, before = await self._known(who)
-        require(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
-        await self._accounts.switch(account.account_id, disabled=disabled)
+        require_authority(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
+        await self._accounts.set_disabled(account.account_id, disabled=disabled)
 
     async def find(self, who: str) -> tuple[Account | None, Grant | None]:
         """Find an account by its e-mail address or its id, and its role."""
         account = await self._accounts.account(who) if who else None
         if account is None:
             return None, None
-        return account, await Threads.CONSOLE.run(grants.held, self._database, account.account_id)
+        return account, await Threads.CONSOLE.run(
+            grants.grant_of, self._database, account.account_id
+        )
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[GrantEntry]:
         """List all grants with their accounts."""
-        rows = await Threads.CONSOLE.run(grants.everybody, self._database)
+        rows = await Threads.CONSOLE.run(grants.all_grants, self._database)
         return [await self._entry(each) for each in rows]
 
-    async def _entry(self, grant: Grant) -> Entry:
+    async def _entry(self, grant: Grant) -> GrantEntry:
         account = await self._accounts.account(grant.account_id) if grant.account_id else None
         able = account is not None and account.enrolled and (account.password or self._provider)
-        return Entry(grant, account, pending=not able)
+        return GrantEntry(grant, account, pending=not able)
 
     async def _known(self, who: str) -> tuple[Account, Grant | None]:
         account, before = await self.find(who)
@@ -177,7 +181,7 @@ class Access:
         return account, before
 
     async def _require_sites(self, wanted: Grant) -> None:
-        if wanted.role is Role.SITE_ADMINISTRATOR and not wanted.sites:
+        if wanted.role is ConsoleRole.SITE_ADMINISTRATOR and not wanted.sites:
             raise GrantRefused("site_needed", "a site administrator needs a site", 400)
         if wanted.sites is None:
             return
@@ -187,10 +191,10 @@ class Access:
 
     def _give(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
         now = self._clock()
-        grants.give(self._database, wanted, now, by.name, before=before, force=by.force)
+        grants.save_grant(self._database, wanted, now, by.name, before=before, force=by.force)
 
 
-def require(
+def require_authority(
     by: Administrator,
     account: Account,
     role: Grant | None,

@@ -15,7 +15,7 @@ DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ConsoleAction:
     """One action; `subject` is such as `message 17`, `outcome` is `done` or a code."""
 
     email: str
@@ -43,7 +43,7 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class DeedQuery:
+class ConsoleEventQuery:
     """Which deeds: None leaves a thing open; times in ms, `until` and `before` excluded."""
 
     sites: Collection[str] | None = None
@@ -62,7 +62,7 @@ def target_of(subject: str) -> tuple[str, str]:
     return ("user", subject) if "@" in kind else (kind, identity)
 
 
-def note(database: Database, deed: Deed, now: int) -> None:
+def record_action(database: Database, deed: ConsoleAction, now: int) -> None:
     """Record an action in a transaction of its own."""
     with database.write() as connection:
         outbox.add(connection, deed.event(), now)

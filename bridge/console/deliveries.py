@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 
-from bridge.console.message_search import WINDOW
+from bridge.console.message_search import ID_WINDOW
 from bridge.console.ownership import delivery_sites
 from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_delivery
 from bridge.queue.listing_rows import DeliveryRow
@@ -23,7 +23,7 @@ from bridge.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class DeliverySearching:
+class DeliveryQuery:
     """What is looked for; None leaves it open; `sites` None: of any."""
 
     state: State | None = None
@@ -42,14 +42,14 @@ class DeliveryPage:
     further: int | None
 
 
-def search(database: Database, wanted: DeliverySearching) -> DeliveryPage:
+def search_deliveries(database: Database, wanted: DeliveryQuery) -> DeliveryPage:
     """Find deliveries."""
     with database.read() as connection:
         newest = newest_id(connection, DELIVERY)
         high = newest + 1 if wanted.before is None else wanted.before
         few = are_few(connection, DELIVERY, wanted.state)
         indexed = wanted.report_id is not None or wanted.state in ATTENTION or few
-        floor = 0 if indexed else max(0, high - WINDOW)
+        floor = 0 if indexed else max(0, high - ID_WINDOW)
         key = list_id(DELIVERY, alone=few)
         statement = (
             select(*(DELIVERY.c[name] for name in DeliveryRow.__slots__), DELIVERY.c.orders)
@@ -63,7 +63,7 @@ def search(database: Database, wanted: DeliverySearching) -> DeliveryPage:
     return DeliveryPage(rows, last or (floor if floor > 1 else None))
 
 
-def _conditions(wanted: DeliverySearching) -> list[ColumnElement[bool]]:
+def _conditions(wanted: DeliveryQuery) -> list[ColumnElement[bool]]:
     made: list[ColumnElement[bool]] = []
     if wanted.state is not None:
         made += in_state(DELIVERY, wanted.state)
@@ -89,7 +89,7 @@ _TOLD = ("id", "destination", "report_id", "event", "code", "attempts", "acknowl
 
 
 @dataclass(frozen=True, slots=True)
-class SentQuery:
+class AcceptedDeliveryQuery:
     """What is looked for; None leaves it open; times in ms, `until` and `before` excluded."""
 
     sites: frozenset[str] | None = None
@@ -101,7 +101,7 @@ class SentQuery:
     limit: int = 100
 
 
-def sent(database: Database, wanted: SentQuery) -> dict[str, Any]:
+def accepted_deliveries(database: Database, wanted: AcceptedDeliveryQuery) -> dict[str, Any]:
     """Give `rows`, newest first, and in `further` the id to go on before; None: that was all."""
     accepted = DELIVERY.c.acknowledged_at
     conditions = [DELIVERY.c.state == State.DONE.value, accepted.is_not(None)]
@@ -116,7 +116,7 @@ def sent(database: Database, wanted: SentQuery) -> dict[str, Any]:
     with database.read() as connection:
         newest = connection.execute(select(func.max(DELIVERY.c.id))).scalar() or 0
         high = newest + 1 if wanted.before is None else wanted.before
-        floor = 0 if wanted.report_id is not None else max(0, high - WINDOW)
+        floor = 0 if wanted.report_id is not None else max(0, high - ID_WINDOW)
         statement = select(*(DELIVERY.c[name] for name in _TOLD), DELIVERY.c.orders)
         ranged = statement.where(DELIVERY.c.id >= floor, DELIVERY.c.id < high, *conditions)
         found = connection.execute(ranged.order_by(DELIVERY.c.id.desc()).limit(wanted.limit))

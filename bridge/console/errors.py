@@ -43,7 +43,7 @@ class ConsoleError(BridgeError):
         super().__init__(detail)
 
 
-class SignedOut(ConsoleError):
+class SignInRequired(ConsoleError):
     """Nobody is signed in."""
 
     status = 401
@@ -53,7 +53,7 @@ class SignedOut(ConsoleError):
         super().__init__("sign in to do this")
 
 
-class NotPermitted(ConsoleError):
+class PermissionDenied(ConsoleError):
     """The person's role does not allow it."""
 
     status = 403
@@ -92,7 +92,7 @@ class GrantRefused(ConsoleError):
         self.status = status
 
 
-class ForeignPage(ConsoleError):
+class ForeignOrigin(ConsoleError):
     """What changes something must come from a page of ours."""
 
     status = 403
@@ -102,7 +102,7 @@ class ForeignPage(ConsoleError):
         super().__init__("this request did not come from a page of this service")
 
 
-class Unknown(ConsoleError):
+class NoSuchItem(ConsoleError):
     """There is no such message, delivery, listener or destination."""
 
     status = 404
@@ -112,14 +112,14 @@ class Unknown(ConsoleError):
         super().__init__(detail)
 
 
-class Impossible(ConsoleError):
+class InvalidState(ConsoleError):
     """What was asked does not follow from the present state, or is refused still."""
 
     status = 409
     code = "impossible"
 
 
-class Conflict(ConsoleError):
+class ChangeConflict(ConsoleError):
     """Somebody was faster; `more` says what a person must know to go on."""
 
     status = 409
@@ -130,7 +130,7 @@ class Conflict(ConsoleError):
         self.more = more
 
 
-class Mistaken(ConsoleError):
+class InvalidContent(ConsoleError):
     """A definition has mistakes; `more` has them all, with their places."""
 
     status = 422
@@ -141,14 +141,14 @@ class Mistaken(ConsoleError):
         self.more = more
 
 
-class BadJson(ConsoleError):
+class InvalidJson(ConsoleError):
     """The body is not JSON, or exceeds a limit of JSON bodies."""
 
     status = 400
     code = "bad_request"
 
 
-class BadEdit(ConsoleError):
+class InvalidEdit(ConsoleError):
     """An edited message cannot be written as it was meant; `place` says where."""
 
     status = 400
@@ -159,7 +159,7 @@ class BadEdit(ConsoleError):
         super().__init__(f"{place}: {detail}")
 
 
-class TooLarge(ConsoleError):
+class RequestTooLarge(ConsoleError):
     """A request brings more than any form of ours has."""
 
     status = 413
@@ -169,7 +169,7 @@ class TooLarge(ConsoleError):
         super().__init__("the request is too large")
 
 
-class Overloaded(ConsoleError):
+class ConsoleOverloaded(ConsoleError):
     """Too many requests are in progress; the person may try again."""
 
     status = 503
@@ -179,7 +179,7 @@ class Overloaded(ConsoleError):
         super().__init__("too many requests are in progress; try again in a moment")
 
 
-class NotTaken(ConsoleError):
+class EngineRefusal(ConsoleError):
     """The report service was asked, and refuses; its words are for whoever asked."""
 
     def __init__(self, status: int, code: str, detail: str = "") -> None:
@@ -189,7 +189,7 @@ class NotTaken(ConsoleError):
         super().__init__(detail or f"the report service refuses this: {code}")
 
 
-class Unreachable(ConsoleError):
+class EngineUnreachable(ConsoleError):
     """The report service cannot be asked who is signed in."""
 
     status = 503

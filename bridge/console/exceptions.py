@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, column, func, or_, select, table
 
 from bridge.console import order_tracking
-from bridge.console.errors import Unknown
-from bridge.console.message_index import numbers, site_numbers
-from bridge.console.ownership import Belonging, origin_of
+from bridge.console.errors import NoSuchItem
+from bridge.console.message_index import read_numbers, visible_sites_hashes
+from bridge.console.ownership import SubjectReader, origin_of
 from bridge.index_key import keyed64
 from bridge.queue import browse
 from bridge.queue.errors import NoSuchRow
@@ -29,15 +29,15 @@ _ORDER = table(
 _OPEN = _CONCERN.c.seen_at.is_(None)
 
 
-def count(database: Database, reach: Collection[str] | None) -> int:
+def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
     """Count what nobody has seen yet; `reach` None: of all sites."""
     statement = select(func.count()).select_from(_CONCERN).where(_OPEN, *_within(reach))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
 
 
-def listed(
-    database: Database, belonging: Belonging, reach: Collection[str] | None, *, find: bool
+def list_exceptions(
+    database: Database, subjects_of: SubjectReader, reach: Collection[str] | None, *, find: bool
 ) -> list[dict[str, Any]]:
     """
     List what nobody has seen, newest first, then what was seen last; times in ms.
@@ -52,7 +52,7 @@ def listed(
         rows += [dict(row) for row in connection.execute(seen.limit(MOST_SEEN)).mappings()]
     if not find:
         return [{**row, "message": _message(database, row), "orders": []} for row in rows]
-    return [{**row, **_about(database, belonging, row, reach)} for row in rows]
+    return [{**row, **_about(database, subjects_of, row, reach)} for row in rows]
 
 
 def site_of_order(database: Database, order: int) -> list[str]:
@@ -60,7 +60,7 @@ def site_of_order(database: Database, order: int) -> list[str]:
     with database.read() as connection:
         found = connection.execute(select(_ORDER.c.site).where(_ORDER.c.id == order)).scalar()
     if found is None:
-        raise Unknown
+        raise NoSuchItem
     return [found]
 
 
@@ -68,7 +68,7 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     if reach is None:
         return []
     of_message = select(MESSAGE_NUMBER.c.message_id).where(
-        MESSAGE_NUMBER.c.number.in_(map(keyed64, site_numbers(reach))),
+        MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(reach))),
         MESSAGE_NUMBER.c.message_id == _CONCERN.c.row_id,
     )
     of_order = select(_ORDER.c.id).where(
@@ -88,13 +88,13 @@ def _message(database: Database, row: Mapping[str, Any]) -> int | None:
 
 def _about(
     database: Database,
-    belonging: Belonging,
+    subjects_of: SubjectReader,
     row: Mapping[str, Any],
     reach: Collection[str] | None,
 ) -> dict[str, Any]:
     """Return the message that an exception leads to, and its orders."""
     if row["kind"] == Subject.MESSAGE.value:
-        orders = _orders_of_message(database, belonging, row["row_id"], reach)
+        orders = _orders_of_message(database, subjects_of, row["row_id"], reach)
     else:
         order = _order(database, row["row_id"])
         orders = [] if order is None else [order]
@@ -110,12 +110,12 @@ def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
 
 
 def _orders_of_message(
-    database: Database, belonging: Belonging, message_id: int, reach: Collection[str] | None
+    database: Database, subjects_of: SubjectReader, message_id: int, reach: Collection[str] | None
 ) -> Sequence[Mapping[str, Any]]:
     try:
         detail = browse.message(database, message_id)
     except NoSuchRow:
         return []
-    own = numbers(detail.payload).joined(belonging(origin_of(detail)))
-    known = order_tracking.orders(database, own.order, reach)
+    own = read_numbers(detail.payload).joined(subjects_of(origin_of(detail)))
+    known = order_tracking.find_orders(database, own.order, reach)
     return [each for each in known if each["mrn"] in own.patient]

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 from bridge.audit.outbox import describe
 from bridge.authority import TEXTS, Refusal
 from bridge.console.errors import GrantRefused
-from bridge.console.permissions import Grant, Role
+from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
 
 _LOCK: Final = "console grants"
@@ -41,7 +41,7 @@ _CLAIM = text("""
 _FORGET = text("DELETE FROM console_grant WHERE account_id IS NULL AND email = :email")
 
 
-def give(
+def save_grant(
     database: Database,
     grant: Grant,
     now: int,
@@ -60,7 +60,7 @@ def give(
         if _locked(database, connection, grant.account_id) != before:
             detail = "somebody else changed this role meanwhile: look again"
             raise GrantRefused("changed_meanwhile", detail, 409)
-        if grant.role is not Role.SYSTEM_ADMINISTRATOR and not force:
+        if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
             _require_another(connection, before)
         kept = now if before is None or grant.widens(before) else before.granted_at
         row = {
@@ -74,7 +74,7 @@ def give(
         connection.execute(_GIVE, {**row, "now": kept, "by": by})
 
 
-def take(database: Database, account_id: str, *, force: bool = False) -> bool:
+def remove_grant(database: Database, account_id: str, *, force: bool = False) -> bool:
     """
     Take an account's role away; tell whether it had one.
 
@@ -89,7 +89,7 @@ def take(database: Database, account_id: str, *, force: bool = False) -> bool:
     return before is not None
 
 
-def suspend(database: Database, account_id: str, *, force: bool = False) -> None:
+def suspend_grant(database: Database, account_id: str, *, force: bool = False) -> None:
     """
     Let a grant open nothing while its account is disabled; call it before the account is.
 
@@ -102,40 +102,40 @@ def suspend(database: Database, account_id: str, *, force: bool = False) -> None
         connection.execute(_SUSPEND, {"account": account_id, "suspended": 1})
 
 
-def resume(database: Database, account_id: str) -> None:
+def resume_grant(database: Database, account_id: str) -> None:
     """Let a suspended grant count again."""
     with database.write() as connection:
         _locked(database, connection, account_id)
         connection.execute(_SUSPEND, {"account": account_id, "suspended": 0})
 
 
-def find(database: Database, account_id: str) -> Grant | None:
+def active_grant_of(database: Database, account_id: str) -> Grant | None:
     """Give what an account may; None: nothing, or it is suspended."""
     with database.read() as connection:
         row = connection.execute(_ONE, {"account": account_id}).first()
     return None if row is None or row.suspended else _grant(row)
 
 
-def held(database: Database, account_id: str) -> Grant | None:
+def grant_of(database: Database, account_id: str) -> Grant | None:
     """Give the grant of an account, also while it is suspended."""
     with database.read() as connection:
         row = connection.execute(_ONE, {"account": account_id}).first()
     return None if row is None else _grant(row)
 
 
-def everybody(database: Database) -> list[Grant]:
+def all_grants(database: Database) -> list[Grant]:
     """List all grants; one from before account ids has '' as its account."""
     with database.read() as connection:
         return [_grant(row) for row in connection.execute(_ALL)]
 
 
-def unresolved(database: Database) -> list[str]:
+def grants_without_account(database: Database) -> list[str]:
     """List the addresses of grants that have no account id yet."""
     with database.read() as connection:
         return [str(each) for each in connection.execute(_OLD).scalars()]
 
 
-def resolve(database: Database, email: str, account_id: str, *, suspended: bool) -> None:
+def bind_account(database: Database, email: str, account_id: str, *, suspended: bool) -> None:
     """Bind a grant from before account ids; where the account has a grant, that one counts."""
     with database.write() as connection:
         if _locked(database, connection, account_id) is not None:
@@ -145,7 +145,7 @@ def resolve(database: Database, email: str, account_id: str, *, suspended: bool)
         connection.execute(_CLAIM, found)
 
 
-def forget(database: Database, email: str) -> bool:
+def remove_unbound_grant(database: Database, email: str) -> bool:
     """Remove a grant that never got an account id; tell whether there was one."""
     with database.write() as connection:
         return connection.execute(_FORGET, {"email": email}).rowcount > 0
@@ -168,9 +168,9 @@ def _audited(grant: Grant | None) -> dict[str, Any]:
 
 
 def _require_another(connection: Connection, before: Grant | None) -> None:
-    if before is None or before.role is not Role.SYSTEM_ADMINISTRATOR:
+    if before is None or before.role is not ConsoleRole.SYSTEM_ADMINISTRATOR:
         return
-    asked = {"role": Role.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
+    asked = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
     if connection.execute(_OTHERS, asked).first() is None:
         raise GrantRefused(Refusal.LAST_ADMINISTRATOR.value, TEXTS[Refusal.LAST_ADMINISTRATOR], 409)
 
@@ -178,5 +178,10 @@ def _require_another(connection: Connection, before: Grant | None) -> None:
 def _grant(row: Row[Any]) -> Grant:
     sites = frozenset(json.loads(row.sites)) if row.sites else None
     return Grant(
-        row.email, Role(row.role), bool(row.bodies), sites, row.account_id or "", row.granted_at
+        row.email,
+        ConsoleRole(row.role),
+        bool(row.bodies),
+        sites,
+        row.account_id or "",
+        row.granted_at,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select, text
 
-from bridge.console.ownership import Belonging, Origin
+from bridge.console.ownership import MessageOrigin, SubjectReader
 from bridge.index_key import keyed64
 from bridge.queue import payload_blobs
 from bridge.queue.ledger.arrivals import signed64
@@ -32,7 +32,7 @@ from mappings.hl7.refusals import Refusal
 from mappings.inbound.definition import Subjects
 
 
-class Kind(StrEnum):
+class NumberKind(StrEnum):
     """What a number is the number of."""
 
     CONTROL = "control"
@@ -43,16 +43,16 @@ class Kind(StrEnum):
 _PLACES = {
     kind: tuple(map(Path.parse, places))
     for kind, places in {
-        Kind.CONTROL: ("MSH-10",),
-        Kind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
-        Kind.ORDER: (
+        NumberKind.CONTROL: ("MSH-10",),
+        NumberKind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
+        NumberKind.ORDER: (
             *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
             *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
         ),
     }.items()
 }
 
-_OF_SEGMENT: dict[str, list[tuple[Kind, Path]]] = {}
+_OF_SEGMENT: dict[str, list[tuple[NumberKind, Path]]] = {}
 for _kind, _paths in _PLACES.items():
     for _path in _paths:
         _OF_SEGMENT.setdefault(_path.segment, []).append((_kind, _path))
@@ -60,111 +60,113 @@ _NO_NUMBER = frozenset({"", '""'})
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class MessageNumbers:
     """A message's numbers as texts, by what they number."""
 
     control: frozenset[str]
     patient: frozenset[str]
     order: frozenset[str]
 
-    def joined(self, about: Subjects) -> "Numbers":
+    def joined(self, about: Subjects) -> "MessageNumbers":
         """Add the numbers that a definition has read, from whatever field."""
-        return Numbers(self.control, self.patient | about.patients, self.order | about.orders)
+        return MessageNumbers(
+            self.control, self.patient | about.patients, self.order | about.orders
+        )
 
     def hashes(self) -> Iterator[int]:
         """Give what the index keeps."""
-        for kind, values in zip(Kind, (self.control, self.patient, self.order), strict=True):
+        for kind, values in zip(NumberKind, (self.control, self.patient, self.order), strict=True):
             for value in values:
-                yield hashed(kind, value)
+                yield number_hash(kind, value)
 
 
-def hashed(kind: Kind, value: str) -> int:
+def number_hash(kind: NumberKind, value: str) -> int:
     """Give the 64 bits under which a number stands in the index; blanks around it do not count."""
     return signed64(kind.value.encode(), value.strip().encode())
 
 
-def site_number(sites: Collection[str]) -> int:
+def sites_hash(sites: Collection[str]) -> int:
     """Give the 64 bits of the sites that one message speaks of."""
     return signed64(b"site", *(each.encode() for each in sorted(sites)))
 
 
-def site_numbers(reach: Collection[str]) -> list[int]:
+def visible_sites_hashes(reach: Collection[str]) -> list[int]:
     """
     Give what the messages are indexed under that somebody limited to these sites may list.
 
     Those that speak of three sites and more are none of a site's own.
     """
     pairs = combinations(sorted(reach), 2)
-    return [site_number(each) for each in (*((one,) for one in sorted(reach)), *pairs)]
+    return [sites_hash(each) for each in (*((one,) for one in sorted(reach)), *pairs)]
 
 
-def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
+def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
     """Read a message's numbers; none where it cannot be read."""
     try:
         message = Message.parse(payload, fallback=charset)
     except Refusal:
-        return Numbers(frozenset(), frozenset(), frozenset())
-    found: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        return MessageNumbers(frozenset(), frozenset(), frozenset())
+    found: dict[NumberKind, set[str]] = {kind: set() for kind in NumberKind}
     seen: set[str] = set()
     for index, name in enumerate(message.names):
         if name in _OF_SEGMENT:
             _add(found, message.segment(index), first=name not in seen)
             seen.add(name)
-    return Numbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in Kind))
+    return MessageNumbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in NumberKind))
 
 
 def subject_hashes(about: Subjects) -> Iterator[int]:
     """Give what the index keeps of the numbers that a definition has read."""
-    return Numbers(frozenset(), about.patients, about.orders).hashes()
+    return MessageNumbers(frozenset(), about.patients, about.orders).hashes()
 
 
-def hashes(payload: bytes) -> list[int]:
+def read_number_hashes(payload: bytes) -> list[int]:
     """Read what the index keeps of a message."""
-    return list(numbers(payload).hashes())
+    return list(read_numbers(payload).hashes())
 
 
-def _add(found: Mapping[Kind, set[str]], segment: Segment, *, first: bool) -> None:
+def _add(found: Mapping[NumberKind, set[str]], segment: Segment, *, first: bool) -> None:
     """Add the numbers of a segment; places without `[*]` count in the first of its name."""
     for kind, place in _OF_SEGMENT[segment.id]:
         if (first or place.occurrence == EVERY) and segment.field_text(place.field):
             found[kind].update(map(str.strip, segment.values(place)))
 
 
-RUSH = 50.0  # messages a second that came
-SHARE_IN_A_RUSH = 40.0  # times of what a batch took
-SHARE = 1.0
-FEW, MANY = 20, 50  # messages of a batch: in a rush, and when it is quiet
-SOON = 0.1  # seconds until the next few
-LONGEST = 30.0  # seconds of a pause, so that a rush without end is indexed too
-PACE_SECONDS = 1.0  # seconds between looks when everything was read
+BUSY_RATE = 50.0  # messages a second that came
+BUSY_PAUSE_FACTOR = 40.0  # times of what a batch took
+PAUSE_FACTOR = 1.0
+BUSY_BATCH, FULL_BATCH = 20, 50  # messages of a batch: in a rush, and when it is quiet
+MIN_PAUSE = 0.1  # seconds until the next few
+MAX_PAUSE = 30.0  # seconds of a pause, so that a rush without end is indexed too
+IDLE_PAUSE = 1.0  # seconds between looks when everything was read
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ArrivalSample:
     """What there was at one moment: seconds of a clock that only goes on, the newest id."""
 
     at: float
     newest: int
 
 
-def rate(before: Look, now: Look) -> float:
+def arrival_rate(before: ArrivalSample, now: ArrivalSample) -> float:
     """Give the messages a second that came between two looks."""
     return max(0, now.newest - before.newest) / max(now.at - before.at, 0.001)
 
 
-def batch(rate: float) -> int:
+def batch_size(arrival_rate: float) -> int:
     """Give how many messages to read at a time: who is to be acknowledged waits for as many."""
-    return FEW if rate >= RUSH else MANY
+    return BUSY_BATCH if arrival_rate >= BUSY_RATE else FULL_BATCH
 
 
-def pause(rate: float, took: float, *, full: bool) -> float:
+def pause_seconds(arrival_rate: float, took: float, *, full: bool) -> float:
     """Give the seconds to wait after a batch that took so long; `full`: there is more."""
-    if rate >= RUSH:
-        return min(LONGEST, max(SOON, took * SHARE_IN_A_RUSH))
-    return min(PACE_SECONDS, took * SHARE) if full else PACE_SECONDS
+    if arrival_rate >= BUSY_RATE:
+        return min(MAX_PAUSE, max(MIN_PAUSE, took * BUSY_PAUSE_FACTOR))
+    return min(IDLE_PAUSE, took * PAUSE_FACTOR) if full else IDLE_PAUSE
 
 
-SETTLED = 10_000  # ms that a missing id is looked for
+MISSING_ID_MS = 10_000  # ms that a missing id is looked for
 _GAP = 1000  # ids: a longer gap was not left by those who write just now
 _MOST_MISSING = 5000
 _AT_ONCE = 20  # messages in memory
@@ -189,20 +191,20 @@ _ROWS = select(
 ).join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
 
 
-class Indexer:
+class MessageIndexer:
     """Reads on from where it, or another node, was; blocking, one thread at a time."""
 
     def __init__(
         self,
         database: Database,
-        belonging: Belonging,
+        subjects_of: SubjectReader,
         clock: Callable[[], int],
-        numbered: Callable[[bytes], Iterable[int]] = hashes,
+        numbered: Callable[[bytes], Iterable[int]] = read_number_hashes,
     ) -> None:
         """`numbered` gives the numbers in the places of the standard; the index has them keyed."""
         self._numbered = numbered
         self._database = database
-        self._belonging = belonging
+        self._belonging = subjects_of
         self._clock = clock
         self._read_to: int | None = None
         self._missing: dict[int, int] = {}
@@ -213,7 +215,7 @@ class Indexer:
         with self._database.read() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
-    def step(self, most: int = MANY) -> int:
+    def step(self, most: int = FULL_BATCH) -> int:
         """Read the next messages, so many at most; give how many were read."""
         now, begin = self._clock(), self._begin()
         fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(most)
@@ -261,7 +263,7 @@ class Indexer:
                 gap = range(max(last + 1, each - _GAP), each)
                 missing.update((passed, now) for passed in gap)
                 last = each
-        young = [(each, since) for each, since in missing.items() if now - since < SETTLED]
+        young = [(each, since) for each, since in missing.items() if now - since < MISSING_ID_MS]
         return last, dict(young[-_MOST_MISSING:])
 
     def _write(self, found: Mapping[int, set[int]], to: int) -> None:
@@ -274,8 +276,10 @@ class Indexer:
             connection.execute(_MOVE, {"name": _NAME, "to": to})
 
     def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
-        origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
+        origin = MessageOrigin(
+            row.listener, row.mapping, row.mapping_version, row.received_at, payload
+        )
         about = self._belonging(origin)
-        own = {site_number(about.sites)} if about.sites else set()
+        own = {sites_hash(about.sites)} if about.sites else set()
         own.update(subject_hashes(about), self._numbered(payload))
         return set(map(keyed64, own))

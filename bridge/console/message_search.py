@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from bridge.console import order_tracking
-from bridge.console.message_index import Kind, hashed, numbers, site_numbers
-from bridge.console.ownership import Belonging, origin_of
+from bridge.console.message_index import NumberKind, number_hash, read_numbers, visible_sites_hashes
+from bridge.console.ownership import SubjectReader, origin_of
 from bridge.index_key import keyed64
 from bridge.queue import browse
 from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_message
@@ -27,18 +27,18 @@ from bridge.queue.statements import MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import State
 from bridge.store.database import Database
 
-WINDOW = 20_000
+ID_WINDOW = 20_000
 """So many ids are looked through at once."""
-MOST = 5000
+MAX_INDEXED_ROWS = 5000
 """So many rows are, that an index gives."""
 _TEXTS = ("detail", "code", "error_code", "error_place", "failure")
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class MessageQuery:
     """What is looked for; None leaves it open. Times in ms, `before` an id."""
 
-    kind: Kind | None = None
+    kind: NumberKind | None = None
     number: str = ""
     state: State | None = None
     listener: str | None = None
@@ -52,14 +52,14 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MessagePage:
     """What was found, newest first; `further` is the id to go on before, None: that was all."""
 
     rows: Sequence[MessageRow]
     further: int | None
 
 
-def search(database: Database, wanted: Search) -> Page:
+def search_messages(database: Database, wanted: MessageQuery) -> MessagePage:
     """Find messages."""
     with database.read() as connection:
         newest = newest_id(connection, MESSAGE)
@@ -78,11 +78,11 @@ def search(database: Database, wanted: Search) -> Page:
         )
         found = [listed_message(row) for row in connection.execute(statement).mappings()]
     if len(found) == wanted.limit:
-        return Page(found, found[-1].id)
-    return Page(found, floor if floor > max(low, 1) else None)
+        return MessagePage(found, found[-1].id)
+    return MessagePage(found, floor if floor > max(low, 1) else None)
 
 
-def _floor(connection: Connection, wanted: Search, high: int) -> int:
+def _floor(connection: Connection, wanted: MessageQuery, high: int) -> int:
     """Give the id down to which to look at once: so many rows, or ids where there is no index."""
     if wanted.kind is not None:
         ids = _numbered(wanted.kind, wanted.number)
@@ -91,18 +91,18 @@ def _floor(connection: Connection, wanted: Search, high: int) -> int:
         place = MESSAGE.c.id
         ids = select(place).where(*in_state(MESSAGE, wanted.state))
     else:
-        return high - WINDOW
-    last = ids.where(place < high).order_by(place.desc()).offset(MOST - 1).limit(1)
+        return high - ID_WINDOW
+    last = ids.where(place < high).order_by(place.desc()).offset(MAX_INDEXED_ROWS - 1).limit(1)
     found: int | None = connection.execute(last).scalar()
     return found or 0
 
 
-def _numbered(kind: Kind, number: str) -> Select[Any]:
-    wanted = MESSAGE_NUMBER.c.number == keyed64(hashed(kind, number))
+def _numbered(kind: NumberKind, number: str) -> Select[Any]:
+    wanted = MESSAGE_NUMBER.c.number == keyed64(number_hash(kind, number))
     return select(MESSAGE_NUMBER.c.message_id).where(wanted)
 
 
-def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
+def _conditions(wanted: MessageQuery) -> list[ColumnElement[bool]]:
     made: list[ColumnElement[bool]] = []
     if wanted.kind is not None:
         made.append(MESSAGE.c.id.in_(_numbered(wanted.kind, wanted.number)))
@@ -112,7 +112,7 @@ def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
         made.append(MESSAGE.c.listener == wanted.listener)
     if wanted.sites is not None:
         own = select(MESSAGE_NUMBER.c.message_id).where(
-            MESSAGE_NUMBER.c.number.in_(map(keyed64, site_numbers(wanted.sites))),
+            MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(wanted.sites))),
             MESSAGE_NUMBER.c.message_id == MESSAGE.c.id,
         )
         made.append(own.exists())
@@ -133,8 +133,8 @@ Reach = frozenset[str] | None
 Orders = list[dict[str, Any]]
 
 
-def asked(
-    database: Database, belonging: Belonging, kind: Kind, number: str, reach: Reach
+def find_orders_and_messages(
+    database: Database, subjects_of: SubjectReader, kind: NumberKind, number: str, reach: Reach
 ) -> tuple[Orders, Sequence[MessageRow]]:
     """
     Return the orders that a number leads to, and their messages, newest first.
@@ -142,19 +142,19 @@ def asked(
     The messages are the last ones that have the number, and the first and the last one that
     changed each order, under whatever number.
     """
-    wanted = Search(kind=kind, number=number, limit=MOST_MESSAGES, sites=reach)
-    rows = search(database, wanted).rows
-    if kind is Kind.PATIENT:
-        orders = order_tracking.orders_of_patient(database, number, reach)
+    wanted = MessageQuery(kind=kind, number=number, limit=MOST_MESSAGES, sites=reach)
+    rows = search_messages(database, wanted).rows
+    if kind is NumberKind.PATIENT:
+        orders = order_tracking.find_orders_of_patient(database, number, reach)
     else:
-        orders = order_tracking.orders(database, {number}, reach)
-        orders = orders or _numbered_orders(database, belonging, number, rows, reach)
-    return orders, _with_messages_of(database, belonging, orders, rows, reach)
+        orders = order_tracking.find_orders(database, {number}, reach)
+        orders = orders or _numbered_orders(database, subjects_of, number, rows, reach)
+    return orders, _with_messages_of(database, subjects_of, orders, rows, reach)
 
 
 def _with_messages_of(
     database: Database,
-    belonging: Belonging,
+    subjects_of: SubjectReader,
     orders: Orders,
     rows: Sequence[MessageRow],
     reach: Reach,
@@ -163,20 +163,24 @@ def _with_messages_of(
     found = {row.id: row for row in rows}
     ids = {each[name] for each in orders for name in ("first_message", "last_message")}
     for detail in _messages(database, sorted(ids - found.keys(), reverse=True)[:MOST_MESSAGES]):
-        sites = belonging(origin_of(detail)).sites
+        sites = subjects_of(origin_of(detail)).sites
         if reach is None or (sites and sites <= reach):
             found[detail.row.id] = detail.row
     return [found[each] for each in sorted(found, reverse=True)]
 
 
 def _numbered_orders(
-    database: Database, belonging: Belonging, number: str, rows: Sequence[MessageRow], reach: Reach
+    database: Database,
+    subjects_of: SubjectReader,
+    number: str,
+    rows: Sequence[MessageRow],
+    reach: Reach,
 ) -> Orders:
     """Return the orders of messages that have a number: those called by it, else all."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for detail in _messages(database, [row.id for row in rows]):
-        own = numbers(detail.payload).joined(belonging(origin_of(detail)))
-        for each in order_tracking.orders(database, own.order, reach):
+        own = read_numbers(detail.payload).joined(subjects_of(origin_of(detail)))
+        for each in order_tracking.find_orders(database, own.order, reach):
             if each["mrn"] in own.patient:
                 found[each["site"], each["mrn"], each["accession"]] = each
     called = [each for each in found.values() if _is_called(each, number)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from bridge.console.errors import BadEdit
+from bridge.console.errors import InvalidEdit
 from bridge.store.database import Database
 from mappings.hl7.charset import LAST_RESORT
 from mappings.hl7.elements import Component, Field
@@ -24,7 +24,7 @@ _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
 
 
-def tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
+def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
     """Give the segments in order with the fields that have a value; [] for what is not HL7."""
     try:
         message = Message.parse(payload, fallback=charset)
@@ -34,7 +34,7 @@ def tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
     return [_segment(segment, number) for segment, number in pairs]
 
 
-def readable(data: bytes | None, charset: str = "utf-8") -> str:
+def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     """
     Return a message as text, one segment per line, in its own character set.
 
@@ -92,24 +92,24 @@ _MOST_LINES = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class EditableMessage:
     """The segments of a message as text, and the codec that they are in."""
 
     segments: tuple[str, ...]
     codec: str
 
 
-def sheet(payload: bytes, charset: str) -> Sheet:
+def editable_message(payload: bytes, charset: str) -> EditableMessage:
     """Lay a message out; what cannot be read as HL7 is a line a segment, byte for byte."""
     try:
         message = Message.parse(payload, fallback=charset)
     except Refusal:
         text = payload.decode(LAST_RESORT)
-        return Sheet(tuple(re.split(r"[\r\n]+", text.strip("\r\n"))), LAST_RESORT)
-    return Sheet(tuple(each.text() for each in message.segments), message.encoding)
+        return EditableMessage(tuple(re.split(r"[\r\n]+", text.strip("\r\n"))), LAST_RESORT)
+    return EditableMessage(tuple(each.text() for each in message.segments), message.encoding)
 
 
-def written(original: bytes, segments: Sequence[str], charset: str) -> bytes:
+def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes:
     """
     Give the bytes of an edited message. Raises BadEdit with the place.
 
@@ -117,27 +117,27 @@ def written(original: bytes, segments: Sequence[str], charset: str) -> bytes:
     """
     lines = [each.rstrip("\r\n") for each in segments if each.strip()]
     if not lines or len(lines) > _MOST_LINES:
-        raise BadEdit("MSH", "a message has between one segment and 5000")
-    before = sheet(original, charset)
+        raise InvalidEdit("MSH", "a message has between one segment and 5000")
+    before = editable_message(original, charset)
     _same_delimiters(before, lines)
     for number, line in enumerate(lines, start=1):
         _sound(line, number, lines[0][3:4])
     payload = _encoded(lines, before.codec)
     if payload == _encoded(before.segments, before.codec):
-        raise BadEdit("MSH", "nothing was changed")
-    if sheet(payload, charset).segments != tuple(lines):
-        raise BadEdit("MSH-18", "the character set of the message cannot hold what was written")
+        raise InvalidEdit("MSH", "nothing was changed")
+    if editable_message(payload, charset).segments != tuple(lines):
+        raise InvalidEdit("MSH-18", "the character set of the message cannot hold what was written")
     return payload
 
 
-def _same_delimiters(before: Sheet, lines: Sequence[str]) -> None:
+def _same_delimiters(before: EditableMessage, lines: Sequence[str]) -> None:
     """Refuse other delimiters: with them every value of the message would be another."""
     first = before.segments[0] if before.segments else ""
     marks = _marks(first) if first.startswith("MSH") else None
     if not lines[0].startswith("MSH"):
-        raise BadEdit("MSH", "a message begins with MSH")
+        raise InvalidEdit("MSH", "a message begins with MSH")
     if marks is not None and _marks(lines[0]) != marks:
-        raise BadEdit("MSH-2", "the delimiters stay as they were")
+        raise InvalidEdit("MSH-2", "the delimiters stay as they were")
 
 
 def _marks(line: str) -> str:
@@ -147,11 +147,11 @@ def _marks(line: str) -> str:
 def _sound(line: str, number: int, separator: str) -> None:
     name = line[:3]
     if not _NAME.fullmatch(name) or line[3:4] not in {"", separator}:
-        raise BadEdit(f"line {number}", "a segment begins with three letters and a separator")
+        raise InvalidEdit(f"line {number}", "a segment begins with three letters and a separator")
     if number > 1 and name == "MSH":
-        raise BadEdit(f"line {number}", "there is one MSH")
+        raise InvalidEdit(f"line {number}", "there is one MSH")
     if _CONTROL.search(line):
-        raise BadEdit(f"line {number}", "a control character: write it as an escape")
+        raise InvalidEdit(f"line {number}", "a control character: write it as an escape")
 
 
 def _encoded(lines: Sequence[str], codec: str) -> bytes:
@@ -160,7 +160,7 @@ def _encoded(lines: Sequence[str], codec: str) -> bytes:
         try:
             whole += line.encode(codec) + b"\r"
         except UnicodeEncodeError:
-            raise BadEdit(
+            raise InvalidEdit(
                 f"line {number}", f"a character that {codec} has not; MSH-18 says so"
             ) from None
     return whole

@@ -32,7 +32,7 @@ _OF_PATIENT = text(
 )
 
 
-def orders(
+def find_orders(
     database: Database, accessions: Collection[str], reach: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """
@@ -51,7 +51,7 @@ def orders(
         ]
 
 
-def orders_of_patient(
+def find_orders_of_patient(
     database: Database, mrn: str, reach: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """Give a patient's orders, the last told of first; of whoever a merged patient is now."""
@@ -68,7 +68,7 @@ def orders_of_patient(
         ]
 
 
-def deliveries(database: Database, reports: Collection[str]) -> list[DeliveryRow]:
+def report_deliveries(database: Database, reports: Collection[str]) -> list[DeliveryRow]:
     """Give what was delivered, or is to be, of these reports: oldest first."""
     columns = [DELIVERY.c[name] for name in DeliveryRow.__slots__]
     statement = select(*columns).where(DELIVERY.c.report_id.in_(sorted(reports)))
@@ -97,7 +97,7 @@ Orders = Sequence[Mapping[str, Any]]
 _OPEN = frozenset({State.QUEUED, State.CLAIMED})
 
 
-def timeline(
+def message_timeline(
     row: MessageRow,
     orders: Orders,
     sent: Iterable[DeliveryRow],
@@ -113,7 +113,7 @@ def timeline(
     ]
 
 
-def journey(
+def order_timeline(
     messages: Iterable[MessageRow], orders: Orders, sent: Iterable[DeliveryRow]
 ) -> list[dict[str, Any]]:
     """Give the steps of all messages of an order, of its reports and deliveries, as they were."""

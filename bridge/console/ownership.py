@@ -14,7 +14,7 @@ from mappings.inbound.definition import Subjects
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MessageOrigin:
     """What tells whose a message is; `received_at` in ms."""
 
     listener: str
@@ -24,7 +24,7 @@ class Origin:
     payload: bytes
 
 
-Belonging = Callable[[Origin], Subjects]
+SubjectReader = Callable[[MessageOrigin], Subjects]
 """
 Returns what the definition of a message reads in it: sites, patient ids, order numbers.
 
@@ -32,10 +32,12 @@ No site: nobody can tell whose the message is. May query the database.
 """
 
 
-def origin_of(detail: MessageDetail) -> Origin:
+def origin_of(detail: MessageDetail) -> MessageOrigin:
     """Say where a stored message came from."""
     row = detail.row
-    return Origin(row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload)
+    return MessageOrigin(
+        row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload
+    )
 
 
 def delivery_sites(content: Any) -> frozenset[str]:

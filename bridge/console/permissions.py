@@ -6,14 +6,14 @@ from enum import StrEnum
 from typing import Final
 
 from bridge.authority import Rights
-from bridge.console.errors import NotPermitted, ReauthRequired, SessionRefused
+from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
 
 FRESH_MS: Final = 10 * 60 * 1000
 """How long a proof of identity counts for the actions that need a fresh one."""
 _CLOCK_SKEW_MS: Final = 60 * 1000
 
 
-class Role(StrEnum):
+class ConsoleRole(StrEnum):
     """What a person is in the console."""
 
     VIEWER = "viewer"
@@ -40,17 +40,17 @@ class Permission(StrEnum):
 
 
 _P = Permission
-MATRIX: Mapping[Role, frozenset[Permission]] = {
-    Role.VIEWER: frozenset({_P.SEE}),
-    Role.OPERATOR: frozenset({_P.SEE, _P.FIND, _P.OPERATE, _P.EDIT}),
-    Role.MAPPING_AUTHOR: frozenset({_P.SEE, _P.AUTHOR}),
-    Role.SITE_ADMINISTRATOR: frozenset({_P.SEE, _P.FIND, _P.AUDIT, _P.ADMINISTER}),
-    Role.SYSTEM_ADMINISTRATOR: frozenset(
+ROLE_PERMISSIONS: Mapping[ConsoleRole, frozenset[Permission]] = {
+    ConsoleRole.VIEWER: frozenset({_P.SEE}),
+    ConsoleRole.OPERATOR: frozenset({_P.SEE, _P.FIND, _P.OPERATE, _P.EDIT}),
+    ConsoleRole.MAPPING_AUTHOR: frozenset({_P.SEE, _P.AUTHOR}),
+    ConsoleRole.SITE_ADMINISTRATOR: frozenset({_P.SEE, _P.FIND, _P.AUDIT, _P.ADMINISTER}),
+    ConsoleRole.SYSTEM_ADMINISTRATOR: frozenset(
         {_P.SEE, _P.FIND, _P.OPERATE, _P.EDIT, _P.AUDIT, _P.ADMINISTER, _P.GRANT}
         | {_P.AUTHOR, _P.CODE, _P.CONNECT}
     ),
 }
-EVERYWHERE = frozenset({Role.MAPPING_AUTHOR, Role.SYSTEM_ADMINISTRATOR})
+ALL_SITES_ROLES = frozenset({ConsoleRole.MAPPING_AUTHOR, ConsoleRole.SYSTEM_ADMINISTRATOR})
 """Roles that no site limits: definitions and settings serve all sites."""
 
 
@@ -65,7 +65,7 @@ class Grant:
     """
 
     email: str
-    role: Role
+    role: ConsoleRole
     bodies: bool = False
     sites: frozenset[str] | None = None
     account_id: str = ""
@@ -75,20 +75,20 @@ class Grant:
     def permissions(self) -> frozenset[Permission]:
         """All that the person may."""
         own = {Permission.BODIES} if self.bodies else set()
-        return MATRIX[self.role] | own
+        return ROLE_PERMISSIONS[self.role] | own
 
     @property
     def reach(self) -> frozenset[str] | None:
         """The sites that the person is limited to; None: all there are."""
-        if self.role is Role.SITE_ADMINISTRATOR:
+        if self.role is ConsoleRole.SITE_ADMINISTRATOR:
             return self.sites or frozenset()
-        return None if self.role in EVERYWHERE else self.sites
+        return None if self.role in ALL_SITES_ROLES else self.sites
 
     @property
     def rights(self) -> Rights:
         """The rights as `bridge.authority` compares them."""
         held = frozenset(each.value for each in self.permissions)
-        system = self.role is Role.SYSTEM_ADMINISTRATOR
+        system = self.role is ConsoleRole.SYSTEM_ADMINISTRATOR
         lacks = frozenset(each.value for each in Permission) - held if system else frozenset()
         return Rights(system, held, self.reach, lacks)
 
@@ -108,11 +108,11 @@ class Grant:
     def require(self, permission: Permission) -> None:
         """Raise NotPermitted unless the person may."""
         if permission not in self.permissions:
-            raise NotPermitted(permission)
+            raise PermissionDenied(permission)
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ConsoleSession:
     """
     What the report service says of a session; `authenticated_at` in ms.
 
@@ -125,7 +125,7 @@ class Session:
     second_factor: bool
 
 
-def admit(grant: Grant, session: Session, *, second_factor: bool) -> Grant:
+def admit(grant: Grant, session: ConsoleSession, *, second_factor: bool) -> Grant:
     """
     Give the rights of a session: those of the grant, within the session's site.
 
@@ -139,7 +139,7 @@ def admit(grant: Grant, session: Session, *, second_factor: bool) -> Grant:
         raise SessionRefused("session_before_grant", detail)
     if session.site is None:
         return grant
-    if grant.role in EVERYWHERE or not (grant.reach is None or session.site in grant.reach):
+    if grant.role in ALL_SITES_ROLES or not (grant.reach is None or session.site in grant.reach):
         raise SessionRefused("session_of_one_site", "this session is limited to one site")
     return replace(grant, sites=frozenset({session.site}))
 

@@ -105,10 +105,10 @@ def _console(
 ) -> tuple[FastAPI, Step]:
     """Give the console, and the job that keeps its index of numbers up to date."""
     resolve_grants(settings, database)
-    belonging = Belongings(settings, database, offload)
-    index = NumberIndex(database, belonging, offload)
+    subjects_of = Belongings(settings, database, offload)
+    index = NumberIndex(database, subjects_of, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
-    return console_application(settings, database, client, belonging, now_ms), indexing
+    return console_application(settings, database, client, subjects_of, now_ms), indexing
 
 
 def _web(

@@ -13,8 +13,15 @@ import structlog
 
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.retention import prune_home
-from bridge.console.message_index import Indexer, Look, batch, hashes, pause, rate
-from bridge.console.ownership import Belonging
+from bridge.console.message_index import (
+    ArrivalSample,
+    MessageIndexer,
+    arrival_rate,
+    batch_size,
+    pause_seconds,
+    read_number_hashes,
+)
+from bridge.console.ownership import SubjectReader
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
 from bridge.metrics import Metrics
@@ -65,10 +72,10 @@ class NumberIndex:
     Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.message_index`).
     """
 
-    def __init__(self, database: Database, belonging: Belonging, offload: Offload) -> None:
+    def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:
         """Read the numbers of large messages by `offload`."""
-        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, offload))
-        self._look: Look | None = None
+        self._indexer = MessageIndexer(database, subjects_of, now_ms, partial(_numbered, offload))
+        self._look: ArrivalSample | None = None
         self._rate = 0.0  # messages a second
 
     async def step(self) -> float:
@@ -76,20 +83,20 @@ class NumberIndex:
         return await Threads.MAINTENANCE.run(self._batch)
 
     def _batch(self) -> float:
-        began, most = time.monotonic(), batch(self._rate)
+        began, most = time.monotonic(), batch_size(self._rate)
         read = self._indexer.step(most)
         took = time.monotonic() - began
-        before, now = self._look, Look(time.monotonic(), self._indexer.newest())
-        self._look, self._rate = now, rate(before, now) if before else 0.0
-        return pause(self._rate, took, full=read >= most)
+        before, now = self._look, ArrivalSample(time.monotonic(), self._indexer.newest())
+        self._look, self._rate = now, arrival_rate(before, now) if before else 0.0
+        return pause_seconds(self._rate, took, full=read >= most)
 
 
 def _numbered(offload: Offload, payload: bytes) -> Sequence[int]:
     """Read a message's numbers; none where nobody could read it."""
     if len(payload) < LARGE:
-        return hashes(payload)
+        return read_number_hashes(payload)
     try:
-        found: list[int] = offload.run(hashes, payload)
+        found: list[int] = offload.run(read_number_hashes, payload)
     except WorkerError:
         return ()
     return found

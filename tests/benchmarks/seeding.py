@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from bridge.console.message_index import Kind, hashed, site_number
+from bridge.console.message_index import NumberKind, number_hash, sites_hash
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import SIZE, make_room
 
@@ -119,8 +119,8 @@ def seed(database: Database, count: int, now: int) -> None:
     step = _DAY // MESSAGES_A_DAY
     values = {
         "began": now - count * step, "step": step, "all": count, "end": "\r", "never": 2**62,
-        "frequent": hashed(Kind.PATIENT, FREQUENT),
-        "site": site_number(["SITE1"]), "other": site_number(["SITE2"]),
+        "frequent": number_hash(NumberKind.PATIENT, FREQUENT),
+        "site": sites_hash(["SITE1"]), "other": sites_hash(["SITE2"]),
     }  # fmt: skip
     sqlite = database.dialect == "sqlite"
     bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
@@ -202,10 +202,10 @@ def _finish(database: Database, count: int) -> None:
 
 def _make_faithful(connection: Connection, number: int) -> None:
     rows = [
-        {"number": hashed(kind, value), "message_id": number}
+        {"number": number_hash(kind, value), "message_id": number}
         for kind, value in (
-            (Kind.CONTROL, f"C{number}"), (Kind.PATIENT, f"M{number // 5}"),
-            (Kind.ORDER, f"A{number}"),
+            (NumberKind.CONTROL, f"C{number}"), (NumberKind.PATIENT, f"M{number // 5}"),
+            (NumberKind.ORDER, f"A{number}"),
         )
     ]  # fmt: skip
     connection.execute(

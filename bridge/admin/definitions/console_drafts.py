@@ -18,8 +18,8 @@ from bridge.admin.definitions.activation import Who, activate, before, resolve, 
 from bridge.admin.definitions.drafts import SavedElsewhere
 from bridge.admin.definitions.hook_permission import brings_code, require_code
 from bridge.admin.definitions.problems import admit, checked, refusals
-from bridge.console.errors import Unknown
-from bridge.console.services import Decision, Desk, Entry, Writing
+from bridge.console.context import ActivationRequest, CodeEntry, DefinitionDrafts, DraftEdit
+from bridge.console.errors import NoSuchItem
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records import unmapped_codes as unknown_codes
@@ -32,8 +32,8 @@ from mappings.language.code_tables import file_of
 from mappings.language.diagnostics import Sources
 
 
-class AuthorsDesk(Desk):
-    """See `bridge.console.services.Desk`."""
+class AuthorsDesk(DefinitionDrafts):
+    """See `bridge.console.context.Desk`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         self._settings = settings
@@ -53,7 +53,7 @@ class AuthorsDesk(Desk):
         own = next((each for each in drafts if each.actor == actor), None)
         home = files_of(self._settings)(name)
         if active is None and not drafts and f"{name}.yaml" not in home:
-            raise Unknown("there is no such definition")
+            raise NoSuchItem("there is no such definition")
         sources = whole(self._settings, self._database, name)
         draft = dict(own.sources) if own else {}
         return {
@@ -69,7 +69,7 @@ class AuthorsDesk(Desk):
         }
 
     @override
-    def save(self, writing: Writing) -> Mapping[str, Any]:
+    def save(self, writing: DraftEdit) -> Mapping[str, Any]:
         with refusals():
             admit(writing.files)
         known = whole(self._settings, self._database, writing.name)
@@ -105,9 +105,9 @@ class AuthorsDesk(Desk):
         return {"version": found.version, "files": found.sources}
 
     @override
-    def changes_hooks(self, change: Writing | Decision) -> bool:
+    def changes_hooks(self, change: DraftEdit | ActivationRequest) -> bool:
         name, written = change.name, dict[str, str]()
-        if isinstance(change, Writing):
+        if isinstance(change, DraftEdit):
             written = dict(change.files)
         elif change.revision:
             with self._database.read() as connection:
@@ -121,7 +121,7 @@ class AuthorsDesk(Desk):
         return brings_code(self._settings, self._database, name, sources, written)
 
     @override
-    def activate(self, decision: Decision) -> Mapping[str, Any]:
+    def activate(self, decision: ActivationRequest) -> Mapping[str, Any]:
         name = decision.name
         with self._database.read() as connection:
             draft = kept.draft(connection, name, decision.actor)
@@ -146,7 +146,7 @@ class AuthorsDesk(Desk):
         return {"version": done.version, "before": done.before}
 
     @override
-    def rollback(self, decision: Decision) -> Mapping[str, Any]:
+    def rollback(self, decision: ActivationRequest) -> Mapping[str, Any]:
         name = decision.name
         with refusals():
             with self._database.read() as connection:
@@ -163,29 +163,31 @@ class AuthorsDesk(Desk):
         return {"version": done.version, "before": done.before}
 
     @override
-    def unknown_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
+    def unmapped_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
         return code_entries.listed(self._database, lambda name: self._draft(name, actor)[0])
 
     @override
-    def leave_code(self, name: str, table: str, code: str, actor: str) -> None:
+    def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
         key = Place(name, table, code)
         if not unknown_codes.seen(self._database, key, actor, self._clock()):
-            raise Unknown("there is no such code, or somebody has said so already")
+            raise NoSuchItem("there is no such code, or somebody has said so already")
 
     @override
-    def add_code(self, entry: Entry) -> Mapping[str, Any]:
+    def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
         files, begun_on, revision = self._draft(entry.name, entry.actor)
         file = file_of(entry.table)
         text = {**whole(self._settings, self._database, entry.name), **files}.get(file)
         if text is None:
-            raise Unknown("there is no such code table")
+            raise NoSuchItem("there is no such code table")
         pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
         with refusals():
             written = {**files, file: code_entries.with_entry(text, *pair)}
-        return self.save(Writing(entry.name, entry.actor, written, begun_on, revision))
+        return self.save(DraftEdit(entry.name, entry.actor, written, begun_on, revision))
 
     @override
-    def read_with(self, decision: Decision, names: Sequence[str]) -> Mapping[str, Any]:
+    def set_listener_definitions(
+        self, decision: ActivationRequest, names: Sequence[str]
+    ) -> Mapping[str, Any]:
         record = active_settings.version(decision.name, names)
         with refusals():
             activate(
@@ -207,7 +209,7 @@ class AuthorsDesk(Desk):
             return own.sources, own.begun_on, own.revision
         return {}, active.version if active else "", 0
 
-    def _lists(self, decision: Decision) -> list[Version]:
+    def _lists(self, decision: ActivationRequest) -> list[Version]:
         """Put a definition before all others of the listeners that are to read with it."""
         known = active_settings.current(self._settings, self._database).listener
         lists = []
@@ -243,15 +245,18 @@ class AuthorsDesk(Desk):
             "issues": [problems.issue(each) for each in found.issues],
         }
 
-    def _older(self, connection: Connection, decision: Decision) -> Version:
+    def _older(self, connection: Connection, decision: ActivationRequest) -> Version:
         if decision.version:
             return resolve(connection, decision.name, decision.version)
         return before(connection, decision.name)
 
     def _require_code(
-        self, by: Writing | Decision, sources: Sources, written: Sources = MappingProxyType({})
+        self,
+        by: DraftEdit | ActivationRequest,
+        sources: Sources,
+        written: Sources = MappingProxyType({}),
     ) -> None:
         require_code(self._settings, self._database, by.name, sources, written, code=by.code)
 
-    def _who(self, decision: Decision) -> Who:
+    def _who(self, decision: ActivationRequest) -> Who:
         return Who(decision.actor, self._clock(), decision.reason)

@@ -30,10 +30,10 @@ from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.definitions.hook_permission import require_code
 from bridge.admin.definitions.problems import checked, issue, refusals
 from bridge.admin.definitions.samples import Sample, stored, stored_one
-from bridge.console.errors import Mistaken
-from bridge.console.message_index import Kind
-from bridge.console.message_search import Search, search
-from bridge.console.services import Bench, Question, Specimen
+from bridge.console.context import ComparisonRequest, DefinitionTrials, TrialMessage
+from bridge.console.errors import InvalidContent
+from bridge.console.message_index import NumberKind
+from bridge.console.message_search import MessageQuery, search_messages
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import in_force, recaller, whole
@@ -181,8 +181,8 @@ NOW = "now"
 """Which version reads each message now: whichever its listener takes it by."""
 
 
-class AuthorsBench(Bench):
-    """See `bridge.console.services.Bench`."""
+class AuthorsBench(DefinitionTrials):
+    """See `bridge.console.context.Bench`."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
@@ -190,24 +190,30 @@ class AuthorsBench(Bench):
         self._recall = recaller(database)
 
     @override
-    def pasted(self, text: str) -> Sequence[bytes]:
+    def messages_in_text(self, text: str) -> Sequence[bytes]:
         return messages_in_text(text)
 
     @override
-    def uploaded(self, data: bytes) -> Sequence[bytes]:
+    def messages_in_file(self, data: bytes) -> Sequence[bytes]:
         return messages_in(data)
 
     @override
-    def stored(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
+    def stored_messages(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
         samples = self._numbered(control) if control else self._last(name, last)
         return [sample(each) for each in samples]
 
     @override
     def try_out(
-        self, name: str, actor: str, word: str, specimens: Sequence[Specimen], *, code: bool = False
+        self,
+        name: str,
+        actor: str,
+        version: str,
+        specimens: Sequence[TrialMessage],
+        *,
+        code: bool = False,
     ) -> Mapping[str, Any]:
         with refusals():
-            made = self._made(name, actor, word, code=code)
+            made = self._made(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
         samples = (self._sample(name, each) for each in specimens)
@@ -215,7 +221,7 @@ class AuthorsBench(Bench):
         return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
 
     @override
-    def compare(self, question: Question) -> Mapping[str, Any]:
+    def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
         name, actor = question.name, question.actor
         samples = self._last(name, question.last)
         with refusals():
@@ -237,16 +243,16 @@ class AuthorsBench(Bench):
         return stored(self._settings, self._database, name, count)
 
     def _numbered(self, control: str) -> list[Sample]:
-        wanted = Search(kind=Kind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
+        wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
         known = active_settings.current(self._settings, self._database).listener
         listeners = {each.name: each for each in known}
         return [
             stored_one(self._database, listeners[row.listener], row)
-            for row in search(self._database, wanted).rows
+            for row in search_messages(self._database, wanted).rows
             if row.listener in listeners
         ]
 
-    def _sample(self, name: str, specimen: Specimen) -> Sample:
+    def _sample(self, name: str, specimen: TrialMessage) -> Sample:
         """Lend a message what its listener knows; what was pasted comes by one that reads so."""
         known = active_settings.current(self._settings, self._database).listener
         fit = [each for each in known if each.name == specimen.listener]
@@ -266,18 +272,18 @@ class AuthorsBench(Bench):
             specimen.version,
         )
 
-    def _made(self, name: str, actor: str, word: str, *, code: bool) -> Compiled:
+    def _made(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
         """Compile a version; a draft that does not exist is what is in force."""
         try:
-            sources = sources_of(self._settings, self._database, name, word, actor)
+            sources = sources_of(self._settings, self._database, name, version, actor)
         except NoDraft:
-            if word != DRAFT:
+            if version != DRAFT:
                 raise
             sources = whole(self._settings, self._database, name)
         require_code(self._settings, self._database, name, sources, code=code)
         found = checked(sources, name)
         if found.made is None:
-            raise Mistaken(
+            raise InvalidContent(
                 "the definition has mistakes", issues=[issue(each) for each in found.issues]
             )
         return found.made

@@ -9,7 +9,7 @@ With the permission, what brings code needs a fresh proof of identity.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bridge.console.errors import NotPermitted
+from bridge.console.errors import PermissionDenied
 from bridge.console.permissions import Permission
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import in_force, whole
@@ -48,4 +48,4 @@ def require_code(
 ) -> None:
     """Raise NotPermitted where a person without the permission (`code`) would run other code."""
     if not code and brings_code(settings, database, name, sources, written):
-        raise NotPermitted(Permission.CODE)
+        raise PermissionDenied(Permission.CODE)

@@ -9,7 +9,14 @@ from typing import Any
 
 from bridge.admin.definitions.activation import NoSuchVersion, NothingBefore, Overtaken
 from bridge.admin.definitions.drafts import Checked, NoDraft, SavedElsewhere, check
-from bridge.console.errors import Conflict, ConsoleError, Impossible, Mistaken, Overloaded, Unknown
+from bridge.console.errors import (
+    ChangeConflict,
+    ConsoleError,
+    ConsoleOverloaded,
+    InvalidContent,
+    InvalidState,
+    NoSuchItem,
+)
 from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
 from bridge.store.records.mapping_versions import Activation, Draft
@@ -80,23 +87,23 @@ def refusals() -> Iterator[None]:
         yield
     except MappingErrors as errors:
         count = len(errors.issues)
-        raise Mistaken(
+        raise InvalidContent(
             f"{count} mistakes", issues=[issue(each) for each in errors.issues]
         ) from None
     except SavedElsewhere as error:
-        raise Conflict("saved_elsewhere", str(error)) from None
+        raise ChangeConflict("saved_elsewhere", str(error)) from None
     except Overtaken as error:
-        raise Conflict("overtaken", str(error), version=error.version) from None
+        raise ChangeConflict("overtaken", str(error), version=error.version) from None
     except _NOT_THERE as error:
-        raise Unknown(str(error)) from None
+        raise NoSuchItem(str(error)) from None
     except WorkerBusy:
-        raise Overloaded from None
+        raise ConsoleOverloaded from None
     except DocumentRefused as refused:
-        raise Impossible(refused.reason) from None
+        raise InvalidState(refused.reason) from None
     except (StoreError, ConsoleError):
         raise
     except BridgeError as error:
-        raise Impossible(str(error)) from None
+        raise InvalidState(str(error)) from None
 
 
 _MOST = 64

@@ -1,4 +1,4 @@
-"""Interfaces as ZIP files, for the console: `bridge.console.services.Parcels`.
+"""Interfaces as ZIP files, for the console: `bridge.console.context.Parcels`.
 
 A ZIP holds what an exported folder holds, in it or in one folder of its own. Whatever else it
 says (links, other places, sizes that are not so) is refused before anything of it is used.
@@ -24,8 +24,8 @@ from bridge.admin.packages.folder_import import (
     NotImported,
     contents,
 )
-from bridge.console.errors import Conflict, Impossible, Unknown
-from bridge.console.services import Parcel, Parcels
+from bridge.console.context import InterfacePackages, PackageImport
+from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.store.database import Database
 from bridge.workers.documents import TooCostly, Unparsable, parse
 from config import Settings, SettingsError
@@ -76,8 +76,8 @@ def _inside(names: Sequence[str]) -> str:
     return inside
 
 
-class ZippedInterfaces(Parcels):
-    """See `bridge.console.services.Parcels`."""
+class ZippedInterfaces(InterfacePackages):
+    """See `bridge.console.context.Parcels`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -86,16 +86,16 @@ class ZippedInterfaces(Parcels):
         self._clock = clock
 
     @override
-    def pack(self, names: Sequence[str]) -> bytes:
+    def export_zip(self, names: Sequence[str]) -> bytes:
         try:
             return packed(contents(self._settings, self._database, names))
         except NoSuchInterface as error:
-            raise Unknown(str(error)) from None
+            raise NoSuchItem(str(error)) from None
         except OSError:
-            raise Impossible("bridge.toml cannot be read") from None
+            raise InvalidState("bridge.toml cannot be read") from None
 
     @override
-    def look(self, data: bytes) -> Mapping[str, Any]:
+    def preview(self, data: bytes) -> Mapping[str, Any]:
         found = self._brought(data)
         return {
             "mark": found.mark,
@@ -111,10 +111,10 @@ class ZippedInterfaces(Parcels):
         }
 
     @override
-    def take_in(self, parcel: Parcel) -> Mapping[str, Any]:
+    def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
         found = self._brought(parcel.data)
         if found.mark != parcel.mark:
-            raise Conflict("overtaken", "something was changed since this was looked at")
+            raise ChangeConflict("overtaken", "something was changed since this was looked at")
         who = Who(parcel.actor, self._clock(), parcel.reason)
         with refusals():
             activation.put(self._settings, self._database, found, who, replace=parcel.replace)
@@ -126,6 +126,6 @@ class ZippedInterfaces(Parcels):
                 return activation.brought(self._settings, self._database, unpacked(data))
         except SettingsError as error:
             told = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
-            raise Impossible(f"not imported: {told}") from None
+            raise InvalidState(f"not imported: {told}") from None
         except OSError:
-            raise Impossible("HOME cannot be read") from None
+            raise InvalidState("HOME cannot be read") from None

@@ -13,7 +13,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from bridge.console.errors import ConsoleError, SignedOut
+from bridge.console.context import ConsoleContext, PageAssets
+from bridge.console.errors import ConsoleError, SignInRequired
 from bridge.console.http import (
     audit_trail,
     channels,
@@ -30,9 +31,8 @@ from bridge.console.http import (
     people,
     sites,
 )
-from bridge.console.http.guard import backstage_of, person_of
-from bridge.console.http.route import HEADERS, Kept, problem
-from bridge.console.services import Backstage, Files
+from bridge.console.http.guard import authenticate, context_of
+from bridge.console.http.route import HEADERS, UncachedJson, problem
 
 PLACE: Final = "/console"
 _PARTS: Final = (
@@ -43,7 +43,7 @@ _PARTS: Final = (
 )
 
 
-def create_application(backstage: Backstage) -> FastAPI:
+def create_application(context: ConsoleContext) -> FastAPI:
     """Return the console; the caller mounts it at `PLACE`."""
     application = FastAPI(
         title="Console",
@@ -51,9 +51,9 @@ def create_application(backstage: Backstage) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        default_response_class=Kept,
+        default_response_class=UncachedJson,
     )
-    application.state.backstage = backstage
+    application.state.context = context
     for module in _PARTS:
         application.include_router(module.router)
     application.add_api_route("/", _page, include_in_schema=False)
@@ -69,15 +69,15 @@ async def _page(request: Request) -> Response:
     if place.startswith("api/"):
         return problem(404, "unknown", "there is no such endpoint")
     try:
-        person = await person_of(request)
-    except SignedOut:
+        user = await authenticate(request)
+    except SignInRequired:
         return RedirectResponse(f"/reporting/login?next={PLACE}", 303, HEADERS)
     except ConsoleError as refusal:
-        return _shown(backstage_of(request).files(), {"refusal": refusal.code}, refusal.status)
-    return _shown(backstage_of(request).files(), {"theme": person.theme or "dark"})
+        return _shown(context_of(request).files(), {"refusal": refusal.code}, refusal.status)
+    return _shown(context_of(request).files(), {"theme": user.theme or "dark"})
 
 
-def _shown(files: Files, boot: Mapping[str, Any], status: int = 200) -> Response:
+def _shown(files: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Response:
     links = [f'<link rel="modulepreload" href="{each}">' for each in files.preloads]
     links += [f'<link rel="stylesheet" href="{each}">' for each in files.styles]
     theme = html.escape(str(boot.get("theme", "dark")), quote=True)

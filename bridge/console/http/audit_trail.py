@@ -4,9 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from bridge.console.deliveries import sent
-from bridge.console.http.bodies import AuditFilter, DeedFilter, SentFilter
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
+from bridge.console.deliveries import accepted_deliveries
+from bridge.console.http.bodies import (
+    AcceptedDeliveryParameters,
+    ConsoleEventParameters,
+    EngineEventParameters,
+)
+from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, await_audited
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
@@ -16,43 +20,45 @@ router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
 @router.get("/deeds")
 async def deeds(
-    query: Annotated[DeedFilter, Query()], person: PersonDep, backstage: BackstageDep
+    query: Annotated[ConsoleEventParameters, Query()], user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """List what people did here, newest first; of a person's own sites."""
-    person.grant.require(Permission.AUDIT)
-    wanted = query.wanted(person.grant.reach)
-    return {"rows": await Threads.CONSOLE.run(backstage.events, wanted)}
+    user.grant.require(Permission.AUDIT)
+    wanted = query.wanted(user.grant.reach)
+    return {"rows": await Threads.CONSOLE.run(context.events, wanted)}
 
 
 @router.get("/sent")
 async def what_was_sent(
-    query: Annotated[SentFilter, Query()], person: PersonDep, backstage: BackstageDep
+    query: Annotated[AcceptedDeliveryParameters, Query()], user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """List what was sent and accepted, newest first; of a person's own sites."""
-    person.grant.require(Permission.AUDIT)
-    return await Threads.CONSOLE.run(sent, backstage.database, query.wanted(person.grant.reach))
+    user.grant.require(Permission.AUDIT)
+    return await Threads.CONSOLE.run(
+        accepted_deliveries, context.database, query.wanted(user.grant.reach)
+    )
 
 
 @router.get("/sites/{site}/audit")
 async def audit(
     site: str,
-    query: Annotated[AuditFilter, Query()],
+    query: Annotated[EngineEventParameters, Query()],
     request: Request,
-    person: PersonDep,
-    backstage: BackstageDep,
+    user: UserDep,
+    context: ContextDep,
 ) -> dict[str, Any]:
     """List the service's audit events of a site, newest first."""
-    deed = Act((Permission.AUDIT,), "read", "audit trail", lambda: [site])
+    action = AuditedAction((Permission.AUDIT,), "read", "audit trail", lambda: [site])
     wanted = query.model_dump(exclude_none=True)
     return {
-        "rows": await act_and_wait(
-            request, person, deed, lambda: backstage.service.audit_events(site, wanted)
+        "rows": await await_audited(
+            request, user, action, lambda: context.service.audit_events(site, wanted)
         )
     }
 
 
 @router.post("/audit/verify")
-async def verify(request: Request, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def verify(request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """Walk the whole chain of the service's audit trail, and say whether it is whole."""
-    deed = Act((Permission.AUDIT,), "verify", "audit trail")
-    return await act_and_wait(request, person, deed, backstage.service.verify_audit)
+    action = AuditedAction((Permission.AUDIT,), "verify", "audit trail")
+    return await await_audited(request, user, action, context.service.verify_audit)

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from bridge.console.audit_trail import DeedQuery
-from bridge.console.deliveries import DeliverySearching, SentQuery
-from bridge.console.message_index import Kind
-from bridge.console.message_search import Search
-from bridge.console.permissions import EVERYWHERE, Grant, Role
+from bridge.console.audit_trail import ConsoleEventQuery
+from bridge.console.deliveries import AcceptedDeliveryQuery, DeliveryQuery
+from bridge.console.message_index import NumberKind
+from bridge.console.message_search import MessageQuery
+from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.queue.states import State
 from bridge.request_body import Model
 
@@ -21,10 +21,10 @@ class _Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class MessageSearch(_Body):
+class MessageSearchBody(_Body):
     """In the body, for numbers of patients must not stand in addresses and logs."""
 
-    kind: Kind | None = None
+    kind: NumberKind | None = None
     number: Text = ""
     state: State | None = None
     listener: Text | None = None
@@ -34,10 +34,10 @@ class MessageSearch(_Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self, sites: frozenset[str] | None) -> Search:
+    def wanted(self, sites: frozenset[str] | None) -> MessageQuery:
         """Give what is looked for, of these sites; a kind without a number is no condition."""
         kind = self.kind if self.number.strip() else None
-        return Search(**{**self.model_dump(), "kind": kind}, sites=sites)
+        return MessageQuery(**{**self.model_dump(), "kind": kind}, sites=sites)
 
 
 Segments = Annotated[
@@ -45,19 +45,19 @@ Segments = Annotated[
 ]
 
 
-class EditedMessage(_Body):
+class EditedMessageBody(_Body):
     """A message written anew, a segment each."""
 
     segments: Segments
 
 
-class SentMessage(EditedMessage):
+class ResentMessageBody(EditedMessageBody):
     """And why it is sent again."""
 
     reason: str = Field(min_length=1, max_length=500, pattern=r"\S")
 
 
-class DeliverySearch(_Body):
+class DeliverySearchBody(_Body):
     """In the body as the other search is."""
 
     state: State | None = None
@@ -66,12 +66,12 @@ class DeliverySearch(_Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self, sites: frozenset[str] | None) -> DeliverySearching:
+    def wanted(self, sites: frozenset[str] | None) -> DeliveryQuery:
         """Give what is looked for, of these sites."""
-        return DeliverySearching(**self.model_dump(), sites=sites)
+        return DeliveryQuery(**self.model_dump(), sites=sites)
 
 
-class WorklistSearch(_Body):
+class WorklistSearchBody(_Body):
     """In the body, for patients may be asked for."""
 
     status: Text | None = None
@@ -89,7 +89,7 @@ class WorklistSearch(_Body):
 class GrantBody(_Body):
     """What a person may do here; `sites`: only there."""
 
-    role: Role
+    role: ConsoleRole
     bodies: bool = False
     sites: list[Annotated[str, Field(min_length=1, max_length=128)]] | None = Field(
         None, max_length=1000
@@ -97,9 +97,9 @@ class GrantBody(_Body):
 
     @model_validator(mode="after")
     def _sensible(self) -> "GrantBody":
-        if self.role is Role.SITE_ADMINISTRATOR and not self.sites:
+        if self.role is ConsoleRole.SITE_ADMINISTRATOR and not self.sites:
             raise ValueError("a site administrator has sites")
-        if self.role in EVERYWHERE and self.sites:
+        if self.role in ALL_SITES_ROLES and self.sites:
             raise ValueError("no site limits this role")
         return self
 
@@ -108,7 +108,7 @@ class GrantBody(_Body):
         return Grant(email, self.role, self.bodies, frozenset(self.sites) if self.sites else None)
 
 
-class DeedFilter(_Body):
+class ConsoleEventParameters(_Body):
     """Which deeds, in the query: nothing of a patient stands in it. Times in ms."""
 
     email: Text | None = None
@@ -119,12 +119,12 @@ class DeedFilter(_Body):
     before: RowId | None = None
     limit: int = Field(100, ge=1, le=500)
 
-    def wanted(self, sites: frozenset[str] | None) -> DeedQuery:
+    def wanted(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
         """Give what is looked for, of these sites."""
-        return DeedQuery(**self.model_dump(), sites=sites)
+        return ConsoleEventQuery(**self.model_dump(), sites=sites)
 
 
-class SentFilter(_Body):
+class AcceptedDeliveryParameters(_Body):
     """Which of what was sent; times in ms."""
 
     destination: Text | None = None
@@ -134,12 +134,12 @@ class SentFilter(_Body):
     before: RowId | None = None
     limit: int = Field(100, ge=1, le=500)
 
-    def wanted(self, sites: frozenset[str] | None) -> SentQuery:
+    def wanted(self, sites: frozenset[str] | None) -> AcceptedDeliveryQuery:
         """Give what is looked for, of these sites."""
-        return SentQuery(**self.model_dump(), sites=sites)
+        return AcceptedDeliveryQuery(**self.model_dump(), sites=sites)
 
 
-class AuditFilter(_Body):
+class EngineEventParameters(_Body):
     """Which events of a site's audit trail, by the names that the service has for them."""
 
     action: Text | None = None
@@ -151,7 +151,7 @@ class AuditFilter(_Body):
     limit: int = Field(100, ge=1, le=500)
 
 
-class OrderNumber(_Body):
+class OrderSearchBody(_Body):
     """What somebody asks for: by one number of an order, or by one of a patient."""
 
     accession: Text = ""
@@ -159,12 +159,12 @@ class OrderNumber(_Body):
     patient: Text = ""
 
     @model_validator(mode="after")
-    def _asks_for_one(self) -> "OrderNumber":
+    def _asks_for_one(self) -> "OrderSearchBody":
         if bool(self.accession.strip()) == bool(self.patient.strip()):
             raise ValueError("one number is asked for")
         return self
 
-    def asked(self) -> tuple[Kind, str]:
+    def asked(self) -> tuple[NumberKind, str]:
         """Give the number, and what it is the number of."""
         order = self.accession.strip()
-        return (Kind.ORDER, order) if order else (Kind.PATIENT, self.patient.strip())
+        return (NumberKind.ORDER, order) if order else (NumberKind.PATIENT, self.patient.strip())

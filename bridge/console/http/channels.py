@@ -5,18 +5,18 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.console.errors import NotPermitted, Unknown
+from bridge.console.context import ConsoleContext
+from bridge.console.errors import NoSuchItem, PermissionDenied
 from bridge.console.http.guard import (
-    Act,
-    BackstageDep,
-    Person,
-    PersonDep,
-    act,
-    act_and_wait,
+    AuditedAction,
+    ConsoleUser,
+    ContextDep,
+    UserDep,
+    await_audited,
+    run_audited,
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.console.services import Backstage
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
@@ -26,44 +26,44 @@ ALL = "*"
 
 
 @router.get("")
-async def channels(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def channels(user: UserDep, context: ContextDep) -> dict[str, Any]:
     """List listeners and destinations."""
-    person.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(own_channels, backstage, person)
+    user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(own_channels, context, user)
 
 
 @router.post("/{kind}/{name}/pause")
 async def pause(
-    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Take or send nothing until it is resumed."""
-    email = person.grant.email
-    deed = _about(backstage, person, kind, name, "pause")
-    await act(request, person, deed, lambda: backstage.plant.pause(kind, name, email))
+    email = user.grant.email
+    action = _about(context, user, kind, name, "pause")
+    await run_audited(request, user, action, lambda: context.installation.pause(kind, name, email))
     return {}
 
 
 @router.post("/{kind}/{name}/resume")
 async def resume(
-    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Let it go on."""
-    deed = _about(backstage, person, kind, name, "resume")
-    await act(request, person, deed, lambda: backstage.plant.resume(kind, name))
+    action = _about(context, user, kind, name, "resume")
+    await run_audited(request, user, action, lambda: context.installation.resume(kind, name))
     return {}
 
 
 @router.post("/{kind}/{name}/test")
 async def test(
-    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Connect to it and say what is found, step by step; no message is sent."""
-    deed = _about(backstage, person, kind, name, "test")
-    steps = await act_and_wait(request, person, deed, lambda: backstage.probe(kind, name))
+    action = _about(context, user, kind, name, "test")
+    steps = await await_audited(request, user, action, lambda: context.probe(kind, name))
     return {"steps": list(steps)}
 
 
-def own_channels(backstage: Backstage, person: Person) -> dict[str, list[Mapping[str, Any]]]:
+def own_channels(context: ConsoleContext, user: ConsoleUser) -> dict[str, list[Mapping[str, Any]]]:
     """
     Give the listeners and destinations that serve a person's sites.
 
@@ -71,33 +71,35 @@ def own_channels(backstage: Backstage, person: Person) -> dict[str, list[Mapping
     """
     return {
         f"{kind}s": [
-            {**each, "sites": own, "shared": not _is_own(person, each["sites"])}
-            for each in backstage.plant.channels(kind)
-            if (own := _shown(person, each["sites"])) is not None
+            {**each, "sites": own, "shared": not _is_own(user, each["sites"])}
+            for each in context.installation.channels(kind)
+            if (own := _shown(user, each["sites"])) is not None
         ]
         for kind in ("listener", "destination")
     }
 
 
-def _shown(person: Person, sites: list[str]) -> list[str] | None:
+def _shown(user: ConsoleUser, sites: list[str]) -> list[str] | None:
     """Give the sites of a channel that a person may know of; None: nothing of it."""
-    reach = person.grant.reach
+    reach = user.grant.reach
     if reach is None:
         return sites
     return [each for each in sites if reach and each in {ALL, *reach}] or None
 
 
-def _is_own(person: Person, sites: list[str]) -> bool:
-    return person.grant.reach is None or (ALL not in sites and person.grant.reaches(sites))
+def _is_own(user: ConsoleUser, sites: list[str]) -> bool:
+    return user.grant.reach is None or (ALL not in sites and user.grant.reaches(sites))
 
 
-def _about(backstage: Backstage, person: Person, kind: Kind, name: str, action: str) -> Act:
+def _about(
+    context: ConsoleContext, user: ConsoleUser, kind: Kind, name: str, action: str
+) -> AuditedAction:
     def sites() -> list[str]:
-        for each in backstage.plant.channels(kind):
-            if each["name"] == name and _shown(person, each["sites"]) is not None:
-                if not _is_own(person, each["sites"]):
-                    raise NotPermitted("change what serves others' sites too")
+        for each in context.installation.channels(kind):
+            if each["name"] == name and _shown(user, each["sites"]) is not None:
+                if not _is_own(user, each["sites"]):
+                    raise PermissionDenied("change what serves others' sites too")
                 return list(each["sites"])
-        raise Unknown
+        raise NoSuchItem
 
-    return Act((Permission.OPERATE,), action, f"{kind} {name}", sites)
+    return AuditedAction((Permission.OPERATE,), action, f"{kind} {name}", sites)

@@ -6,13 +6,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from pydantic import ConfigDict, Field, StringConstraints
 
-from bridge.console.errors import Mistaken, NotTaken, Unreachable
+from bridge.console.context import ConnectionChange, ConsoleContext, ProposedConnection
+from bridge.console.errors import EngineRefusal, EngineUnreachable, InvalidContent
 from bridge.console.http.channels import Kind, Name
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait, always
+from bridge.console.http.guard import (
+    AuditedAction,
+    ContextDep,
+    UserDep,
+    always_fresh,
+    await_audited,
+    run_audited,
+)
 from bridge.console.http.mapping_bodies import Version
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.console.services import Backstage, Change, Plan
 from bridge.executors import Threads
 from bridge.request_body import Model
 
@@ -54,44 +61,44 @@ _NEEDS = (Permission.CONNECT,)
 
 
 @router.get("")
-async def form(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+async def form(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
     """Describe what is asked for."""
-    person.grant.require(Permission.CONNECT)
-    async with backstage.gate.entered():
-        return await Threads.CONSOLE.run(backstage.connections.form)
+    user.grant.require(Permission.CONNECT)
+    async with context.gate.entered():
+        return await Threads.CONSOLE.run(context.connections.form)
 
 
 @router.get("/{kind}/{name}")
 async def connection(
-    kind: Kind, name: Name, person: PersonDep, backstage: BackstageDep
+    kind: Kind, name: Name, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Give the settings of one, and what they were."""
-    person.grant.require(Permission.CONNECT)
-    return await Threads.CONSOLE.run(backstage.connections.connection, kind, name)
+    user.grant.require(Permission.CONNECT)
+    return await Threads.CONSOLE.run(context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
 async def check(
-    kind: Kind, body: PlanBody, person: PersonDep, backstage: BackstageDep
+    kind: Kind, body: PlanBody, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Say what is wrong with settings, field by field; nothing is kept."""
-    person.grant.require(Permission.CONNECT)
-    plan = Plan(kind, body.table, body.new)
-    unknown = await _unknown_sites(backstage, body.table)
-    async with backstage.gate.entered():
-        found = await Threads.CONSOLE.run(backstage.connections.check, plan)
+    user.grant.require(Permission.CONNECT)
+    plan = ProposedConnection(kind, body.table, body.new)
+    unknown = await _unknown_sites(context, body.table)
+    async with context.gate.entered():
+        found = await Threads.CONSOLE.run(context.connections.check, plan)
     return {**found, "mistakes": [*found["mistakes"], *unknown]}
 
 
 @router.post("/{kind}/try")
 async def try_out(
-    kind: Kind, body: PlanBody, request: Request, person: PersonDep, backstage: BackstageDep
+    kind: Kind, body: PlanBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Connect as settings say, and tell what was found; no message is sent."""
-    wanted = Act(_NEEDS, "test", f"{kind} {str(body.table.get('name', ''))[:64]}")
-    plan = Plan(kind, body.table, body.new)
-    work = backstage.connections.try_out
-    return {"steps": list(await act_and_wait(request, person, wanted, lambda: work(plan)))}
+    wanted = AuditedAction(_NEEDS, "test", f"{kind} {str(body.table.get('name', ''))[:64]}")
+    plan = ProposedConnection(kind, body.table, body.new)
+    work = context.connections.try_out
+    return {"steps": list(await await_audited(request, user, wanted, lambda: work(plan)))}
 
 
 @router.put("/{kind}/{name}")
@@ -100,22 +107,24 @@ async def save(
     name: ConnectionName,
     body: SettingsBody,
     request: Request,
-    person: PersonDep,
-    backstage: BackstageDep,
+    user: UserDep,
+    context: ContextDep,
 ) -> Mapping[str, Any]:
     """Put settings into force on all nodes."""
-    wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason, fresh=always)
-    email = person.grant.email
-    change = Change(kind, name, email, body.reason, body.begun_on, body.table, body.new)
-    unknown = await _unknown_sites(backstage, body.table or {})
+    wanted = AuditedAction(
+        _NEEDS, "set up", f"{kind} {name}", reason=body.reason, fresh=always_fresh
+    )
+    email = user.grant.email
+    change = ConnectionChange(kind, name, email, body.reason, body.begun_on, body.table, body.new)
+    unknown = await _unknown_sites(context, body.table or {})
 
     def work() -> Mapping[str, Any]:
         if unknown:
-            raise Mistaken(f"{len(unknown)} mistakes: {unknown[0]['text']}", mistakes=unknown)
-        return backstage.connections.save(change)
+            raise InvalidContent(f"{len(unknown)} mistakes: {unknown[0]['text']}", mistakes=unknown)
+        return context.connections.save(change)
 
-    async with backstage.gate.entered():
-        return await act(request, person, wanted, work)
+    async with context.gate.entered():
+        return await run_audited(request, user, wanted, work)
 
 
 @router.post("/{kind}/{name}/rollback")
@@ -124,17 +133,21 @@ async def rollback(
     name: ConnectionName,
     body: BackBody,
     request: Request,
-    person: PersonDep,
-    backstage: BackstageDep,
+    user: UserDep,
+    context: ContextDep,
 ) -> Mapping[str, Any]:
     """Put the settings before into force again."""
-    wanted = Act(_NEEDS, "roll back", f"{kind} {name}", reason=body.reason, fresh=always)
-    change = Change(kind, name, person.grant.email, body.reason, body.begun_on)
-    async with backstage.gate.entered():
-        return await act(request, person, wanted, lambda: backstage.connections.rollback(change))
+    wanted = AuditedAction(
+        _NEEDS, "roll back", f"{kind} {name}", reason=body.reason, fresh=always_fresh
+    )
+    change = ConnectionChange(kind, name, user.grant.email, body.reason, body.begun_on)
+    async with context.gate.entered():
+        return await run_audited(
+            request, user, wanted, lambda: context.connections.rollback(change)
+        )
 
 
-async def _unknown_sites(backstage: Backstage, table: Mapping[str, Any]) -> list[dict[str, str]]:
+async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> list[dict[str, str]]:
     """Name the sites of a table that the report service does not have, field by field."""
     named = {"site": [table.get("site")], "sites": table.get("sites")}
     wanted = {
@@ -145,8 +158,11 @@ async def _unknown_sites(backstage: Backstage, table: Mapping[str, Any]) -> list
     if not any(wanted.values()):
         return []
     try:
-        known = await backstage.service.sites()
-    except (Unreachable, NotTaken):  # another report service, or none now: nobody can tell
+        known = await context.service.sites()
+    except (
+        EngineUnreachable,
+        EngineRefusal,
+    ):  # another report service, or none now: nobody can tell
         return []
     return [
         {"field": field, "text": f"there is no site {site}: add it under Sites first"}

@@ -6,12 +6,12 @@ from typing import Any
 from fastapi import APIRouter
 
 from bridge.console import exceptions
+from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import figures
 from bridge.console.http.channels import own_channels
-from bridge.console.http.guard import BackstageDep, Person, PersonDep
+from bridge.console.http.guard import ConsoleUser, ContextDep, UserDep
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.console.services import Backstage
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
@@ -19,10 +19,10 @@ _TELLS_NO_NUMBERS = frozenset({"paused", "circuit", "certificate"})
 
 
 @router.get("/me")
-async def me(person: PersonDep) -> dict[str, Any]:
+async def me(user: UserDep) -> dict[str, Any]:
     """Say who is signed in, and what they may, on which sites (null: on all)."""
-    grant = person.grant
-    about = {"email": grant.email, "name": person.name, "theme": person.theme}
+    grant = user.grant
+    about = {"email": grant.email, "name": user.name, "theme": user.theme}
     sites = None if grant.reach is None else sorted(grant.reach)
     return {
         **about,
@@ -33,29 +33,29 @@ async def me(person: PersonDep) -> dict[str, Any]:
 
 
 @router.get("/overview")
-async def overview(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def overview(user: UserDep, context: ContextDep) -> dict[str, Any]:
     """Give what the dashboard shows: of a person's own listeners and destinations."""
-    person.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_overview, backstage, person)
+    user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(_overview, context, user)
 
 
-def _overview(backstage: Backstage, person: Person) -> dict[str, Any]:
-    channels = own_channels(backstage, person)
+def _overview(context: ConsoleContext, user: ConsoleUser) -> dict[str, Any]:
+    channels = own_channels(context, user)
     names = {
         kind: {str(each["name"]) for each in found if not each["shared"]}
         for kind, found in channels.items()
     }
-    limited = person.grant.reach is not None
+    limited = user.grant.reach is not None
     told = figures(
-        backstage.database,
-        backstage.clock(),
+        context.database,
+        context.clock(),
         listeners=names["listeners"] if limited else None,
         destinations=names["destinations"] if limited else None,
     )
-    alerts = backstage.plant.alerts()
+    alerts = context.installation.alerts()
     if limited:
         alerts = [each for each in alerts if _concerns(channels, *each["key"].split(":", 1))]
-    concerned = exceptions.count(backstage.database, person.grant.reach)
+    concerned = exceptions.count_exceptions(context.database, user.grant.reach)
     return {**told, **channels, "alerts": alerts, "concerns": concerned}
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.console.deliveries import search
-from bridge.console.errors import Impossible, Unknown
-from bridge.console.http.bodies import DeliverySearch
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, within_reach
+from bridge.console.deliveries import search_deliveries
+from bridge.console.errors import InvalidState, NoSuchItem
+from bridge.console.http.bodies import DeliverySearchBody
+from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, require_reach, run_audited
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.message_view import readable, tree
+from bridge.console.message_view import message_text, segment_tree
 from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
@@ -25,64 +25,66 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
-async def find(body: DeliverySearch, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def find(body: DeliverySearchBody, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """List deliveries, newest first."""
-    person.grant.require(Permission.SEE)
-    page = await Threads.CONSOLE.run(search, backstage.database, body.wanted(person.grant.reach))
+    user.grant.require(Permission.SEE)
+    page = await Threads.CONSOLE.run(
+        search_deliveries, context.database, body.wanted(user.grant.reach)
+    )
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{delivery_id}")
-async def read(delivery_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def read(delivery_id: Key, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """Give one delivery's row."""
-    person.grant.require(Permission.SEE)
-    detail = await Threads.CONSOLE.run(_found, backstage.database, delivery_id)
-    within_reach(person, delivery_sites(detail.orders))
+    user.grant.require(Permission.SEE)
+    detail = await Threads.CONSOLE.run(_found, context.database, delivery_id)
+    require_reach(user, delivery_sites(detail.orders))
     return {"row": asdict(detail.row)}
 
 
 @router.get("/{delivery_id}/content")
 async def content(
-    delivery_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Give what was sent, and the receiver's last reply."""
 
     def told() -> dict[str, Any]:
-        detail = _found(backstage.database, delivery_id)
+        detail = _found(context.database, delivery_id)
         return {
-            "raw": readable(detail.payload),
-            "tree": tree(detail.payload or b""),
-            "ack": readable(detail.reply),
+            "raw": message_text(detail.payload),
+            "tree": segment_tree(detail.payload or b""),
+            "ack": message_text(detail.reply),
         }
 
-    deed = _about(backstage.database, delivery_id, "read", Permission.BODIES)
-    return await act(request, person, deed, told)
+    action = _about(context.database, delivery_id, "read", Permission.BODIES)
+    return await run_audited(request, user, action, told)
 
 
 @router.post("/{delivery_id}/retry")
 async def retry(
-    delivery_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Deliver now, or again: the same bytes."""
-    work = _change(operations.retry_delivery, backstage.database, delivery_id)
-    deed = _about(backstage.database, delivery_id, "retry", Permission.OPERATE)
-    await act(request, person, deed, work)
+    work = _change(operations.retry_delivery, context.database, delivery_id)
+    action = _about(context.database, delivery_id, "retry", Permission.OPERATE)
+    await run_audited(request, user, action, work)
     return {}
 
 
 @router.post("/{delivery_id}/skip")
 async def skip(
-    delivery_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Decide that a delivery is not to be sent; the others of its report go on."""
-    work = _change(operations.skip_delivery, backstage.database, delivery_id)
-    deed = _about(backstage.database, delivery_id, "skip", Permission.OPERATE)
-    await act(request, person, deed, work)
+    work = _change(operations.skip_delivery, context.database, delivery_id)
+    action = _about(context.database, delivery_id, "skip", Permission.OPERATE)
+    await run_audited(request, user, action, work)
     return {}
 
 
-def _about(database: Database, delivery_id: int, action: str, needs: Permission) -> Act:
-    return Act(
+def _about(database: Database, delivery_id: int, action: str, needs: Permission) -> AuditedAction:
+    return AuditedAction(
         (needs,),
         action,
         f"delivery {delivery_id}",
@@ -94,7 +96,7 @@ def _found(database: Database, delivery_id: int) -> DeliveryDetail:
     try:
         return browse.delivery(database, delivery_id)
     except NoSuchRow:
-        raise Unknown from None
+        raise NoSuchItem from None
 
 
 def _change(
@@ -104,8 +106,8 @@ def _change(
         try:
             work(database, delivery_id)
         except NoSuchRow:
-            raise Unknown from None
+            raise NoSuchItem from None
         except IllegalTransition as error:
-            raise Impossible(str(error)) from None
+            raise InvalidState(str(error)) from None
 
     return run

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from bridge.console import exceptions
-from bridge.console.errors import Unknown
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.context import ConsoleContext
+from bridge.console.errors import NoSuchItem
+from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, run_audited
 from bridge.console.http.messages import sites_of
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.console.services import Backstage
 from bridge.executors import Threads
 from bridge.store.records import exceptions as kept
 from bridge.store.records.exceptions import Subject
@@ -22,40 +22,42 @@ Row = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.get("")
-async def listed(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
     """List what nobody has seen, then what was seen last; orders for those who may find."""
-    person.grant.require(Permission.SEE)
-    find = Permission.FIND in person.grant.permissions
-    reach = person.grant.reach
-    work = partial(exceptions.listed, backstage.database, backstage.belonging, reach, find=find)
+    user.grant.require(Permission.SEE)
+    find = Permission.FIND in user.grant.permissions
+    reach = user.grant.reach
+    work = partial(
+        exceptions.list_exceptions, context.database, context.subjects_of, reach, find=find
+    )
     found = await Threads.CONSOLE.run(work)
     return {"rows": found}
 
 
 @router.post("/{kind}/{row_id}/seen")
 async def seen(
-    kind: Subject, row_id: Row, request: Request, person: PersonDep, backstage: BackstageDep
+    kind: Subject, row_id: Row, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Say that one has looked: who and when is kept, and whoever is told of it hears no more."""
-    email = person.grant.email
+    email = user.grant.email
 
     def work() -> None:
-        if not kept.seen(backstage.database, [(kind, row_id)], backstage.clock(), email):
-            raise Unknown
+        if not kept.seen(context.database, [(kind, row_id)], context.clock(), email):
+            raise NoSuchItem
 
-    deed = Act(
+    action = AuditedAction(
         (Permission.OPERATE,),
         "acknowledge",
         f"{kind} {row_id}",
-        lambda: _sites(backstage, kind, row_id),
+        lambda: _sites(context, kind, row_id),
     )
-    await act(request, person, deed, work)
+    await run_audited(request, user, action, work)
     return {}
 
 
-def _sites(backstage: Backstage, kind: Subject, row_id: int) -> Collection[str]:
+def _sites(context: ConsoleContext, kind: Subject, row_id: int) -> Collection[str]:
     if kind is Subject.FEED:
         return ()  # of no site: only those who reach all
     if kind is Subject.MESSAGE:
-        return sites_of(backstage, row_id)
-    return exceptions.site_of_order(backstage.database, row_id)
+        return sites_of(context, row_id)
+    return exceptions.site_of_order(context.database, row_id)

@@ -16,17 +16,17 @@ from fastapi import Depends, Request
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.console import grants
-from bridge.console.audit_trail import Deed, note
+from bridge.console.audit_trail import ConsoleAction, record_action
+from bridge.console.context import ConsoleContext
 from bridge.console.errors import (
-    ForeignPage,
-    NotPermitted,
-    NotTaken,
-    SignedOut,
-    Unknown,
-    Unreachable,
+    EngineRefusal,
+    EngineUnreachable,
+    ForeignOrigin,
+    NoSuchItem,
+    PermissionDenied,
+    SignInRequired,
 )
-from bridge.console.permissions import Grant, Permission, Session, admit, require_fresh
-from bridge.console.services import Backstage
+from bridge.console.permissions import ConsoleSession, Grant, Permission, admit, require_fresh
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 
@@ -37,7 +37,7 @@ _LONGEST = 64  # characters of a name in an event's target
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ConsoleUser:
     """Who asks, what they may, and when (ms) they last proved who they are."""
 
     grant: Grant
@@ -46,37 +46,44 @@ class Person:
     authenticated_at: int
 
 
-def backstage_of(request: Request) -> Backstage:
+def context_of(request: Request) -> ConsoleContext:
     """Give what the application was joined with."""
-    backstage: Backstage = request.app.state.backstage
-    return backstage
+    context: ConsoleContext = request.app.state.context
+    return context
 
 
-async def person_of(request: Request) -> Person:
+async def authenticate(request: Request) -> ConsoleUser:
     """Say who asks. Raises SignedOut, NotPermitted, SessionRefused, ForeignPage, Unreachable."""
-    backstage = backstage_of(request)
+    context = context_of(request)
     unattended = "x-unattended" in request.headers
     try:
-        visitor = await backstage.visitor(request.headers.get("cookie", ""), unattended)
+        signed_in_user = await context.signed_in_user(request.headers.get("cookie", ""), unattended)
     except EngineFailure:
-        raise Unreachable from None
-    if visitor is None:
-        raise SignedOut
-    request.state.known = visitor.email
+        raise EngineUnreachable from None
+    if signed_in_user is None:
+        raise SignInRequired
+    request.state.known = signed_in_user.email
     if request.method not in _READING and not _from_our_page(request):
-        raise ForeignPage
-    grant = await Threads.CONSOLE.run(grants.find, backstage.database, visitor.account_id)
+        raise ForeignOrigin
+    grant = await Threads.CONSOLE.run(
+        grants.active_grant_of, context.database, signed_in_user.account_id
+    )
     if grant is None:
-        raise NotPermitted(Permission.SEE)
-    session = Session(visitor.site, visitor.authenticated_at, visitor.second_factor)
-    own = admit(grant, session, second_factor=backstage.second_factor)
-    return Person(
-        replace(own, email=visitor.email), visitor.name, visitor.theme, visitor.authenticated_at
+        raise PermissionDenied(Permission.SEE)
+    session = ConsoleSession(
+        signed_in_user.site, signed_in_user.authenticated_at, signed_in_user.second_factor
+    )
+    own = admit(grant, session, second_factor=context.second_factor)
+    return ConsoleUser(
+        replace(own, email=signed_in_user.email),
+        signed_in_user.name,
+        signed_in_user.theme,
+        signed_in_user.authenticated_at,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class AuditedAction:
     """
     What is done, on what, and what it needs.
 
@@ -94,39 +101,41 @@ class Act:
     fresh: Callable[[], bool] = lambda: False
 
 
-def always() -> bool:
+def always_fresh() -> bool:
     """Say that an act needs a fresh proof of identity, whatever it changes."""
     return True
 
 
-async def act(request: Request, person: Person, wanted: Act, work: Callable[[], T]) -> T:
+async def run_audited(
+    request: Request, user: ConsoleUser, wanted: AuditedAction, work: Callable[[], T]
+) -> T:
     """
     Do something for a person on a thread, and record it: done, or refused and why.
 
     The record is written before anything is told, for what cannot be recorded must not be told.
     """
-    backstage = backstage_of(request)
+    context = context_of(request)
     request.state.is_recorded = True
 
     def run() -> T:
-        event = _event(request, person, wanted)
-        with outbox.recorded(backstage.database, event, backstage.clock()) as recording:
-            recording.describe(site_id=_allowed(backstage, person, wanted) or None)
+        event = _event(request, user, wanted)
+        with outbox.recorded(context.database, event, context.clock()) as recording:
+            recording.describe(site_id=_allowed(context, user, wanted) or None)
             return work()
 
     return await Threads.CONSOLE.run(run)
 
 
-async def act_and_wait(
-    request: Request, person: Person, wanted: Act, work: Callable[[], Awaitable[T]]
+async def await_audited(
+    request: Request, user: ConsoleUser, wanted: AuditedAction, work: Callable[[], Awaitable[T]]
 ) -> T:
-    """Do something for a person by asking somebody else, and record it, as `act` does."""
-    backstage = backstage_of(request)
-    database, now = backstage.database, backstage.clock()
+    """Do something for a person by asking somebody else, and record it, as `run_audited` does."""
+    context = context_of(request)
+    database, now = context.database, context.clock()
     request.state.is_recorded = True
-    recording = outbox.Recording(_event(request, person, wanted))
+    recording = outbox.Recording(_event(request, user, wanted))
     try:
-        site = await Threads.CONSOLE.run(_allowed, backstage, person, wanted)
+        site = await Threads.CONSOLE.run(_allowed, context, user, wanted)
         recording.describe(site_id=site or None)
         with recording.enqueued(database, now):
             done = await _asked(work)
@@ -137,7 +146,7 @@ async def act_and_wait(
     return done
 
 
-async def note_refusal(request: Request, code: str) -> None:
+async def record_refusal(request: Request, code: str) -> None:
     """
     Record that a request of somebody known was refused before `act` recorded its action.
 
@@ -146,11 +155,11 @@ async def note_refusal(request: Request, code: str) -> None:
     email = getattr(request.state, "known", "")
     if not email or request.method in _READING or hasattr(request.state, "is_recorded"):
         return
-    backstage = backstage_of(request)
+    context = context_of(request)
     action = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
     source = _client(request)
-    refusal = Deed(email, action, _subject(request), code, source=source)
-    await Threads.CONSOLE.run(note, backstage.database, refusal, backstage.clock())
+    refusal = ConsoleAction(email, action, _subject(request), code, source=source)
+    await Threads.CONSOLE.run(record_action, context.database, refusal, context.clock())
 
 
 def _subject(request: Request) -> str:
@@ -168,49 +177,49 @@ async def _asked(work: Callable[[], Awaitable[T]]) -> T:
         return await work()
     except EngineFailure as failure:
         if failure.status is None:
-            raise Unreachable from None
-        raise NotTaken(failure.status, failure.code) from None
+            raise EngineUnreachable from None
+        raise EngineRefusal(failure.status, failure.code) from None
 
 
-def allowed(person: Person, permission: Permission, site: str) -> None:
+def require_on_site(user: ConsoleUser, permission: Permission, site: str) -> None:
     """Raise NotPermitted or Unknown unless a person may do something on a site."""
-    person.grant.require(permission)
-    within_reach(person, [site])
+    user.grant.require(permission)
+    require_reach(user, [site])
 
 
-def within_reach(person: Person, sites: Collection[str]) -> None:
+def require_reach(user: ConsoleUser, sites: Collection[str]) -> None:
     """Raise Unknown where something is not of the person's sites: it is as if it were not there."""
-    if not person.grant.reaches(sites):
-        raise Unknown
+    if not user.grant.reaches(sites):
+        raise NoSuchItem
 
 
-def _allowed(backstage: Backstage, person: Person, wanted: Act) -> str:
+def _allowed(context: ConsoleContext, user: ConsoleUser, wanted: AuditedAction) -> str:
     """Give the one site that an act is about; '' where there are none or several."""
     for permission in wanted.permissions:
-        person.grant.require(permission)
+        user.grant.require(permission)
     sites: Collection[str] = ()
     if wanted.sites is not None:
         sites = wanted.sites()
-        within_reach(person, sites)
+        require_reach(user, sites)
     wanted.rule()
     if wanted.fresh():
-        require_fresh(person.authenticated_at, backstage.clock())
+        require_fresh(user.authenticated_at, context.clock())
     named = set(sites) - {"*"}
     return named.pop() if len(named) == 1 else ""
 
 
-def _event(request: Request, person: Person, wanted: Act) -> AuditEvent:
+def _event(request: Request, user: ConsoleUser, wanted: AuditedAction) -> AuditEvent:
     source = _client(request)
-    deed = Deed(
-        person.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
+    action = ConsoleAction(
+        user.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
     )
-    return replace(deed.event(), event_id=secrets.token_hex(16))
+    return replace(action.event(), event_id=secrets.token_hex(16))
 
 
 def _client(request: Request) -> str:
     """Return the address of the person's browser."""
     peer = request.client.host if request.client else ""
-    return backstage_of(request).proxies.client(request.headers, peer)
+    return context_of(request).proxies.client(request.headers, peer)
 
 
 def _from_our_page(request: Request) -> bool:
@@ -221,11 +230,11 @@ def _from_our_page(request: Request) -> bool:
     return bool(host) and host == request.headers.get("host", "").lower()
 
 
-async def _person(request: Request) -> Person:
+async def _person(request: Request) -> ConsoleUser:
     """Return whom `ConsoleRoute` has identified before the body was read."""
-    person: Person = request.state.person
-    return person
+    user: ConsoleUser = request.state.user
+    return user
 
 
-PersonDep = Annotated[Person, Depends(_person)]
-BackstageDep = Annotated[Backstage, Depends(backstage_of)]
+UserDep = Annotated[ConsoleUser, Depends(_person)]
+ContextDep = Annotated[ConsoleContext, Depends(context_of)]

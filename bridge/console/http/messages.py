@@ -7,17 +7,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from bridge.console import order_tracking
-from bridge.console.errors import ConsoleError, Impossible, Unknown
-from bridge.console.http.bodies import MessageSearch
-from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act, within_reach
+from bridge.console.context import ConsoleContext
+from bridge.console.errors import ConsoleError, InvalidState, NoSuchItem
+from bridge.console.http.bodies import MessageSearchBody
+from bridge.console.http.guard import (
+    AuditedAction,
+    ConsoleUser,
+    ContextDep,
+    UserDep,
+    require_reach,
+    run_audited,
+)
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.message_index import numbers
-from bridge.console.message_search import Search, search
-from bridge.console.message_view import edits_of, readable, tree
-from bridge.console.order_tracking import timeline
+from bridge.console.message_index import read_numbers
+from bridge.console.message_search import MessageQuery, search_messages
+from bridge.console.message_view import edits_of, message_text, segment_tree
+from bridge.console.order_tracking import message_timeline
 from bridge.console.ownership import origin_of
 from bridge.console.permissions import Permission, require_fresh
-from bridge.console.services import Backstage
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.queue import browse, operations
@@ -32,118 +39,120 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 @router.post("/search")
 async def find(
-    body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
+    body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """List messages, newest first; by the numbers of patients only for those who may find."""
-    wanted = body.wanted(person.grant.reach)
+    wanted = body.wanted(user.grant.reach)
     if wanted.kind is None:
-        person.grant.require(Permission.SEE)
-        page = await Threads.CONSOLE.run(search, backstage.database, wanted)
+        user.grant.require(Permission.SEE)
+        page = await Threads.CONSOLE.run(search_messages, context.database, wanted)
     else:
-        deed = Act((Permission.FIND,), "search", f"messages by {wanted.kind} number")
-        page = await act(request, person, deed, lambda: search(backstage.database, wanted))
+        action = AuditedAction((Permission.FIND,), "search", f"messages by {wanted.kind} number")
+        page = await run_audited(
+            request, user, action, lambda: search_messages(context.database, wanted)
+        )
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{message_id}")
-async def read(message_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def read(message_id: Key, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """Give one message's row and its way in time; nothing of what it says."""
-    person.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_told, backstage, person, message_id)
+    user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(_told, context, user, message_id)
 
 
 @router.get("/{message_id}/content")
 async def content(
-    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    message_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Give what a message says: raw, as a tree, as it was mapped, and its acknowledgment."""
-    deed = about(backstage, message_id, "read", Permission.BODIES)
-    return await act(request, person, deed, lambda: _content(backstage, message_id))
+    action = about(context, message_id, "read", Permission.BODIES)
+    return await run_audited(request, user, action, lambda: _content(context, message_id))
 
 
 @router.post("/{message_id}/replay")
 async def replay(
-    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    message_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Queue a message again; say how many later ones of its patient were applied meanwhile."""
-    deed = about(backstage, message_id, "replay", Permission.OPERATE)
-    return {"later": await act(request, person, deed, lambda: _replay(backstage, message_id))}
+    action = about(context, message_id, "replay", Permission.OPERATE)
+    return {"later": await run_audited(request, user, action, lambda: _replay(context, message_id))}
 
 
 @router.post("/{message_id}/cancel")
 async def cancel(
-    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+    message_id: Key, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Decide that a message is not to be applied."""
-    deed = about(backstage, message_id, "cancel", Permission.OPERATE)
-    await act(request, person, deed, lambda: _cancel(backstage, message_id))
+    action = about(context, message_id, "cancel", Permission.OPERATE)
+    await run_audited(request, user, action, lambda: _cancel(context, message_id))
     return {}
 
 
 def about(
-    backstage: Backstage, message_id: int, action: str, *needs: Permission, reason: str = ""
-) -> Act:
+    context: ConsoleContext, message_id: int, action: str, *needs: Permission, reason: str = ""
+) -> AuditedAction:
     """Make an act on a message, which must be of the person's sites."""
     subject = f"message {message_id}"
-    return Act(needs, action, subject, lambda: sites_of(backstage, message_id), reason)
+    return AuditedAction(needs, action, subject, lambda: sites_of(context, message_id), reason)
 
 
-def sites_of(backstage: Backstage, message_id: int) -> frozenset[str]:
+def sites_of(context: ConsoleContext, message_id: int) -> frozenset[str]:
     """Give the sites of a stored message. Raises Unknown."""
-    return backstage.belonging(origin_of(found(backstage, message_id))).sites
+    return context.subjects_of(origin_of(found(context, message_id))).sites
 
 
-def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, Any]:
-    detail = found(backstage, message_id)
-    about = backstage.belonging(origin_of(detail))
-    within_reach(person, about.sites)
-    own = numbers(detail.payload).joined(about)
-    known = order_tracking.orders(backstage.database, own.order, person.grant.reach)
+def _told(context: ConsoleContext, user: ConsoleUser, message_id: int) -> dict[str, Any]:
+    detail = found(context, message_id)
+    about = context.subjects_of(origin_of(detail))
+    require_reach(user, about.sites)
+    own = read_numbers(detail.payload).joined(about)
+    known = order_tracking.find_orders(context.database, own.order, user.grant.reach)
     orders = [each for each in known if each["mrn"] in own.patient]
     reports = {each["report_id"] for each in orders} - {""}
-    sent = order_tracking.deliveries(backstage.database, reports)
-    edits = edits_of(backstage.database, message_id)
+    sent = order_tracking.report_deliveries(context.database, reports)
+    edits = edits_of(context.database, message_id)
     return {
         "row": asdict(detail.row),
-        "timeline": timeline(detail.row, orders, sent, edits),
+        "timeline": message_timeline(detail.row, orders, sent, edits),
         "edits": edits,
     }
 
 
-def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
-    detail = found(backstage, message_id)
-    charset = backstage.plant.charset(detail.row.listener)
+def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
+    detail = found(context, message_id)
+    charset = context.installation.charset(detail.row.listener)
     return {
-        "raw": readable(detail.payload, charset),
-        "tree": tree(detail.payload, charset),
-        "mapped": backstage.plant.mapped(detail),
-        "ack": readable(detail.ack, charset),
+        "raw": message_text(detail.payload, charset),
+        "tree": segment_tree(detail.payload, charset),
+        "mapped": context.installation.mapped(detail),
+        "ack": message_text(detail.ack, charset),
         "notes": detail.notes,
     }
 
 
-def found(backstage: Backstage, message_id: int) -> MessageDetail:
+def found(context: ConsoleContext, message_id: int) -> MessageDetail:
     """Give a stored message. Raises Unknown."""
     try:
-        return browse.message(backstage.database, message_id)
+        return browse.message(context.database, message_id)
     except NoSuchRow:
-        raise Unknown from None
+        raise NoSuchItem from None
 
 
-def _replay(backstage: Backstage, message_id: int) -> int:
-    found(backstage, message_id)
+def _replay(context: ConsoleContext, message_id: int) -> int:
+    found(context, message_id)
     try:
-        return backstage.plant.rejudging().replay(message_id)
+        return context.installation.message_replay().replay(message_id)
     except BridgeError as error:
-        raise Impossible(str(error)) from None
+        raise InvalidState(str(error)) from None
 
 
-def _cancel(backstage: Backstage, message_id: int) -> None:
-    found(backstage, message_id)
+def _cancel(context: ConsoleContext, message_id: int) -> None:
+    found(context, message_id)
     try:
-        operations.cancel_message(backstage.database, message_id)
+        operations.cancel_message(context.database, message_id)
     except IllegalTransition as error:
-        raise Impossible(str(error)) from None
+        raise InvalidState(str(error)) from None
 
 
 MOST = 1000
@@ -152,24 +161,27 @@ _PAGE = 2000
 
 @router.post("/replay")
 async def replay_all(
-    body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
+    body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Queue all again that a search finds; say how many, which could not be, and what is left."""
-    wanted = body.wanted(person.grant.reach)
+    wanted = body.wanted(user.grant.reach)
     needs = (Permission.OPERATE, *([Permission.FIND] if wanted.kind else []))
     for each in needs:
-        person.grant.require(each)
-    require_fresh(person.authenticated_at, backstage.clock())
+        user.grant.require(each)
+    require_fresh(user.authenticated_at, context.clock())
     if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
-        raise Impossible("choose those that are parked, or those that were refused")
-    ids, more = await Threads.CONSOLE.run(_chosen, backstage, wanted)
-    rejudging = await Threads.CONSOLE.run(backstage.plant.rejudging)
+        raise InvalidState("choose those that are parked, or those that were refused")
+    ids, more = await Threads.CONSOLE.run(_chosen, context, wanted)
+    message_replay = await Threads.CONSOLE.run(context.installation.message_replay)
     told: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
-        deed = Act(needs, "replay", f"message {message_id}")
+        action = AuditedAction(needs, "replay", f"message {message_id}")
         try:
-            later = await act(
-                request, person, deed, partial(_replay_many, rejudging, message_id, wanted.state)
+            later = await run_audited(
+                request,
+                user,
+                action,
+                partial(_replay_many, message_replay, message_id, wanted.state),
             )
         except ConsoleError as refusal:
             told["failed"].append({"id": message_id, "detail": refusal.detail})
@@ -179,7 +191,7 @@ async def replay_all(
     return told
 
 
-def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
+def _chosen(context: ConsoleContext, wanted: MessageQuery) -> tuple[list[int], bool]:
     """
     Give the oldest ids of what is found, oldest first, and whether there are more.
 
@@ -189,7 +201,7 @@ def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
     ids: list[int] = []
     before, more = wanted.before, False
     while True:
-        page = search(backstage.database, replace(wanted, before=before, limit=_PAGE))
+        page = search_messages(context.database, replace(wanted, before=before, limit=_PAGE))
         ids = [*(row.id for row in reversed(page.rows)), *ids]
         more = more or len(ids) > MOST
         del ids[MOST:]
@@ -198,9 +210,9 @@ def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
             return ids, more
 
 
-def _replay_many(rejudging: Any, message_id: int, chosen: State | None) -> int:
+def _replay_many(message_replay: Any, message_id: int, chosen: State | None) -> int:
     try:
-        later: int = rejudging.replay(message_id, chosen)
+        later: int = message_replay.replay(message_id, chosen)
     except BridgeError as error:
-        raise Impossible(str(error)) from None
+        raise InvalidState(str(error)) from None
     return later

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ConfigDict, Field, field_validator
 
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, always
+from bridge.console.context import PackageImport
+from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, always_fresh, run_audited
 from bridge.console.http.route import AuthoringRoute
 from bridge.console.permissions import Permission
-from bridge.console.services import Parcel
 from bridge.executors import Threads
 from bridge.request_body import Model
 
@@ -57,45 +57,49 @@ _NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
 async def export(
     names: Annotated[list[Annotated[str, Query(max_length=64)]], Query(min_length=1)],
     request: Request,
-    person: PersonDep,
-    backstage: BackstageDep,
+    user: UserDep,
+    context: ContextDep,
 ) -> Response:
     """Give listeners and destinations with what they read and write with; no secrets."""
-    wanted = Act((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
-    data = await act(request, person, wanted, lambda: backstage.parcels.pack(names))
+    wanted = AuditedAction((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
+    data = await run_audited(request, user, wanted, lambda: context.packages.export_zip(names))
     told = {"Content-Disposition": f'attachment; filename="{_plain(names[0])}.zip"'}
     return Response(
         data, media_type="application/zip", headers={**told, "Cache-Control": "no-store"}
     )
 
 
-@router.post("/look")
-async def look(body: ParcelBody, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+@router.post("/look", name="look")
+async def preview(body: ParcelBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
     """Say what a parcel would change, or what is wrong with it; nothing is written."""
     for each in _NEEDS:
-        person.grant.require(each)
-    async with backstage.gate.entered():
-        return await Threads.CONSOLE.run(backstage.parcels.look, body.data)
+        user.grant.require(each)
+    async with context.gate.entered():
+        return await Threads.CONSOLE.run(context.packages.preview, body.data)
 
 
-@router.post("/import")
-async def take_in(
-    body: TakenBody, request: Request, person: PersonDep, backstage: BackstageDep
+@router.post("/import", name="take_in")
+async def import_zip(
+    body: TakenBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Take in what was looked at: all nodes go on with it."""
-    parcels = backstage.parcels
+    packages = context.packages
     for each in _NEEDS:
-        person.grant.require(each)
-    async with backstage.gate.entered():
-        found = await Threads.CONSOLE.run(parcels.look, body.data)
+        user.grant.require(each)
+    async with context.gate.entered():
+        found = await Threads.CONSOLE.run(packages.preview, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
-        parcel = Parcel(body.data, body.mark, person.grant.email, body.reason.strip(), body.replace)
-        wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip(), fresh=always)
-        return await act(
+        parcel = PackageImport(
+            body.data, body.mark, user.grant.email, body.reason.strip(), body.replace
+        )
+        wanted = AuditedAction(
+            _NEEDS, "import", subject, reason=body.reason.strip(), fresh=always_fresh
+        )
+        return await run_audited(
             request,
-            person,
+            user,
             wanted,
-            lambda: parcels.take_in(parcel),
+            lambda: packages.import_zip(parcel),
         )
 
 

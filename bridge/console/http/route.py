@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 from typing_extensions import override
 
 from bridge.audit.events import code_of
-from bridge.console.errors import BadJson, Overloaded, TooLarge
-from bridge.console.http.guard import note_refusal, person_of
+from bridge.console.errors import ConsoleOverloaded, InvalidJson, RequestTooLarge
+from bridge.console.http.guard import authenticate, record_refusal
 from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
 from bridge.executors import Full
@@ -59,25 +59,25 @@ class ConsoleRoute(APIRoute):
             try:
                 return await admitted(request)
             except RequestValidationError:
-                await note_refusal(request, "bad_request")
+                await record_refusal(request, "bad_request")
                 raise
             except BridgeError as error:
-                await note_refusal(request, code_of(error))
+                await record_refusal(request, code_of(error))
                 raise
 
         async def admitted(request: Request) -> Response:
-            person = await person_of(request)
-            request.state.person = person
-            large = self.large_for is not None and self.large_for <= person.grant.permissions
+            user = await authenticate(request)
+            request.state.user = user
+            large = self.large_for is not None and self.large_for <= user.grant.permissions
             with _ConsoleRequest(request, LARGE_LIMIT if large else LIMIT) as bounded:
                 try:
                     if self.body_field is not None:
                         await _load(bounded)
                     return await handler(bounded)
                 except BodyTooLarge:
-                    raise TooLarge from None
+                    raise RequestTooLarge from None
                 except (BudgetExhausted, Full):
-                    raise Overloaded from None
+                    raise ConsoleOverloaded from None
                 except ClientDisconnect:  # nobody reads the response
                     return Response(status_code=400)
 
@@ -90,7 +90,7 @@ async def _load(request: _ConsoleRequest) -> None:
         try:
             await request.json()
         except DocumentRefused as refusal:
-            raise BadJson(refusal.reason) from None
+            raise InvalidJson(refusal.reason) from None
 
 
 class MessageRoute(ConsoleRoute):
@@ -117,7 +117,7 @@ HEADERS: Final = {
 }
 
 
-class Kept(JSONResponse):
+class UncachedJson(JSONResponse):
     """An answer that no browser and no proxy keeps."""
 
     def __init__(self, content: Any, status_code: int = 200, **more: Any) -> None:

@@ -124,7 +124,7 @@ CONSOLE = {
         "discard": "discard draft",
         "activate": "activate",
         "rollback": "roll back",
-        "read_with": "activate",
+        "set_listener_definitions": "activate",
         "stored": "read",
         "compare": "compare",
     },
@@ -141,7 +141,7 @@ CONSOLE = {
         "where_is_it": "search",
     },
     "packages": {
-        "take_in": "import",
+        "import_zip": "import",
     },
     "people": {
         "set_user": "change user",
@@ -218,7 +218,7 @@ WITHOUT = {
     "console deliveries.find": "lists rows without content",
     "console message_edits.check": "checks what the request holds",
     "console connections.check": "checks what the request holds",
-    "console packages.look": "reads what the request holds",
+    "console packages.preview": "reads what the request holds",
     "console mappings.material": "reads what the request holds",
     "console mappings.try_out": "computes on what the request holds",
     "console mappings.learn": "computes on what the request holds",

@@ -135,7 +135,7 @@ def test_roles_of_addresses_become_roles_of_accounts_at_the_upgrade(home: str) -
         with database.write() as connection:
             connection.execute(old, [{"email": "ada@example.org"}, {"email": "ghost@example.org"}])
         run(home, "migrate")
-        assert grants.unresolved(database) == []
+        assert grants.grants_without_account(database) == []
     rows = {row["email"]: row for row in listed(home)}
     assert set(rows) == {"ada@example.org", "ghost@example.org"}
     assert all(row["account_id"] and row["pending"] for row in rows.values())

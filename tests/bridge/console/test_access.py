@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from bridge.console import grants
-from bridge.console.access import Access, Administrator
-from bridge.console.errors import ConsoleError, GrantRefused, Unknown
-from bridge.console.permissions import Grant, Permission, Role
+from bridge.console.access import AccessAdministration, Administrator
+from bridge.console.errors import ConsoleError, GrantRefused, NoSuchItem
+from bridge.console.permissions import ConsoleRole, Grant, Permission
 from bridge.engine_client.models import Account, Enrolment
 from bridge.store.database import Database
 
@@ -24,7 +24,7 @@ class Engine:
 
     database: Database
     known: dict[str, Account] = field(default_factory=dict)
-    calls: list[tuple[str, str, Role | None]] = field(default_factory=list)
+    calls: list[tuple[str, str, ConsoleRole | None]] = field(default_factory=list)
 
     def add(self, number: int, email: str) -> str:
         """Add an enrolled account."""
@@ -48,7 +48,7 @@ class Engine:
         """Keep it."""
         self._note(f"second factor {required}", account_id)
 
-    async def switch(self, account_id: str, *, disabled: bool) -> None:
+    async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         """Disable or enable."""
         self._note(f"disabled {disabled}", account_id)
         self.known[account_id] = replace(self.known[account_id], disabled=disabled)
@@ -58,7 +58,7 @@ class Engine:
         return S1 | S2
 
     def _note(self, what: str, account_id: str) -> None:
-        held = grants.held(self.database, account_id)
+        held = grants.grant_of(self.database, account_id)
         self.calls.append((what, account_id, held and held.role))
 
 
@@ -68,15 +68,15 @@ class Bureau:
 
     database: Database
     engine: Engine
-    access: Access
+    access: AccessAdministration
     people: dict[str, Grant] = field(default_factory=dict)
 
     def employ(self, number: int, name: str, grant: Grant) -> Grant:
         """Give a role without asking anybody."""
         key = self.engine.add(number, f"{name}@x.test")
         made = replace(grant, account_id=key, email=f"{name}@x.test")
-        grants.give(self.database, made, 1, "test")
-        held = grants.held(self.database, key)
+        grants.save_grant(self.database, made, 1, "test")
+        held = grants.grant_of(self.database, key)
         assert held is not None
         self.people[name] = held
         return held
@@ -92,24 +92,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 ROLES = {
-    "viewer": Grant("", Role.VIEWER),
-    "viewer1": Grant("", Role.VIEWER, sites=S1),
-    "operator": Grant("", Role.OPERATOR),
-    "reader": Grant("", Role.OPERATOR, bodies=True, sites=S1),
-    "author": Grant("", Role.MAPPING_AUTHOR),
-    "admin1": Grant("", Role.SITE_ADMINISTRATOR, sites=S1),
-    "chief": Grant("", Role.SYSTEM_ADMINISTRATOR),
-    "chief2": Grant("", Role.SYSTEM_ADMINISTRATOR),
-    "boss": Grant("", Role.SYSTEM_ADMINISTRATOR, bodies=True),
+    "viewer": Grant("", ConsoleRole.VIEWER),
+    "viewer1": Grant("", ConsoleRole.VIEWER, sites=S1),
+    "operator": Grant("", ConsoleRole.OPERATOR),
+    "reader": Grant("", ConsoleRole.OPERATOR, bodies=True, sites=S1),
+    "author": Grant("", ConsoleRole.MAPPING_AUTHOR),
+    "admin1": Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S1),
+    "chief": Grant("", ConsoleRole.SYSTEM_ADMINISTRATOR),
+    "chief2": Grant("", ConsoleRole.SYSTEM_ADMINISTRATOR),
+    "boss": Grant("", ConsoleRole.SYSTEM_ADMINISTRATOR, bodies=True),
 }
-WISHES = {**ROLES, "admin2": Grant("", Role.SITE_ADMINISTRATOR, sites=S2)}
+WISHES = {**ROLES, "admin2": Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S2)}
 
 
 @pytest.fixture
 def bureau(database: Database) -> Bureau:
     """Everybody in their role."""
     engine = Engine(database)
-    made = Bureau(database, engine, Access(database, engine, lambda: 100))
+    made = Bureau(database, engine, AccessAdministration(database, engine, lambda: 100))
     for number, (name, grant) in enumerate(ROLES.items(), start=1):
         made.employ(number, name, grant)
     engine.add(99, "new@x.test")
@@ -124,10 +124,10 @@ def test_nobody_gives_what_they_lack_or_touches_who_may_more(
     """For each wish: given exactly where it and the target's own role are within the giver's."""
     own, key = bureau.people[giver], "99" if target == "new" else str(_number(target))
     for wish in WISHES.values():
-        before = grants.held(bureau.database, key)
+        before = grants.grant_of(bureau.database, key)
         may = target != giver and own.covers(wish) and (before is None or own.covers(before))
         assert _is_done(bureau.access.grant(bureau.by(giver), f"{target}@x.test", wish)) is may
-        held = grants.held(bureau.database, key)
+        held = grants.grant_of(bureau.database, key)
         assert held == before or (held is not None and own.covers(held))
 
 
@@ -150,7 +150,7 @@ def test_resetting_and_disabling_follow_the_same_rule(bureau: Bureau, target: st
     may = target != "chief" and bureau.people["chief"].covers(bureau.people[target])
     for work in (
         bureau.access.enrol(by, email),
-        bureau.access.switch(by, email, disabled=True),
+        bureau.access.set_disabled(by, email, disabled=True),
         bureau.access.revoke(by, email),
     ):
         assert _is_done(work) is may
@@ -165,7 +165,7 @@ def test_the_password_ends_before_the_role_counts(bureau: Bureau) -> None:
     assert made is not None
     assert bureau.engine.calls == [
         ("enrol", "99", None),
-        ("enrol", str(_number("viewer")), Role.VIEWER),
+        ("enrol", str(_number("viewer")), ConsoleRole.VIEWER),
     ]
 
 
@@ -174,7 +174,7 @@ def test_narrowing_a_role_ends_no_password(bureau: Bureau) -> None:
     made = run(bureau.access.grant(bureau.by("chief"), "operator@x.test", ROLES["viewer"]))
     assert made is None
     assert bureau.engine.calls == []
-    held = grants.find(bureau.database, str(_number("operator")))
+    held = grants.active_grant_of(bureau.database, str(_number("operator")))
     assert held is not None
     assert Permission.OPERATE not in held.permissions
 
@@ -182,10 +182,14 @@ def test_narrowing_a_role_ends_no_password(bureau: Bureau) -> None:
 @pytest.mark.parametrize(
     ("email", "wish", "code"),
     [
-        ("stranger@x.test", Grant("", Role.VIEWER), "unknown_account"),
-        ("new@x.test", Grant("", Role.VIEWER, sites=frozenset({"S3"})), "unknown_site"),
-        ("new@x.test", Grant("", Role.SITE_ADMINISTRATOR, sites=S1 | {"S3"}), "unknown_site"),
-        ("new@x.test", Grant("", Role.SITE_ADMINISTRATOR), "site_needed"),
+        ("stranger@x.test", Grant("", ConsoleRole.VIEWER), "unknown_account"),
+        ("new@x.test", Grant("", ConsoleRole.VIEWER, sites=frozenset({"S3"})), "unknown_site"),
+        (
+            "new@x.test",
+            Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S1 | {"S3"}),
+            "unknown_site",
+        ),
+        ("new@x.test", Grant("", ConsoleRole.SITE_ADMINISTRATOR), "site_needed"),
     ],
 )
 def test_what_does_not_exist_is_not_granted(
@@ -201,7 +205,7 @@ def test_what_does_not_exist_is_not_granted(
 
 def test_a_disabled_account_is_granted_nothing(bureau: Bureau) -> None:
     """It is enabled first."""
-    run(bureau.engine.switch("99", disabled=True))
+    run(bureau.engine.set_disabled("99", disabled=True))
     with pytest.raises(GrantRefused) as refusal:
         run(bureau.access.grant(bureau.by("chief"), "new@x.test", ROLES["viewer"]))
     assert refusal.value.code == "account_disabled"
@@ -210,7 +214,7 @@ def test_a_disabled_account_is_granted_nothing(bureau: Bureau) -> None:
 def test_a_role_that_nobody_has_is_not_taken(bureau: Bureau) -> None:
     """Neither of a stranger nor of somebody without one."""
     for email in ("new@x.test", "stranger@x.test"):
-        with pytest.raises(Unknown):
+        with pytest.raises(NoSuchItem):
             run(bureau.access.revoke(bureau.by("chief"), email))
 
 
@@ -230,7 +234,7 @@ def test_a_system_administrator_who_is_the_last_is_not_demoted_by_the_operator(
 ) -> None:
     """Unless `--force`."""
     engine = Engine(database)
-    bureau = Bureau(database, engine, Access(database, engine, lambda: 100))
+    bureau = Bureau(database, engine, AccessAdministration(database, engine, lambda: 100))
     bureau.employ(1, "chief", ROLES["chief"])
     for work in (
         bureau.access.grant(Administrator("root"), "chief@x.test", ROLES["viewer"]),
@@ -240,4 +244,4 @@ def test_a_system_administrator_who_is_the_last_is_not_demoted_by_the_operator(
             run(work)
         assert refusal.value.code == "last_administrator"
     run(bureau.access.revoke(Administrator("root", force=True), "chief@x.test"))
-    assert grants.everybody(database) == []
+    assert grants.all_grants(database) == []

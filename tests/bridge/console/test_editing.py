@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.console.errors import BadEdit
-from bridge.console.message_view import sheet, written
+from bridge.console.errors import InvalidEdit
+from bridge.console.message_view import editable_message, encode_edit
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"
@@ -14,15 +14,15 @@ MESSAGE = (
 
 def edited(before: str, after: str, message: bytes = MESSAGE) -> bytes:
     """What becomes of a message when a text in it is written over."""
-    lines = [each.replace(before, after) for each in sheet(message, "utf-8").segments]
-    return written(message, lines, "utf-8")
+    lines = [each.replace(before, after) for each in editable_message(message, "utf-8").segments]
+    return encode_edit(message, lines, "utf-8")
 
 
 def test_what_was_not_touched_stays_byte_for_byte() -> None:
     """In the message's own character set; blank lines are none."""
     assert edited("M1", "M2") == MESSAGE.replace(b"M1", b"M2")
-    lines = [*sheet(MESSAGE, "utf-8").segments, "", "NTE|1||more"]
-    assert written(MESSAGE, lines, "utf-8") == MESSAGE + b"NTE|1||more\r"
+    lines = [*editable_message(MESSAGE, "utf-8").segments, "", "NTE|1||more"]
+    assert encode_edit(MESSAGE, lines, "utf-8") == MESSAGE + b"NTE|1||more\r"
 
 
 def test_bytes_that_are_no_text_of_their_character_set_survive() -> None:
@@ -30,7 +30,7 @@ def test_bytes_that_are_no_text_of_their_character_set_survive() -> None:
     liar = MESSAGE.replace(b"8859/15", b"UNICODE UTF-8")
     assert edited("M1", "M2", liar) == liar.replace(b"M1", b"M2")
     unreadable = b"MSH|\xff\rPID|1\r"
-    assert sheet(unreadable, "utf-8").segments == ("MSH|\xff", "PID|1")
+    assert editable_message(unreadable, "utf-8").segments == ("MSH|\xff", "PID|1")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_cannot_be_written_is_refused_with_its_place(
     before: str, after: str, place: str
 ) -> None:
     """Delimiters stay, segments are segments, and no character is lost or replaced."""
-    with pytest.raises(BadEdit) as refused:
+    with pytest.raises(InvalidEdit) as refused:
         edited(before, after)
     assert refused.value.more == {"place": place}
 
@@ -60,5 +60,5 @@ def test_what_cannot_be_written_is_refused_with_its_place(
 def test_what_is_no_message_is_refused() -> None:
     """Without a segment, or one that does not begin with MSH."""
     for lines in ([], ["  "], ["PID|1"]):
-        with pytest.raises(BadEdit):
-            written(MESSAGE, lines, "utf-8")
+        with pytest.raises(InvalidEdit):
+            encode_edit(MESSAGE, lines, "utf-8")

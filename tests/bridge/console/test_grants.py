@@ -8,10 +8,10 @@ from sqlalchemy import text
 
 from bridge.console import grants
 from bridge.console.errors import GrantRefused
-from bridge.console.permissions import Grant, Role
+from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
 
-CHIEF = Role.SYSTEM_ADMINISTRATOR
+CHIEF = ConsoleRole.SYSTEM_ADMINISTRATOR
 
 
 def chief(number: int) -> Grant:
@@ -21,25 +21,27 @@ def chief(number: int) -> Grant:
 
 def chiefs(database: Database) -> set[str]:
     """The accounts whose grant makes them system administrators now."""
-    found = [grants.find(database, each.account_id) for each in grants.everybody(database)]
+    found = [
+        grants.active_grant_of(database, each.account_id) for each in grants.all_grants(database)
+    ]
     return {each.account_id for each in found if each is not None and each.role is CHIEF}
 
 
 def demote(database: Database, number: int) -> None:
     """Make an administrator a viewer."""
-    before = grants.held(database, str(number))
-    viewer = Grant("x@x.test", Role.VIEWER, account_id=str(number))
-    grants.give(database, viewer, 2, "test", before=before)
+    before = grants.grant_of(database, str(number))
+    viewer = Grant("x@x.test", ConsoleRole.VIEWER, account_id=str(number))
+    grants.save_grant(database, viewer, 2, "test", before=before)
 
 
 def remove(database: Database, number: int) -> None:
     """Take the role."""
-    grants.take(database, str(number))
+    grants.remove_grant(database, str(number))
 
 
 def disable(database: Database, number: int) -> None:
     """Suspend the grant, as disabling the account does."""
-    grants.suspend(database, str(number))
+    grants.suspend_grant(database, str(number))
 
 
 WAYS = [demote, remove, disable]
@@ -50,22 +52,22 @@ def test_the_last_administrator_stays(database: Database, way: object) -> None:
     """Not demoted, not removed, not disabled; a suspended one and an unknown do not count."""
     assert callable(way)
     for number in (1, 2):
-        grants.give(database, chief(number), 1, "test")
-    grants.suspend(database, "2")
+        grants.save_grant(database, chief(number), 1, "test")
+    grants.suspend_grant(database, "2")
     with pytest.raises(GrantRefused) as refusal:
         way(database, 1)
     assert refusal.value.code == "last_administrator"
     assert chiefs(database) == {"1"}
-    grants.resume(database, "2")
+    grants.resume_grant(database, "2")
     way(database, 1)
     assert chiefs(database) == {"2"}
 
 
 def test_the_operator_of_home_may_force_it(database: Database) -> None:
     """The command line has `--force`."""
-    grants.give(database, chief(1), 1, "test")
-    assert grants.take(database, "1", force=True)
-    assert grants.everybody(database) == []
+    grants.save_grant(database, chief(1), 1, "test")
+    assert grants.remove_grant(database, "1", force=True)
+    assert grants.all_grants(database) == []
 
 
 @pytest.mark.parametrize("first", WAYS)
@@ -78,7 +80,7 @@ def test_two_at_once_do_not_remove_both(database: Database, first: object, secon
         with database.write() as connection:
             connection.execute(text("DELETE FROM console_grant"))
         for number in (1, 2):
-            grants.give(database, chief(number), 1, "test")
+            grants.save_grant(database, chief(number), 1, "test")
         together = Barrier(2)
 
         def go(way: object, number: int, together: Barrier = together) -> bool:
@@ -100,7 +102,7 @@ def test_a_role_that_was_changed_meanwhile_is_not_overwritten(database: Database
     """What was compared with the grant before must still hold when the new one is written."""
     before = Grant("a@x.test", CHIEF, account_id="1", granted_at=5)
     with pytest.raises(GrantRefused) as refusal:
-        grants.give(database, chief(1), 6, "test", before=before)
+        grants.save_grant(database, chief(1), 6, "test", before=before)
     assert refusal.value.code == "changed_meanwhile"
 
 
@@ -108,13 +110,13 @@ def test_narrowing_keeps_the_moment_of_the_grant_and_widening_moves_it(
     database: Database,
 ) -> None:
     """Sessions from before a widening are refused; a narrowing ends none."""
-    viewer = Grant("a@x.test", Role.VIEWER, account_id="7")
-    operator = Grant("a@x.test", Role.OPERATOR, account_id="7")
+    viewer = Grant("a@x.test", ConsoleRole.VIEWER, account_id="7")
+    operator = Grant("a@x.test", ConsoleRole.OPERATOR, account_id="7")
     moments = []
     for now, each in ((10, operator), (20, viewer), (30, operator)):
-        before = grants.held(database, "7")
-        grants.give(database, each, now, "test", before=before)
-        found = grants.find(database, "7")
+        before = grants.grant_of(database, "7")
+        grants.save_grant(database, each, now, "test", before=before)
+        found = grants.active_grant_of(database, "7")
         assert found is not None
         moments.append(found.granted_at)
     assert moments == [10, 10, 30]
@@ -130,11 +132,11 @@ def test_a_grant_from_before_account_ids_opens_nothing_until_it_is_bound(
     """)
     with database.write() as connection:
         connection.execute(old, [{"email": "a@x.test"}, {"email": "b@x.test"}])
-    assert grants.find(database, "") is None
-    assert grants.unresolved(database) == ["a@x.test", "b@x.test"]
-    grants.resolve(database, "a@x.test", "1", suspended=False)
-    grants.resolve(database, "b@x.test", "1", suspended=False)
-    assert grants.unresolved(database) == []
-    assert [(each.email, each.account_id) for each in grants.everybody(database)] == [
+    assert grants.active_grant_of(database, "") is None
+    assert grants.grants_without_account(database) == ["a@x.test", "b@x.test"]
+    grants.bind_account(database, "a@x.test", "1", suspended=False)
+    grants.bind_account(database, "b@x.test", "1", suspended=False)
+    assert grants.grants_without_account(database) == []
+    assert [(each.email, each.account_id) for each in grants.all_grants(database)] == [
         ("a@x.test", "1")
     ]

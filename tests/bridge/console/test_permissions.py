@@ -7,11 +7,11 @@ import pytest
 from bridge.console.errors import ReauthRequired, SessionRefused
 from bridge.console.permissions import (
     FRESH_MS,
-    MATRIX,
+    ROLE_PERMISSIONS,
+    ConsoleRole,
+    ConsoleSession,
     Grant,
     Permission,
-    Role,
-    Session,
     admit,
     require_fresh,
 )
@@ -19,10 +19,10 @@ from bridge.console.permissions import (
 NOW = 1_700_000_000_000
 S1, S2 = frozenset({"S1"}), frozenset({"S2"})
 GRANTS = [
-    *(Grant("a@x.test", role, bodies) for role in Role for bodies in (False, True)),
+    *(Grant("a@x.test", role, bodies) for role in ConsoleRole for bodies in (False, True)),
     *(
         Grant("a@x.test", role, bodies, sites)
-        for role in (Role.VIEWER, Role.OPERATOR, Role.SITE_ADMINISTRATOR)
+        for role in (ConsoleRole.VIEWER, ConsoleRole.OPERATOR, ConsoleRole.SITE_ADMINISTRATOR)
         for bodies in (False, True)
         for sites in (S1, S2, S1 | S2)
     ),
@@ -46,10 +46,12 @@ def test_nobody_covers_a_grant_with_a_right_that_they_lack(own: Grant) -> None:
             assert other.widens(own)
 
 
-@pytest.mark.parametrize("role", Role)
-def test_only_system_administrators_grant(role: Role) -> None:
+@pytest.mark.parametrize("role", ConsoleRole)
+def test_only_system_administrators_grant(role: ConsoleRole) -> None:
     """A site administrator grants nothing."""
-    assert (Permission.GRANT in MATRIX[role]) is (role is Role.SYSTEM_ADMINISTRATOR)
+    assert (Permission.GRANT in ROLE_PERMISSIONS[role]) is (
+        role is ConsoleRole.SYSTEM_ADMINISTRATOR
+    )
 
 
 @pytest.mark.parametrize("grant", GRANTS)
@@ -57,11 +59,11 @@ def test_only_system_administrators_grant(role: Role) -> None:
 def test_a_session_of_one_site_never_reaches_beyond_it(grant: Grant, site: str) -> None:
     """It opens no role for all sites; of other roles only what the site has."""
     try:
-        left = admit(grant, Session(site, NOW, second_factor=True), second_factor=True)
+        left = admit(grant, ConsoleSession(site, NOW, second_factor=True), second_factor=True)
     except SessionRefused as refusal:
         assert refusal.code == "session_of_one_site"  # noqa: PT017
         return
-    assert left.role not in {Role.SYSTEM_ADMINISTRATOR, Role.MAPPING_AUTHOR}
+    assert left.role not in {ConsoleRole.SYSTEM_ADMINISTRATOR, ConsoleRole.MAPPING_AUTHOR}
     assert left.reach == {site}
     assert grant.reaches([site])
     assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
@@ -69,7 +71,7 @@ def test_a_session_of_one_site_never_reaches_beyond_it(grant: Grant, site: str) 
 
 def test_a_session_without_the_second_factor_is_refused_where_it_is_required() -> None:
     """And let in where the installation does not require one."""
-    grant, session = GRANTS[0], Session(None, NOW, second_factor=False)
+    grant, session = GRANTS[0], ConsoleSession(None, NOW, second_factor=False)
     with pytest.raises(SessionRefused) as refusal:
         admit(grant, session, second_factor=True)
     assert refusal.value.code == "second_factor_required"
@@ -80,9 +82,9 @@ def test_a_session_from_before_the_grant_is_refused() -> None:
     """Whatever opened it."""
     grant = replace(GRANTS[0], granted_at=NOW)
     with pytest.raises(SessionRefused) as refusal:
-        admit(grant, Session(None, NOW - 1, second_factor=True), second_factor=True)
+        admit(grant, ConsoleSession(None, NOW - 1, second_factor=True), second_factor=True)
     assert refusal.value.code == "session_before_grant"
-    assert admit(grant, Session(None, NOW, second_factor=True), second_factor=True) == grant
+    assert admit(grant, ConsoleSession(None, NOW, second_factor=True), second_factor=True) == grant
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event, text
 
 from bridge.console.dashboard import figures
-from bridge.console.message_index import Kind
-from bridge.console.message_search import Search, search
+from bridge.console.message_index import NumberKind
+from bridge.console.message_search import MessageQuery, search_messages
 from bridge.queue import browse
 from bridge.queue.states import State
 from bridge.store.database import Database
@@ -38,8 +38,10 @@ def plans(shelf: Shelf) -> Iterator[list[str]]:
 PARKED: list[Callable[[Shelf], object]] = [
     lambda shelf: browse.messages(shelf.database, browse.Filter(state=State.PARKED)),
     lambda shelf: browse.deliveries(shelf.database, browse.Filter(state=State.PARKED)),
-    lambda shelf: search(shelf.database, Search(state=State.PARKED)),
-    lambda shelf: search(shelf.database, Search(state=State.PARKED, sites=frozenset({"odd"}))),
+    lambda shelf: search_messages(shelf.database, MessageQuery(state=State.PARKED)),
+    lambda shelf: search_messages(
+        shelf.database, MessageQuery(state=State.PARKED, sites=frozenset({"odd"}))
+    ),
     lambda shelf: browse.open_messages(shelf.database),
 ]
 
@@ -72,9 +74,11 @@ def test_what_is_parked_is_found_by_its_own_index(
     "asking",
     [
         *PARKED,
-        lambda shelf: search(shelf.database, Search(kind=Kind.ORDER, number="P7")),
-        lambda shelf: search(shelf.database, Search(text="locked")),
-        lambda shelf: search(shelf.database, Search(sites=frozenset({"odd"}))),
+        lambda shelf: search_messages(
+            shelf.database, MessageQuery(kind=NumberKind.ORDER, number="P7")
+        ),
+        lambda shelf: search_messages(shelf.database, MessageQuery(text="locked")),
+        lambda shelf: search_messages(shelf.database, MessageQuery(sites=frozenset({"odd"}))),
         lambda shelf: figures(shelf.database, START + 3_000_000),
     ],
 )

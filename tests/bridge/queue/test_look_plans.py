@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, event, text
 
 from bridge.console import dashboard, deliveries
-from bridge.console.deliveries import DeliverySearching
-from bridge.console.message_index import Kind
-from bridge.console.message_search import Search, search
+from bridge.console.deliveries import DeliveryQuery
+from bridge.console.message_index import NumberKind
+from bridge.console.message_search import MessageQuery, search_messages
 from bridge.queue import browse
 from bridge.queue.browse import Filter
 from bridge.queue.retention.policy import prune
@@ -51,12 +51,18 @@ QUESTIONS: dict[str, Ask] = {
     "queued deliveries": lambda store: browse.deliveries(store, Filter(state=State.QUEUED)),
     "of a report": lambda store: browse.deliveries(store, Filter(report_id="r7")),
     "dashboard": lambda store: dashboard.figures(store, NOW + _HOUR),
-    "page: queued": lambda store: search(store, Search(state=State.QUEUED)),
-    "page: parked": lambda store: search(store, Search(state=State.PARKED, text="x")),
-    "page: number": lambda store: search(store, Search(kind=Kind.ORDER, number="A1", text="x")),
-    "page: time": lambda store: search(store, Search(since=_ROWS - 30, until=_ROWS - 10)),
-    "page: deliveries": lambda store: deliveries.search(
-        store, DeliverySearching(state=State.QUEUED)
+    "page: queued": lambda store: search_messages(store, MessageQuery(state=State.QUEUED)),
+    "page: parked": lambda store: search_messages(
+        store, MessageQuery(state=State.PARKED, text="x")
+    ),
+    "page: number": lambda store: search_messages(
+        store, MessageQuery(kind=NumberKind.ORDER, number="A1", text="x")
+    ),
+    "page: time": lambda store: search_messages(
+        store, MessageQuery(since=_ROWS - 30, until=_ROWS - 10)
+    ),
+    "page: deliveries": lambda store: deliveries.search_deliveries(
+        store, DeliveryQuery(state=State.QUEUED)
     ),
     "retention": lambda store: prune(store, 0),
 }

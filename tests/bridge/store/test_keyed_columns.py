@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.console.message_index import Kind, hashed
+from bridge.console.message_index import NumberKind, number_hash
 from bridge.index_key import keyed64, keyed_text
 from bridge.intake.receive.identity import signal
 from bridge.queue.ledger.arrivals import lane, signed64
@@ -89,7 +89,7 @@ def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
         return [
             lane("SITE1|4711"),
             signal("study", "1.2.3"),
-            keyed64(hashed(Kind.PATIENT, "4711")),
+            keyed64(number_hash(NumberKind.PATIENT, "4711")),
             keyed_text("a digest"),
             index_key.fingerprint(),
         ]

@@ -12,8 +12,8 @@ from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
 from bridge.admin.connections import SetUp
 from bridge.admin.data_directory import make_home
-from bridge.console.errors import Conflict, Impossible, Mistaken, Unknown
-from bridge.console.services import Change, Plan
+from bridge.console.context import ConnectionChange, ProposedConnection
+from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.wiring import stores
@@ -50,7 +50,7 @@ class Office:
         self, name: str, table: Any, *, kind: str = "destination", new: bool = False, on: str = ""
     ) -> str:
         """Put settings into force; `on`: what they were begun on."""
-        done = self.setup.save(Change(kind, name, "ann", "a test", on, table, new))
+        done = self.setup.save(ConnectionChange(kind, name, "ann", "a test", on, table, new))
         return str(done["version"])
 
     def address(self, name: str) -> str:
@@ -60,7 +60,7 @@ class Office:
 
     def wrong(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
         """What is wrong with a plan, by its fields."""
-        found = self.setup.check(Plan(kind, table, new))["mistakes"]
+        found = self.setup.check(ProposedConnection(kind, table, new))["mistakes"]
         return {each["field"]: each["text"] for each in found}
 
 
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_said_at_its_field(
     found = office.wrong(kind, table)
     assert list(found) == [field]
     assert text in found[field]
-    with pytest.raises(Mistaken):
+    with pytest.raises(InvalidContent):
         office.put(table["name"], table, kind=kind, new=True)
     assert current(office.settings, office.database) == office.settings
 
@@ -111,11 +111,11 @@ def test_changed_switched_off_and_back(office: Office) -> None:
     first = office.put("street", STREET, new=True)
     second = office.put("street", {**STREET, "address": "folder:other"}, on=first)
     assert office.address("street") == "folder:other"
-    with pytest.raises(Conflict):
+    with pytest.raises(ChangeConflict):
         office.put("street", STREET, on=first)
-    with pytest.raises(Impossible, match="switch destination street off first"):
+    with pytest.raises(InvalidState, match="switch destination street off first"):
         office.put("street", None, on=second)
-    back = Change("destination", "street", "ben", "no", second)
+    back = ConnectionChange("destination", "street", "ben", "no", second)
     assert office.setup.rollback(back)["version"] == first
     assert office.address("street") == "folder:out"
     off = office.put("street", {**STREET, "enabled": False}, on=first)
@@ -124,7 +124,7 @@ def test_changed_switched_off_and_back(office: Office) -> None:
     told = office.setup.connection("destination", "street")
     assert told["table"] is None
     assert [each["actor"] for each in told["history"]] == ["ann", "ann", "ben", "ann", "ann"]
-    with pytest.raises(Unknown):
+    with pytest.raises(NoSuchItem):
         office.setup.connection("destination", "nobody")
 
 
@@ -158,7 +158,9 @@ async def test_a_listener_is_tried_by_its_port(office: Office) -> None:
     """Whether it is free, for nobody can connect to what does not listen yet."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
-        plan = Plan("listener", {"name": "l", "bind": f"127.0.0.1:{port}", "site": "S"}, new=True)
+        plan = ProposedConnection(
+            "listener", {"name": "l", "bind": f"127.0.0.1:{port}", "site": "S"}, new=True
+        )
         (taken,) = await office.setup.try_out(plan)
     (free,) = await office.setup.try_out(plan)
     assert [(each["name"], each["ok"]) for each in (taken, free)] == [

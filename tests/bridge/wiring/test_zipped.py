@@ -11,8 +11,8 @@ from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.activation import Who, activate_files
 from bridge.admin.packages.archives import ZippedInterfaces, packed, unpacked
 from bridge.admin.packages.folder_import import NotImported
-from bridge.console.errors import Conflict, ConsoleError, Impossible, Unknown
-from bridge.console.services import Parcel
+from bridge.console.context import PackageImport
+from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.active_definitions import in_force
@@ -53,9 +53,9 @@ class Home:
         return in_force(self.settings, self.database)("ris-u")[name]
 
 
-def parcel(data: bytes, mark: str, *, replace: bool = False) -> Parcel:
+def parcel(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:
     """A ZIP that Ann takes in."""
-    return Parcel(data, mark, "ann", "a test", replace)
+    return PackageImport(data, mark, "ann", "a test", replace)
 
 
 @pytest.fixture
@@ -82,43 +82,43 @@ def zipped(**files: str) -> bytes:
 def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
     """What would change is shown, then it is so, and the same again is refused."""
     first, second = homes
-    data = first.parcels.pack(["ris-u", "back"])
-    shown = second.parcels.look(data)
+    data = first.parcels.export_zip(["ris-u", "back"])
+    shown = second.parcels.preview(data)
     assert shown["channels"] == ["ris-u", "back"]
     assert {each["name"]: each["before"] for each in shown["files"]} == {
         "codes/ours.csv": None,
         "ris-u.yaml": None,
     }
     assert second.current.listener == [], "nothing is in force yet"
-    done = second.parcels.take_in(parcel(data, shown["mark"]))
+    done = second.parcels.import_zip(parcel(data, shown["mark"]))
     assert done["files"] == ["codes/ours.csv", "ris-u.yaml"]
     assert second.current.listener[0].mappings == ["ris-u"]
     assert str(second.current.destination[0].address) == "127.0.0.1:9"
     assert second.file("codes/ours.csv") == "code,value\nX,CT\n"
     assert (second.path / "bridge.toml").read_text() == "", "files are nobody's here"
-    assert second.parcels.pack(["ris-u", "back"]) == data, "and it leaves as it came"
-    with pytest.raises(Impossible, match="used more than once"):
-        second.parcels.look(data)
-    with pytest.raises(Unknown):
-        first.parcels.pack(["nobody"])
+    assert second.parcels.export_zip(["ris-u", "back"]) == data, "and it leaves as it came"
+    with pytest.raises(InvalidState, match="used more than once"):
+        second.parcels.preview(data)
+    with pytest.raises(NoSuchItem):
+        first.parcels.export_zip(["nobody"])
 
 
 def test_what_changed_since_it_was_looked_at_is_shown_again(homes: tuple[Home, Home]) -> None:
     """Another version in force: nothing is taken in; nor is one replaced unasked."""
     first, second = homes
-    data = first.parcels.pack(["ris-u"])
-    mark = second.parcels.look(data)["mark"]
+    data = first.parcels.export_zip(["ris-u"])
+    mark = second.parcels.preview(data)["mark"]
     file = second.path / "mappings" / "ris-u.yaml"
     file.write_text("include: orders.yaml\n")
     activate_files(second.settings, second.database, ["ris-u"], Who("ben", 1))
-    with pytest.raises(Conflict):
-        second.parcels.take_in(parcel(data, mark, replace=True))
-    shown = second.parcels.look(data)
+    with pytest.raises(ChangeConflict):
+        second.parcels.import_zip(parcel(data, mark, replace=True))
+    shown = second.parcels.preview(data)
     assert {each["name"]: each["before"] for each in shown["files"]}["ris-u.yaml"]
-    with pytest.raises(Impossible, match=r"ris-u\.yaml"):
-        second.parcels.take_in(parcel(data, shown["mark"]))
+    with pytest.raises(InvalidState, match=r"ris-u\.yaml"):
+        second.parcels.import_zip(parcel(data, shown["mark"]))
     assert second.current.listener == []
-    second.parcels.take_in(parcel(data, shown["mark"], replace=True))
+    second.parcels.import_zip(parcel(data, shown["mark"], replace=True))
     assert "ours" in second.file("ris-u.yaml")
 
 
@@ -150,7 +150,7 @@ def test_what_is_refused_changes_nothing(homes: tuple[Home, Home], data: bytes, 
     """Whatever else a ZIP holds, settings that are no interface's, and mistakes."""
     _, second = homes
     with pytest.raises(ConsoleError, match=why):
-        second.parcels.look(data)
+        second.parcels.preview(data)
     assert second.current.listener == []
 
 

@@ -20,9 +20,9 @@ from bridge.admin.console import console_application
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.data_directory import make_home
 from bridge.admin.message_subjects import Belongings
-from bridge.console.grants import give
-from bridge.console.message_index import Indexer
-from bridge.console.permissions import Grant, Role
+from bridge.console.grants import save_grant
+from bridge.console.message_index import MessageIndexer
+from bridge.console.permissions import ConsoleRole, Grant
 from bridge.engine.rules.authority import Role as SiteRole
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.plain_text import from_outline
@@ -56,15 +56,17 @@ PASSWORD = "7 grey herons, one pond"  # nobody's
 SITES = ("SITE1", "SITE2")
 PATIENTS = {"SITE1": "DOE^JANE", "SITE2": "ROE^JOHN"}
 PEOPLE = {
-    "viewer": Grant("viewer@site1.test", Role.VIEWER),
-    "operator": Grant("operator@site1.test", Role.OPERATOR),
-    "editor": Grant("editor@site1.test", Role.OPERATOR, bodies=True),
-    "author": Grant("author@site1.test", Role.MAPPING_AUTHOR, bodies=True),
-    "chief": Grant("chief@site1.test", Role.SYSTEM_ADMINISTRATOR, bodies=True),
-    "viewer1": Grant("viewer1@site1.test", Role.VIEWER, sites=frozenset({"SITE1"})),
-    "editor1": Grant("editor1@site1.test", Role.OPERATOR, True, frozenset({"SITE1"})),
-    "admin1": Grant("admin1@site1.test", Role.SITE_ADMINISTRATOR, True, frozenset({"SITE1"})),
-    "nowhere": Grant("nowhere@site1.test", Role.SITE_ADMINISTRATOR, True),
+    "viewer": Grant("viewer@site1.test", ConsoleRole.VIEWER),
+    "operator": Grant("operator@site1.test", ConsoleRole.OPERATOR),
+    "editor": Grant("editor@site1.test", ConsoleRole.OPERATOR, bodies=True),
+    "author": Grant("author@site1.test", ConsoleRole.MAPPING_AUTHOR, bodies=True),
+    "chief": Grant("chief@site1.test", ConsoleRole.SYSTEM_ADMINISTRATOR, bodies=True),
+    "viewer1": Grant("viewer1@site1.test", ConsoleRole.VIEWER, sites=frozenset({"SITE1"})),
+    "editor1": Grant("editor1@site1.test", ConsoleRole.OPERATOR, True, frozenset({"SITE1"})),
+    "admin1": Grant(
+        "admin1@site1.test", ConsoleRole.SITE_ADMINISTRATOR, True, frozenset({"SITE1"})
+    ),
+    "nowhere": Grant("nowhere@site1.test", ConsoleRole.SITE_ADMINISTRATOR, True),
 }
 SETTINGS = """
 [http]
@@ -180,23 +182,23 @@ class Office:
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
         """Let all sessions be good for one site only."""
-        known = self.console.state.backstage
+        known = self.console.state.context
 
-        async def visitor(cookies: str, unattended: bool) -> Visitor | None:
-            found: Visitor | None = await known.visitor(cookies, unattended)
+        async def signed_in_user(cookies: str, unattended: bool) -> Visitor | None:
+            found: Visitor | None = await known.signed_in_user(cookies, unattended)
             return found and replace(found, site=site)
 
-        self.console.state.backstage = replace(known, visitor=visitor)
+        self.console.state.context = replace(known, signed_in_user=signed_in_user)
         yield
-        self.console.state.backstage = known
+        self.console.state.context = known
 
     @contextmanager
     def required_second_factor(self) -> Iterator[None]:
         """Let the installation require a second factor."""
-        known = self.console.state.backstage
-        self.console.state.backstage = replace(known, second_factor=True)
+        known = self.console.state.context
+        self.console.state.context = replace(known, second_factor=True)
         yield
-        self.console.state.backstage = known
+        self.console.state.context = known
 
     def store(self, listener: str, payload: bytes) -> int:
         """Store a message as its listener would; give its id."""
@@ -210,7 +212,7 @@ class Office:
 
     def index(self) -> None:
         """Let what was stored be found."""
-        Indexer(self.database, Belongings(self.settings, self.database), now_ms).catch_up()
+        MessageIndexer(self.database, Belongings(self.settings, self.database), now_ms).catch_up()
 
 
 def furnish(home: Path) -> tuple[Settings, Database, Database]:
@@ -232,7 +234,7 @@ def employ(engine: Database, database: Database) -> dict[str, str]:
             sites.add_site(connection, SiteSettings(site, name=f"Hospital {site}"), now_ms())
             findings = to_json(from_outline("Findings:"))
             sites.set_template(connection, site, 1, "CT", findings, now_ms())
-        for who, grant in {**PEOPLE, "": Grant("reader@site1.test", Role.VIEWER)}.items():
+        for who, grant in {**PEOPLE, "": Grant("reader@site1.test", ConsoleRole.VIEWER)}.items():
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER
             )
@@ -240,7 +242,7 @@ def employ(engine: Database, database: Database) -> dict[str, str]:
             ids[who] = account.id
         users.register(connection, "SITE2", "reader@site2.test", "Reader", now_ms())
     for who, grant in PEOPLE.items():
-        give(database, replace(grant, account_id=str(ids[who])), now_ms(), "test")
+        save_grant(database, replace(grant, account_id=str(ids[who])), now_ms(), "test")
     return {who: str(key) for who, key in ids.items()}
 
 

@@ -79,17 +79,17 @@ def test_a_wider_role_ends_what_opened_the_account_before(office: Office) -> Non
 
 def test_a_session_from_before_the_role_is_refused_even_if_it_was_kept(office: Office) -> None:
     """The console compares the moments itself."""
-    held = grants.find(office.database, office.ids["viewer"])
+    held = grants.active_grant_of(office.database, office.ids["viewer"])
     assert held is not None
     before = office.clock.ahead
     office.clock.ahead += 1000
-    grants.take(office.database, held.account_id)
-    grants.give(office.database, held, office.clock(), "test")
+    grants.remove_grant(office.database, held.account_id)
+    grants.save_grant(office.database, held, office.clock(), "test")
     answer = office.call("viewer", "GET", "/api/me")
     assert (answer.status_code, answer.json()["code"]) == (403, "session_before_grant")
     office.clock.ahead = before
-    grants.take(office.database, held.account_id)
-    grants.give(office.database, held, held.granted_at, "test")
+    grants.remove_grant(office.database, held.account_id)
+    grants.save_grant(office.database, held, held.granted_at, "test")
     assert office.call("viewer", "GET", "/api/me").status_code == 200
 
 

@@ -89,13 +89,13 @@ def test_nobody(office: Office) -> None:
 
 def test_behind_a_trusted_proxy(office: Office) -> None:
     """The event names the address of the browser, and not that of the proxy."""
-    known = office.console.state.backstage
-    office.console.state.backstage = replace(known, proxies=Proxies(["127.0.0.0/8"]))
+    known = office.console.state.context
+    office.console.state.context = replace(known, proxies=Proxies(["127.0.0.0/8"]))
     try:
         for path in ("/api/grants/nobody@x.test", "/api/grants/admin1@site1.test"):
             office.call(AUTHOR, "DELETE", path, x_forwarded_for="6.6.6.6, 203.0.113.9:4711")
     finally:
-        office.console.state.backstage = known
+        office.console.state.context = known
     office.call(CHIEF, "GET", "/api/deeds")
     engine = stores.open_engine_database(office.settings)
     with engine.read() as connection:

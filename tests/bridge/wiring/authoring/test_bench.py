@@ -8,8 +8,8 @@ import pytest
 from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.console_drafts import AuthorsDesk
 from bridge.admin.definitions.console_trial import AuthorsBench
-from bridge.console.errors import Mistaken
-from bridge.console.services import Question, Specimen, Writing
+from bridge.console.context import ComparisonRequest, DraftEdit, TrialMessage
+from bridge.console.errors import InvalidContent
 from bridge.wiring.stores import bridge_database
 from config import load
 
@@ -45,7 +45,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AuthorsDe
     settings = load(home)
     with bridge_database(home) as database:
         desk = AuthorsDesk(settings, database, lambda: 1_000)
-        desk.save(Writing("ris-c", ANN, {"ris-c.yaml": SENDER}, "", 0))
+        desk.save(DraftEdit("ris-c", ANN, {"ris-c.yaml": SENDER}, "", 0))
         yield desk, AuthorsBench(settings, database)
 
 
@@ -54,12 +54,12 @@ Places = tuple[AuthorsDesk, AuthorsBench]
 
 def tried(bench: AuthorsBench, name: str, *messages: bytes, word: str = "draft") -> Any:
     """Try what was pasted."""
-    return bench.try_out(name, ANN, word, [Specimen(each) for each in messages])
+    return bench.try_out(name, ANN, word, [TrialMessage(each) for each in messages])
 
 
 def test_what_was_pasted_is_what_was_on_the_wire(places: Places) -> None:
     """In the charset that MSH-18 names, for the letters would be others else."""
-    (message,) = places[1].pasted(ODD.format(1))
+    (message,) = places[1].messages_in_text(ODD.format(1))
     assert b"\xa6im\xe1k%Zo\xeb" in message
     (trial,) = tried(places[1], "ris-c", message)["trials"]
     assert trial["issues"] == []
@@ -68,7 +68,7 @@ def test_what_was_pasted_is_what_was_on_the_wire(places: Places) -> None:
 
 def test_a_trial_shows_what_was_used_and_what_not(places: Places) -> None:
     """Where it stands in the message, beside what came out."""
-    (trial,) = tried(places[1], "ris-c", *places[1].pasted(ODD.format(2)))["trials"]
+    (trial,) = tried(places[1], "ris-c", *places[1].messages_in_text(ODD.format(2)))["trials"]
     (event,) = trial["events"]
     assert (event["mrn"], event["accession"]) == ("S2", "A2")
     assert event["clinical_info"]["Metadata"]["ReadingRoom"] == "Room 2"
@@ -81,19 +81,19 @@ def test_a_trial_shows_what_was_used_and_what_not(places: Places) -> None:
 def test_what_cannot_be_tried_says_why(places: Places) -> None:
     """A refusal with its place, bytes that are no message, a draft with a mistake."""
     desk, bench = places
-    without = bench.pasted(ODD.format(3).replace("$S3$", "$$"))
+    without = bench.messages_in_text(ODD.format(3).replace("$S3$", "$$"))
     (refused,) = tried(bench, "ris-c", *without)["trials"]
     assert (refused["accepted"], refused["issues"][0]["path"]) == (False, "PID-2.1")
     (junk,) = tried(bench, "ris-c", b"junk")["trials"]
     assert (junk["accepted"], junk["segments"]) == (False, [])
-    desk.save(Writing("wrong", ANN, {"wrong.yaml": "kind: order\n"}, "", 0))
-    with pytest.raises(Mistaken):
+    desk.save(DraftEdit("wrong", ANN, {"wrong.yaml": "kind: order\n"}, "", 0))
+    with pytest.raises(InvalidContent):
         tried(bench, "wrong", *without)
 
 
 def test_what_is_written_is_shown_as_hl7(places: Places) -> None:
     """For the orders of the message, with a report that nobody dictated."""
-    message = places[1].pasted(ODD.format(4).replace("$", "|").replace("%", "^"))
+    message = places[1].messages_in_text(ODD.format(4).replace("$", "|").replace("%", "^"))
     (trial,) = tried(places[1], "results", *message, word="active")["trials"]
     assert trial["accepted"]
     assert trial["hl7"][0].startswith("MSH|^~\\&|")
@@ -103,25 +103,25 @@ def test_what_is_written_is_shown_as_hl7(places: Places) -> None:
 def test_results_answer_orders_as_they_were_read(places: Places) -> None:
     """By what a message was stored with; else by the first definition that accepts it."""
     _, bench = places
-    (message,) = bench.pasted(ODD.format(9).replace("$", "|").replace("%", "^"))
-    named = Specimen(message, "ris", "patients")
+    (message,) = bench.messages_in_text(ODD.format(9).replace("$", "|").replace("%", "^"))
+    named = TrialMessage(message, "ris", "patients")
     (unread,) = bench.try_out("results", ANN, "active", [named])["trials"]
     assert (unread["accepted"], unread["hl7"]) == (False, [])
-    (read,) = bench.try_out("results", ANN, "active", [Specimen(message, "ris")])["trials"]
+    (read,) = bench.try_out("results", ANN, "active", [TrialMessage(message, "ris")])["trials"]
     assert read["accepted"]
 
 
 def test_nothing_stored_is_nothing_to_compare(places: Places) -> None:
     """And no message of a control id that nobody sent."""
-    told = places[1].compare(Question("ris-c", ANN, "now", "draft", 100))
+    told = places[1].compare(ComparisonRequest("ris-c", ANN, "now", "draft", 100))
     assert (told["compared"], told["differing"]) == (0, 0)
-    assert places[1].stored("ris-c", 5, "C99") == []
+    assert places[1].stored_messages("ris-c", 5, "C99") == []
 
 
 def test_a_proposal_comes_with_its_evidence(places: Places) -> None:
     """From messages as they were on the wire: places, charset, Z segment."""
     _, bench = places
-    samples = [one for number in range(5, 11) for one in bench.pasted(ODD.format(number))]
+    samples = [one for number in range(5, 11) for one in bench.messages_in_text(ODD.format(number))]
     told = bench.learn(samples)
     assert (told["charset"], told["messages"], told["unread"]) == ("iso8859-15", 6, 0)
     for piece in ("PID-2.1", "OBR-3.2", "ZRM-2", "6 of 6 groups"):

@@ -8,8 +8,14 @@ import pytest
 
 from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.console_drafts import AuthorsDesk
-from bridge.console.errors import Conflict, Impossible, Mistaken, NotPermitted, Unknown
-from bridge.console.services import Decision, Writing
+from bridge.console.context import ActivationRequest, DraftEdit
+from bridge.console.errors import (
+    ChangeConflict,
+    InvalidContent,
+    InvalidState,
+    NoSuchItem,
+    PermissionDenied,
+)
 from bridge.wiring.stores import bridge_database
 from config import load
 
@@ -40,12 +46,14 @@ def save(
     desk: AuthorsDesk, text: str, revision: int = 0, *, actor: str = ANN, begun_on: str = ""
 ) -> Any:
     """Write a draft of `ris-c`."""
-    return desk.save(Writing("ris-c", actor, {"ris-c.yaml": text}, begun_on, revision))
+    return desk.save(DraftEdit("ris-c", actor, {"ris-c.yaml": text}, begun_on, revision))
 
 
 def activate(desk: AuthorsDesk, revision: int, *, actor: str = ANN, begun_on: str = "") -> Any:
     """Put it into force, read by the listener."""
-    decision = Decision("ris-c", actor, "a new sender", begun_on, revision, listeners=("ris",))
+    decision = ActivationRequest(
+        "ris-c", actor, "a new sender", begun_on, revision, listeners=("ris",)
+    )
     return desk.activate(decision)
 
 
@@ -73,7 +81,7 @@ def test_a_draft_with_a_mistake_is_kept_and_never_in_force(desk: AuthorsDesk) ->
     assert {("ris-c.yaml", 5, 3), ("ris-c.yaml", 6, 21)} <= set(places)
     assert "'PatientMRN'" in saved["issues"][0]["message"]
     assert desk.definition("ris-c", ANN)["issues"] == saved["issues"]
-    with pytest.raises(Mistaken) as raised:
+    with pytest.raises(InvalidContent) as raised:
         activate(desk, 1)
     assert raised.value.more["issues"] == saved["issues"]
     assert desk.history("ris-c") == []
@@ -86,7 +94,7 @@ def test_the_author_who_was_overtaken_is_told(desk: AuthorsDesk) -> None:
     save(desk, f"{SENDER}tags: {{Notes: PID-3}}\n", actor=BOB)
     assert [each["actor"] for each in desk.definition("ris-c", ANN)["others"]] == [BOB]
     first = activate(desk, 1)
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(ChangeConflict) as raised:
         activate(desk, 1, actor=BOB)
     assert (raised.value.code, raised.value.more["version"]) == ("overtaken", first["version"])
     assert desk.version("ris-c", first["version"])["files"]["ris-c.yaml"] == SENDER
@@ -100,10 +108,10 @@ def test_one_window_does_not_write_over_another(desk: AuthorsDesk) -> None:
     """What was saved elsewhere meanwhile is kept, and told."""
     save(desk, SENDER)
     save(desk, f"{SENDER}about: newer\n", 1)
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(ChangeConflict) as raised:
         save(desk, f"{SENDER}about: older\n", 1)
     assert raised.value.code == "saved_elsewhere"
-    with pytest.raises(Conflict):
+    with pytest.raises(ChangeConflict):
         activate(desk, 1)
 
 
@@ -111,13 +119,13 @@ def test_roll_back_in_one_step(desk: AuthorsDesk) -> None:
     """To the version before; who was overtaken meanwhile is told; before the first is nothing."""
     save(desk, SENDER)
     first = activate(desk, 1)["version"]
-    with pytest.raises(Unknown):
-        desk.rollback(Decision("ris-c", BOB, "", first))
+    with pytest.raises(NoSuchItem):
+        desk.rollback(ActivationRequest("ris-c", BOB, "", first))
     save(desk, f"{SENDER}about: second\n", begun_on=first)
     second = activate(desk, 1, begun_on=first)["version"]
-    with pytest.raises(Conflict):
-        desk.rollback(Decision("ris-c", BOB, "wrong", first))
-    assert desk.rollback(Decision("ris-c", BOB, "wrong", second))["version"] == first
+    with pytest.raises(ChangeConflict):
+        desk.rollback(ActivationRequest("ris-c", BOB, "wrong", first))
+    assert desk.rollback(ActivationRequest("ris-c", BOB, "wrong", second))["version"] == first
     told = [(each["version"], each["origin"], each["actor"]) for each in desk.history("ris-c")]
     assert told[0] == (first, "rollback", BOB)
 
@@ -129,8 +137,8 @@ def test_what_was_included_and_changed_since_is_told(desk: AuthorsDesk, model: P
     assert desk.definition("ris-c", ANN)["newer"] == {}
     shipped = desk.definition("ris-c", ANN)["sources"]["orders.yaml"]
     changed = f"{shipped}# newer\n"
-    desk.save(Writing("orders", BOB, {"orders.yaml": changed}, "", 0))
-    desk.activate(Decision("orders", BOB, "newer", "", 1))
+    desk.save(DraftEdit("orders", BOB, {"orders.yaml": changed}, "", 0))
+    desk.activate(ActivationRequest("orders", BOB, "newer", "", 1))
     assert desk.definition("ris-c", ANN)["newer"] == {"orders.yaml": changed}
     assert desk.definition("orders", ANN)["newer"] == {"orders.yaml": shipped}, "the file of HOME"
 
@@ -138,23 +146,25 @@ def test_what_was_included_and_changed_since_is_told(desk: AuthorsDesk, model: P
 def test_python_needs_a_right_of_its_own(desk: AuthorsDesk) -> None:
     """Hooks run with the service's rights: authors use them, and cannot write them."""
     files = {"ris-c.yaml": SENDER, "own.py": "def f(message):\n    return 'x'\n"}
-    with pytest.raises(NotPermitted):
-        desk.save(Writing("ris-c", ANN, files, "", 0))
-    assert desk.save(Writing("ris-c", ANN, files, "", 0, code=True))["issues"] == []
+    with pytest.raises(PermissionDenied):
+        desk.save(DraftEdit("ris-c", ANN, files, "", 0))
+    assert desk.save(DraftEdit("ris-c", ANN, files, "", 0, code=True))["issues"] == []
 
 
 def test_listeners_read_with_what_can_be_read_with(desk: AuthorsDesk) -> None:
     """In any order; not with what writes, nor what is not there; an empty list is the settings'."""
-    desk.read_with(Decision("ris", ANN, "patients first", ""), ["patients", "orders"])
+    desk.set_listener_definitions(
+        ActivationRequest("ris", ANN, "patients first", ""), ["patients", "orders"]
+    )
     (listener,) = desk.overview()["listeners"]
     assert listener["mappings"] == ["patients", "orders"]
     said = listener["said"]["version"]
-    for wrong, refusal in ((["results"], Impossible), (["none"], Mistaken)):
+    for wrong, refusal in ((["results"], InvalidState), (["none"], InvalidContent)):
         with pytest.raises(refusal):
-            desk.read_with(Decision("ris", ANN, "", said), wrong)
-    with pytest.raises(Conflict):
-        desk.read_with(Decision("ris", BOB, "", ""), [])
-    with pytest.raises(Unknown):
-        desk.read_with(Decision("none", BOB, "", ""), ["orders"])
-    desk.read_with(Decision("ris", BOB, "as before", said), [])
+            desk.set_listener_definitions(ActivationRequest("ris", ANN, "", said), wrong)
+    with pytest.raises(ChangeConflict):
+        desk.set_listener_definitions(ActivationRequest("ris", BOB, "", ""), [])
+    with pytest.raises(NoSuchItem):
+        desk.set_listener_definitions(ActivationRequest("none", BOB, "", ""), ["orders"])
+    desk.set_listener_definitions(ActivationRequest("ris", BOB, "as before", said), [])
     assert desk.overview()["listeners"][0]["mappings"] == ["orders", "patients"]

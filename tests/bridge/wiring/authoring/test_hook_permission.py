@@ -9,8 +9,8 @@ import pytest
 from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.console_drafts import AuthorsDesk
 from bridge.admin.definitions.console_trial import AuthorsBench
-from bridge.console.errors import Mistaken, NotPermitted
-from bridge.console.services import Decision, Question, Specimen, Writing
+from bridge.console.context import ActivationRequest, ComparisonRequest, DraftEdit, TrialMessage
+from bridge.console.errors import InvalidContent, PermissionDenied
 from bridge.wiring.stores import bridge_database
 from config import load
 
@@ -66,7 +66,7 @@ def save(
     """Write a draft."""
     actor = ROOT if code else ANN
     files = {f"{NAME}.yaml": text, **(files or {})}
-    return desk.save(Writing(NAME, actor, files, begun_on, revision, code=code))
+    return desk.save(DraftEdit(NAME, actor, files, begun_on, revision, code=code))
 
 
 def activate(
@@ -74,7 +74,7 @@ def activate(
 ) -> str:
     """Activate it; gives the version."""
     actor = ROOT if code else ANN
-    decision = Decision(NAME, actor, "why", begun_on, revision, code=code)
+    decision = ActivationRequest(NAME, actor, "why", begun_on, revision, code=code)
     return str(desk.activate(decision)["version"])
 
 
@@ -104,7 +104,7 @@ HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
 @pytest.mark.parametrize(("text", "files"), HOSTILE.values(), ids=HOSTILE)
 def test_an_author_brings_no_code(desk: AuthorsDesk, text: str, files: dict[str, str]) -> None:
     """The draft is not kept; with the permission it is, whatever is wrong with it."""
-    with pytest.raises(NotPermitted):
+    with pytest.raises(PermissionDenied):
         save(desk, text, files)
     assert desk.definition("orders", ANN)["draft"] is None
     assert save(desk, text, files, code=True)["revision"] == 1
@@ -116,34 +116,36 @@ def test_an_author_keeps_the_hooks_that_are_active(desk: AuthorsDesk, bench: Aut
     now = activate(desk, code=True)
     more = f"{rule('mine:f')}  KeyFindings: {{hook: 'mine:f'}}\n"
     save(desk, more, {"mine.py": HOOKS}, begun_on=now)
-    tried = bench.try_out(NAME, ANN, "draft", [Specimen(ORDER)], code=False)
+    tried = bench.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
     assert tried["trials"][0]["events"]
     after = activate(desk, begun_on=now)
-    with pytest.raises(NotPermitted):
+    with pytest.raises(PermissionDenied):
         save(desk, rule("mine:g"), begun_on=after)
     save(desk, BASE, begun_on=after)
     without = activate(desk, begun_on=after)
-    with pytest.raises(NotPermitted):  # they are not active any more
+    with pytest.raises(PermissionDenied):  # they are not active any more
         save(desk, rule("mine:f"), begun_on=without)
-    with pytest.raises(NotPermitted):
-        desk.rollback(Decision(NAME, ANN, "why", without))
-    with pytest.raises(NotPermitted):
-        desk.rollback(Decision(NAME, ANN, "why", without, version=now))
+    with pytest.raises(PermissionDenied):
+        desk.rollback(ActivationRequest(NAME, ANN, "why", without))
+    with pytest.raises(PermissionDenied):
+        desk.rollback(ActivationRequest(NAME, ANN, "why", without, version=now))
     for word in (now, "previous"):
-        with pytest.raises(NotPermitted):
-            bench.try_out(NAME, ANN, word, [Specimen(ORDER)], code=False)
-        with pytest.raises(NotPermitted):
-            bench.compare(Question(NAME, ANN, word, "active", 5))
-    assert desk.rollback(Decision(NAME, ROOT, "why", without, code=True))["version"] == after
+        with pytest.raises(PermissionDenied):
+            bench.try_out(NAME, ANN, word, [TrialMessage(ORDER)], code=False)
+        with pytest.raises(PermissionDenied):
+            bench.compare(ComparisonRequest(NAME, ANN, word, "active", 5))
+    assert (
+        desk.rollback(ActivationRequest(NAME, ROOT, "why", without, code=True))["version"] == after
+    )
 
 
 def test_a_permission_that_is_gone(desk: AuthorsDesk, bench: AuthorsBench) -> None:
     """A draft from before is neither tried nor activated."""
     files = {f"{NAME}.yaml": rule("mine:f")}
-    desk.save(Writing(NAME, ANN, files, "", 0, code=True))
-    with pytest.raises(NotPermitted):
-        bench.try_out(NAME, ANN, "draft", [Specimen(ORDER)], code=False)
-    with pytest.raises(NotPermitted):
+    desk.save(DraftEdit(NAME, ANN, files, "", 0, code=True))
+    with pytest.raises(PermissionDenied):
+        bench.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
+    with pytest.raises(PermissionDenied):
         activate(desk)
 
 
@@ -152,8 +154,8 @@ def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: AuthorsDesk) 
     (home / f"mappings/{NAME}.yaml").write_text(rule("mine:f"), "utf-8")
     save(desk, f"{rule('mine:f')}  KeyFindings: PID-3\n")
     files = {"orders.yaml": f"include: {NAME}.yaml"}
-    with pytest.raises(NotPermitted):
-        desk.save(Writing("orders", ANN, files, "", 0))
+    with pytest.raises(PermissionDenied):
+        desk.save(DraftEdit("orders", ANN, files, "", 0))
 
 
 def test_an_installed_module_is_a_mistake_even_with_the_permission(
@@ -163,7 +165,7 @@ def test_an_installed_module_is_a_mistake_even_with_the_permission(
     saved = save(desk, rule("_osx_support:_read_output"), code=True)
     (issue,) = saved["issues"]
     assert issue["code"] == "hook"
-    with pytest.raises(Mistaken):
-        bench.try_out(NAME, ROOT, "draft", [Specimen(ORDER)], code=True)
-    with pytest.raises(Mistaken):
+    with pytest.raises(InvalidContent):
+        bench.try_out(NAME, ROOT, "draft", [TrialMessage(ORDER)], code=True)
+    with pytest.raises(InvalidContent):
         activate(desk, code=True)

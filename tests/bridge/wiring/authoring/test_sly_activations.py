@@ -10,8 +10,8 @@ import pytest
 from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.activation import Who, activate, note_start
 from bridge.admin.definitions.console_drafts import AuthorsDesk
-from bridge.console.errors import Conflict, ConsoleError, Mistaken
-from bridge.console.services import Decision, Writing
+from bridge.console.context import ActivationRequest, DraftEdit
+from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Origin, Version
@@ -44,13 +44,13 @@ class Room:
     def save(self, text: str, name: str = "foo", **files: str) -> int:
         """Save a draft on what is in force; give its revision."""
         own = {f"{name}.yaml": text, **files}
-        saved = self.desk.save(Writing(name, ANN, own, self.version(name), 0, code=True))
+        saved = self.desk.save(DraftEdit(name, ANN, own, self.version(name), 0, code=True))
         revision: int = saved["revision"]
         return revision
 
     def activate(self, revision: int = 1, name: str = "foo", **more: Any) -> Mapping[str, Any]:
         """Put the draft into force."""
-        decision = Decision(name, ANN, "why", self.version(name), revision)
+        decision = ActivationRequest(name, ANN, "why", self.version(name), revision)
         return self.desk.activate(replace(decision, **more))
 
     def version(self, name: str = "foo") -> str:
@@ -108,7 +108,7 @@ def test_what_was_right_when_it_was_saved(room: Room, meanwhile: Callable[[Room]
     before = room.version()
     room.save(OVERLAY)
     meanwhile(room)
-    with pytest.raises(Mistaken):
+    with pytest.raises(InvalidContent):
         room.activate()
     assert room.version() == before
 
@@ -153,7 +153,7 @@ def test_checked_by_another_release(room: Room) -> None:
     with room.database.write() as connection:
         draft = kept.Draft("foo", ANN, bad, room.version(), 0, "0123456789abcdef", 1)
         kept.save_draft(connection, draft)
-    with pytest.raises(Mistaken):
+    with pytest.raises(InvalidContent):
         room.activate()
 
 
@@ -166,8 +166,8 @@ def test_a_version_that_no_longer_compiles_is_not_rolled_back_to(room: Room) -> 
         now = kept.find(connection, "foo", good)
         assert now is not None
         kept.activate(connection, now, 3, ANN, "", Origin.ACTIVATE)
-    with pytest.raises(Mistaken):
-        room.desk.rollback(Decision("foo", ANN, "", good, version=old.version))
+    with pytest.raises(InvalidContent):
+        room.desk.rollback(ActivationRequest("foo", ANN, "", good, version=old.version))
     assert room.version() == good
 
 
@@ -175,7 +175,7 @@ def test_a_version_that_no_longer_compiles_is_not_rolled_back_to(room: Room) -> 
 def test_another_text_than_the_one_that_was_looked_at(room: Room, wrong: dict[str, Any]) -> None:
     """Saved anew since, or begun on something that is no longer in force."""
     room.save(OVERLAY)
-    with pytest.raises(Conflict):
+    with pytest.raises(ChangeConflict):
         room.activate(**wrong)
 
 
@@ -198,11 +198,11 @@ def test_two_that_are_right_and_wrong_together(room: Room) -> None:
     files = room.desk.definition("results", ANN)["sources"]
     sources = Interrupted({**files, "own.yaml": "include: results.yaml\n"})
 
-    def read_with() -> None:
-        decision = Decision("ris", ANN, "why", "")
-        room.desk.read_with(decision, ["own", "orders"])
+    def set_listener_definitions() -> None:
+        decision = ActivationRequest("ris", ANN, "why", "")
+        room.desk.set_listener_definitions(decision, ["own", "orders"])
 
-    sources.meanwhile = read_with
+    sources.meanwhile = set_listener_definitions
     before = room.version("own")
     with pytest.raises(WrongKind):
         activate(room.settings, room.database, [("own", sources)], Who(ANN, 5))

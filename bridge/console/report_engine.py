@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from bridge.console.errors import NotTaken, Unreachable
+from bridge.console.errors import EngineRefusal, EngineUnreachable
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Account, Enrolment, WorklistPage
 from bridge.engine_client.replies import Unreadable, account, enrolment, iso, moment
@@ -52,7 +52,7 @@ class Engine(Protocol):
         """Read a page of a site's worklist."""
 
 
-class Service:
+class ReportEngine:
     """Raises NotTaken with the service's own words, Unreachable where it does not answer."""
 
     def __init__(self, engine: Engine) -> None:
@@ -73,7 +73,7 @@ class Service:
                 method, whole, site, body=body, query=query
             )
         except EngineFailure:
-            raise Unreachable from None
+            raise EngineUnreachable from None
         return _taken(status, answer)
 
     async def audit_events(self, site: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ class Service:
         try:
             return [{**each, "at": moment(each["at"], "at")} for each in answer["events"]]
         except Unreadable:
-            raise Unreachable from None
+            raise EngineUnreachable from None
 
     async def verify_audit(self) -> dict[str, Any]:
         """Have the whole chain walked."""
@@ -102,7 +102,7 @@ class Service:
             status, answer = await self.engine.administer_account("GET", query=query)
             return None if status == _NOT_FOUND else account(_taken(status, answer))
         except (EngineFailure, Unreadable):
-            raise Unreachable from None
+            raise EngineUnreachable from None
 
     async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
         """End password, second factor and sessions of an account; make an enrolment link."""
@@ -114,13 +114,13 @@ class Service:
         try:
             return enrolment(await self._account("/enrolment", body))
         except Unreadable:
-            raise Unreachable from None
+            raise EngineUnreachable from None
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         """Say whether the account needs a second factor."""
         await self._account("/second-factor", {"accountId": account_id, "required": required})
 
-    async def switch(self, account_id: str, *, disabled: bool) -> None:
+    async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         """Disable or enable an account."""
         await self._account("/disable" if disabled else "/enable", {"accountId": account_id})
 
@@ -132,7 +132,7 @@ class Service:
         try:
             status, answer = await self.engine.administer_account("POST", path, body=body)
         except EngineFailure:
-            raise Unreachable from None
+            raise EngineUnreachable from None
         return _taken(status, answer)
 
 
@@ -141,4 +141,6 @@ def _taken(status: int, answer: Any) -> Any:
     if status in _GOOD:
         return answer
     told = answer if isinstance(answer, dict) else {}
-    raise NotTaken(status, str(told.get("code", f"http_{status}")), str(told.get("detail", "")))
+    raise EngineRefusal(
+        status, str(told.get("code", f"http_{status}")), str(told.get("detail", ""))
+    )

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.console.access import Access
-from bridge.console.audit_trail import DeedQuery
-from bridge.console.ownership import Belonging
-from bridge.console.report_service import Service
+from bridge.console.access import AccessAdministration
+from bridge.console.audit_trail import ConsoleEventQuery
+from bridge.console.ownership import SubjectReader
+from bridge.console.report_engine import ReportEngine
 from bridge.engine_client.models import Visitor
 from bridge.executors import Gate
 from bridge.network_source import Proxies
@@ -23,20 +23,20 @@ from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.states import State
 from bridge.store.database import Database
 
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProposedConnection:
     """What a listener or destination would be: its table as in bridge.toml; `new`: a new one."""
 
     kind: str
-    table: Told
+    table: JsonObject
     new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConnectionChange:
     """
     What somebody puts into force, and why; `begun_on` must be in force still (empty: nothing).
 
@@ -48,34 +48,34 @@ class Change:
     actor: str
     reason: str
     begun_on: str
-    table: Told | None = None
+    table: JsonObject | None = None
     new: bool = False
 
 
 class Connections(Protocol):
     """Listeners and destinations, as the console says them or bridge.toml does."""
 
-    def form(self) -> Told:
+    def form(self) -> JsonObject:
         """Describe what is asked for, of both kinds, and what may be chosen."""
 
-    def connection(self, kind: str, name: str) -> Told:
+    def connection(self, kind: str, name: str) -> JsonObject:
         """Give one as it is in force, and what was. Raises Unknown."""
 
-    def check(self, plan: Plan) -> Told:
+    def check(self, plan: ProposedConnection) -> JsonObject:
         """Say what is wrong with it, field by field, and what is worth a look."""
 
-    async def try_out(self, plan: Plan) -> Sequence[Told]:
+    async def try_out(self, plan: ProposedConnection) -> Sequence[JsonObject]:
         """Connect as it would be, and say what was found, step by step. Raises Mistaken."""
 
-    def save(self, change: Change) -> Told:
+    def save(self, change: ConnectionChange) -> JsonObject:
         """Put it into force on all nodes. Raises Mistaken, Conflict, Impossible."""
 
-    def rollback(self, change: Change) -> Told:
+    def rollback(self, change: ConnectionChange) -> JsonObject:
         """Put what was before into force again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class PackageImport:
     """
     A ZIP that somebody takes in, and why.
 
@@ -89,21 +89,21 @@ class Parcel:
     replace: bool = False
 
 
-class Parcels(Protocol):
+class InterfacePackages(Protocol):
     """Interfaces that leave, and that come."""
 
-    def pack(self, names: Sequence[str]) -> bytes:
+    def export_zip(self, names: Sequence[str]) -> bytes:
         """Give the ZIP of listeners and destinations with their definitions. Raises Unknown."""
 
-    def look(self, data: bytes) -> Mapping[str, Any]:
+    def preview(self, data: bytes) -> Mapping[str, Any]:
         """Say what a ZIP would change; `mark` stands for what was looked at."""
 
-    def take_in(self, parcel: Parcel) -> Mapping[str, Any]:
+    def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
         """Put it into force on all nodes. Raises Conflict where something is otherwise by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class DraftEdit:
     """
     What an author has written: the files that differ, by their names in a mappings folder.
 
@@ -120,7 +120,7 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ActivationRequest:
     """
     What somebody puts into force, and why.
 
@@ -139,7 +139,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CodeEntry:
     """What a code table is to say; `back`: `code` is a value, and `value` the code it has."""
 
     name: str
@@ -151,7 +151,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Specimen:
+class TrialMessage:
     """A message to try: its bytes, and the listener whose settings hold where it is silent."""
 
     payload: bytes
@@ -162,7 +162,7 @@ class Specimen:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ComparisonRequest:
     """Which two versions to compare, by their words, over so many stored messages."""
 
     name: str
@@ -176,77 +176,85 @@ class Question:
     """Whether they may change Python."""
 
 
-class Desk(Protocol):
+class DefinitionDrafts(Protocol):
     """Definitions, drafts, versions."""
 
-    def overview(self) -> Told:
+    def overview(self) -> JsonObject:
         """List definitions, and who reads and writes with them."""
 
-    def definition(self, name: str, actor: str) -> Told:
+    def definition(self, name: str, actor: str) -> JsonObject:
         """Give a definition with its files, and the author's draft."""
 
-    def save(self, writing: Writing) -> Told:
+    def save(self, writing: DraftEdit) -> JsonObject:
         """Keep a draft, with its mistakes named."""
 
     def discard(self, name: str, actor: str) -> None:
         """Throw a draft away."""
 
-    def history(self, name: str) -> Sequence[Told]:
+    def history(self, name: str) -> Sequence[JsonObject]:
         """List what was in force, the newest first."""
 
-    def version(self, name: str, version: str) -> Told:
+    def version(self, name: str, version: str) -> JsonObject:
         """Give the files of a version."""
 
-    def changes_hooks(self, change: Writing | Decision) -> bool:
+    def changes_hooks(self, change: DraftEdit | ActivationRequest) -> bool:
         """Tell whether a draft, its activation or a rollback brings code that is not active."""
 
-    def activate(self, decision: Decision) -> Told:
+    def activate(self, decision: ActivationRequest) -> JsonObject:
         """Put the author's draft into force."""
 
-    def rollback(self, decision: Decision) -> Told:
+    def rollback(self, decision: ActivationRequest) -> JsonObject:
         """Put an older version into force: the one named, else the one before."""
 
-    def unknown_codes(self, actor: str) -> Sequence[Told]:
+    def unmapped_codes(self, actor: str) -> Sequence[JsonObject]:
         """List codes that messages had and no table has."""
 
-    def leave_code(self, name: str, table: str, code: str, actor: str) -> None:
+    def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
         """Note that a code stays without an entry. Raises Unknown."""
 
-    def add_code(self, entry: Entry) -> Told:
+    def add_code(self, entry: CodeEntry) -> JsonObject:
         """Write an entry into the author's draft. Raises Unknown."""
 
-    def read_with(self, decision: Decision, names: Sequence[str]) -> Told:
+    def set_listener_definitions(
+        self, decision: ActivationRequest, names: Sequence[str]
+    ) -> JsonObject:
         """Let a listener (`decision.name`) read with these; none: as its settings say."""
 
 
-class Bench(Protocol):
+class DefinitionTrials(Protocol):
     """Trying, comparing, learning."""
 
-    def pasted(self, text: str) -> Sequence[bytes]:
+    def messages_in_text(self, text: str) -> Sequence[bytes]:
         """Find the messages of a text, as they were on the wire."""
 
-    def uploaded(self, data: bytes) -> Sequence[bytes]:
+    def messages_in_file(self, data: bytes) -> Sequence[bytes]:
         """Find the messages of a file."""
 
-    def stored(self, name: str, last: int, control: str) -> Sequence[Told]:
+    def stored_messages(self, name: str, last: int, control: str) -> Sequence[JsonObject]:
         """Give the last stored messages that a definition concerns, or those of a control id."""
 
     def try_out(
-        self, name: str, actor: str, word: str, specimens: Sequence[Specimen], *, code: bool = False
-    ) -> Told:
+        self,
+        name: str,
+        actor: str,
+        version: str,
+        specimens: Sequence[TrialMessage],
+        *,
+        code: bool = False,
+    ) -> JsonObject:
         """Give what a version makes of messages; `code`: the actor may change Python."""
 
-    def compare(self, question: Question) -> Told:
+    def compare(self, question: ComparisonRequest) -> JsonObject:
         """Say which stored messages come out differently."""
 
-    def learn(self, payloads: Sequence[bytes]) -> Told:
+    def learn(self, payloads: Sequence[bytes]) -> JsonObject:
         """Propose a definition."""
 
 
 _AT_ONCE, _WAITING = 2, 16
 
 
-class Rejudging(Protocol):
+class MessageReplay(Protocol):
     """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
 
     def replay(self, message_id: int, chosen: State | None = None) -> int:
@@ -262,11 +270,11 @@ class Rejudging(Protocol):
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
         """Give the sites that it would be of."""
 
-    def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
+    def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
         """Store an edited copy of a message as a new one, and queue it; give its id."""
 
 
-class Plant(Protocol):
+class Installation(Protocol):
     """What stands around the queue. Blocking."""
 
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
@@ -281,7 +289,7 @@ class Plant(Protocol):
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         """List the alerts that stand."""
 
-    def rejudging(self) -> Rejudging:
+    def message_replay(self) -> MessageReplay:
         """Take the definitions in force now, to judge stored messages anew."""
 
     def charset(self, listener: str) -> str:
@@ -292,7 +300,7 @@ class Plant(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class PageAssets:
     """What a page of the app loads: addresses."""
 
     script: str
@@ -301,7 +309,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Backstage:
+class ConsoleContext:
     """
     Everything the routes need.
 
@@ -311,21 +319,21 @@ class Backstage:
     """
 
     database: Database
-    plant: Plant
-    belonging: Belonging
-    visitor: Callable[[str, bool], Awaitable[Visitor | None]]
+    installation: Installation
+    subjects_of: SubjectReader
+    signed_in_user: Callable[[str, bool], Awaitable[Visitor | None]]
     status: Callable[[Sequence[Mapping[str, Any]]], Awaitable[Mapping[str, str]]]
-    service: Service
+    service: ReportEngine
     probe: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
-    files: Callable[[], Files]
+    files: Callable[[], PageAssets]
     clock: Callable[[], int]
-    desk: Desk
-    bench: Bench
-    parcels: Parcels
+    drafts: DefinitionDrafts
+    trials: DefinitionTrials
+    packages: InterfacePackages
     connections: Connections
-    events: Callable[[DeedQuery], list[dict[str, Any]]]
+    events: Callable[[ConsoleEventQuery], list[dict[str, Any]]]
     """Reads the audit events of the console and of commands, newest first. Blocking."""
-    access: Access
+    access: AccessAdministration
     second_factor: bool
     proxies: Proxies
     gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
