@@ -56,7 +56,7 @@ class AuditRelay:
             sites=wanted.sites,
         )
         with self._chained.read() as connection:
-            rows = audit_trail.newest(connection, query, wanted.limit, self._chain)
+            rows = audit_trail.read_newest(connection, query, wanted.limit, self._chain)
         return [_told(row) for row in rows]
 
 

@@ -91,7 +91,7 @@ def newest(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
     """Return the newest events, the newest first."""
     with _Trail(load(home)) as opened:
         with opened.database.read() as connection:
-            rows = audit_trail.newest(connection, query, limit, opened.chain)
+            rows = audit_trail.read_newest(connection, query, limit, opened.chain)
             plain = query.site_id is None and query.report_id is None
             refusals = (
                 audit_trail.newest_anonymous(connection, query.since, limit)
@@ -113,7 +113,7 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
         with opened.database.read() as connection:
             opened.database.be_unhurried(connection)  # the reader of the export sets its pace
             knows_reports = opened.chain is ENGINE_CHAIN
-            for row in audit_trail.walk(connection, query, opened.chain):
+            for row in audit_trail.iterate(connection, query, opened.chain):
                 named = patients and knows_reports
                 subjects = audit_trail.patients_of(connection, row.reports) if named else ()
                 yield from audit_events(row.entry(), server, subjects)

@@ -26,7 +26,7 @@ from bridge.engine.service.accounts import (
     users,
 )
 from bridge.engine.service.sites import site_changes, sites
-from bridge.engine.service.sites.supply_states import Look
+from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
 from bridge.store.database import Database
@@ -310,7 +310,7 @@ class Administration:
         site_id: str | None = None,
         *,
         target: tuple[str, str] | None = None,
-        state: Look | None = None,
+        state: StateReader | None = None,
         **details: Any,
     ) -> Iterator[tuple[Connection, int]]:
         """

@@ -19,7 +19,7 @@ from bridge.engine.links import KeyRing
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.links import Vault
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
@@ -69,7 +69,7 @@ def _rotate(
     new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
     write_link_keys(path, (new, *old))
     sleep(_SETTLE_SECONDS)
-    vault = Vault(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
+    vault = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
     moved, unreadable = _move(database, vault)
     with database.write() as connection:
         answers = idempotency.reseal(connection, vault.keys)
@@ -93,7 +93,7 @@ def _rotate(
     return done
 
 
-def _move(database: Database, vault: Vault) -> tuple[int, int]:
+def _move(database: Database, vault: LinkKeys) -> tuple[int, int]:
     """Move link by link in small transactions, so that no launch waits for it."""
     moved, unreadable, after = 0, 0, 0
     while True:

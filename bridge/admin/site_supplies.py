@@ -11,7 +11,7 @@ from bridge.engine.documents.mrrt import BadTemplate, write_template
 from bridge.engine.documents.mrrt import import_template as read
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.accounts import users
-from bridge.engine.service.sites import billing, site_changes, sites, supply_states
+from bridge.engine.service.sites import audit_states, billing, site_changes, sites
 
 
 def groups(engine: Administration, site_id: str) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def set_group(
         "prelim-group-update",
         site_id,
         target=("prelim-group", name),
-        state=supply_states.prelim_group(site_id, name),
+        state=audit_states.prelim_group(site_id, name),
     ) as (
         connection,
         _,
@@ -61,7 +61,7 @@ def import_template(
         "template-update",
         site_id,
         target=("template", str(number)),
-        state=supply_states.template(site_id, number),
+        state=audit_states.template(site_id, number),
     ) as (
         connection,
         now,
@@ -85,7 +85,7 @@ def remove_template(engine: Administration, site_id: str, number: int) -> None:
         "template-delete",
         site_id,
         target=("template", str(number)),
-        state=supply_states.template(site_id, number),
+        state=audit_states.template(site_id, number),
     ) as (
         connection,
         _,
@@ -113,7 +113,7 @@ def import_codes(engine: Administration, site_id: str, text: str) -> int:
         "code-map-update",
         site_id,
         target=("code-map", site_id),
-        state=supply_states.code_map(site_id),
+        state=audit_states.code_map(site_id),
         rows=len(rows),
     ) as (connection, _):
         sites.get_site(connection, site_id)
@@ -126,9 +126,9 @@ def set_signature(engine: Administration, email: str, uri: str | None) -> None:
     with refusing():
         image = site_changes.image_uri(uri, "signature")
     with engine.deed(
-        "signature-update", target=("user", email), state=supply_states.signature(email)
+        "signature-update", target=("user", email), state=audit_states.signature(email)
     ) as (connection, _):
         account = users.find_account(connection, email)
         if account is None:
             raise Refused("there is no such user")
-        users.tell(connection, account.id, signature=image)
+        users.update_membership(connection, account.id, signature=image)

@@ -135,7 +135,7 @@ class StateConflict(EngineError):  # noqa: N818  # named for what happened
     text = "conflicts with the present state"
 
 
-class Changed(StateConflict):
+class OrderChanged(StateConflict):
     """An order changed during processing: the same request may well succeed when repeated."""
 
     code = "changed"
@@ -198,7 +198,7 @@ class AlreadySigned(BusinessFailure):
     text = "the report is already signed"
 
 
-class NotSigned(BusinessFailure):
+class ReportNotSigned(BusinessFailure):
     """Unsign, and the report is Draft, Preliminary or Ordered."""
 
     code = "not_signed"

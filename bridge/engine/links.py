@@ -28,7 +28,7 @@ class LinkError(Exception):
     """A sealed payload that does not open."""
 
 
-class UnknownKey(LinkError):  # noqa: N818  # named for what happened
+class UnknownSealKey(LinkError):  # noqa: N818  # named for what happened
     """The key ring lacks the key that sealed this payload."""
 
     def __init__(self, key_id: str) -> None:
@@ -136,12 +136,12 @@ class KeyRing:
         return Sealed(newest, nonce + data)
 
     def open(self, sealed: Sealed, binding: Binding) -> bytes:
-        """Return the payload; raise `UnknownKey` or `SealBroken`."""
+        """Return the payload; raise `UnknownSealKey` or `SealBroken`."""
         if sealed.key_id not in self._ring[1]:
             self._refresh()
         cipher = self._ring[1].get(sealed.key_id)
         if cipher is None:
-            raise UnknownKey(sealed.key_id)
+            raise UnknownSealKey(sealed.key_id)
         nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
         try:
             return zlib.decompress(cipher.decrypt(nonce, data, binding.associated_data()))

@@ -79,7 +79,7 @@ class ModelEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Assistance:
+class WritingAids:
     """
     Which models help to write; without any, rules sort findings and the browser hears speech.
 
@@ -135,7 +135,7 @@ class EngineSettings:
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: Lifetimes = Lifetimes()
-    assistance: Assistance = Assistance()
+    assistance: WritingAids = WritingAids()
     single_sign_on: SingleSignOn | None = None
     passwords: bool = True  # people may sign in with a password of ours
     second_factor: bool = True  # accounts with a console role need one, unless a provider is asked

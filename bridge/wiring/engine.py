@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from bridge.engine.http.application import create_application
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
-    Assistance,
     EngineSettings,
     Lifetimes,
     ModelEndpoint,
@@ -18,6 +17,7 @@ from bridge.engine.settings import (
     RateLimits,
     SingleSignOn,
     SizeLimits,
+    WritingAids,
 )
 from bridge.engine_client.http_caller import http_caller
 from bridge.engine_client.in_process import InProcess
@@ -55,14 +55,14 @@ def engine_settings(settings: Settings) -> EngineSettings:
     )
 
 
-def _assistance(settings: Settings) -> Assistance:
+def _assistance(settings: Settings) -> WritingAids:
     given = settings.assistance
 
     def endpoint(url: str, model: str, key_file: Path | None) -> ModelEndpoint | None:
         key = read_secret(settings.path(key_file)) if key_file else ""
         return ModelEndpoint(url, model, key) if url else None
 
-    return Assistance(
+    return WritingAids(
         endpoint(given.transcription_url, given.transcription_model, given.transcription_key_file),
         endpoint(given.placing_url, given.placing_model, given.placing_key_file),
         given.browser_speech,

@@ -20,7 +20,7 @@ from tests.acceptance.wire import Sender, Sink, verdict
 
 
 @dataclass
-class Vault:
+class LinkKeys:
     """A house behind TLS, its authority, and the papers of everybody."""
 
     house: House
@@ -33,7 +33,7 @@ class Vault:
 
 
 @pytest.fixture(scope="module")
-def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkKeys]:
     """One service: mutual listeners with a revocation list, and destinations."""
     folder = tmp_path_factory.mktemp("vault")
     office, stranger = Office(folder), Office(folder, "stranger")
@@ -71,13 +71,13 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
         house.destination(name, sink.port, tls=trust)
     house.make()
     house.start()
-    yield Vault(house, office, port, web_port, own, clients, sinks)
+    yield LinkKeys(house, office, port, web_port, own, clients, sinks)
     assert house.stop() == 0
     for sink in sinks.values():
         sink.stop()
 
 
-def ask(vault: Vault, number: int, context: ssl.SSLContext | None) -> bytes | None:
+def ask(vault: LinkKeys, number: int, context: ssl.SSLContext | None) -> bytes | None:
     """Send an order; None when nobody answers, however the line ends."""
     patience = 2 if context is None else 20  # in plain text the line may stay, with no word
     try:
@@ -98,7 +98,7 @@ def ask(vault: Vault, number: int, context: ssl.SSLContext | None) -> bytes | No
         ("nobody", False),
     ],
 )
-def test_who_is_heard(vault: Vault, who: str, *, heard: bool) -> None:
+def test_who_is_heard(vault: LinkKeys, who: str, *, heard: bool) -> None:
     """Only whom the authority has issued to, now, and has not revoked."""
     number = 7001 + list(vault.clients).index(who)
     reply = ask(vault, number, vault.office.client(vault.clients[who]))
@@ -107,7 +107,7 @@ def test_who_is_heard(vault: Vault, who: str, *, heard: bool) -> None:
     assert (vault.house.row(f"A{number}") is not None) is heard
 
 
-def test_old_tls_and_none(vault: Vault) -> None:
+def test_old_tls_and_none(vault: LinkKeys) -> None:
     """TLS 1.1 gets no connection, plain text no answer; neither disturbs anybody."""
     good = vault.clients["good"]
     old = vault.office.client(good)
@@ -122,7 +122,7 @@ def test_old_tls_and_none(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize(("who", "heard"), [("good", True), ("revoked", False), ("nobody", False)])
-def test_who_is_heard_over_https(vault: Vault, who: str, *, heard: bool) -> None:
+def test_who_is_heard_over_https(vault: LinkKeys, who: str, *, heard: bool) -> None:
     """The same as over MLLP."""
     context, url = vault.office.client(vault.clients[who]), f"https://localhost:{vault.web_port}/"
     kind = {"content-type": "application/hl7-v2"}
@@ -135,7 +135,7 @@ def test_who_is_heard_over_https(vault: Vault, who: str, *, heard: bool) -> None
         assert verdict(reply.content) == ("AA", "C7014")
 
 
-def test_half_a_handshake_over_https_has_as_much_time_as_a_request(vault: Vault) -> None:
+def test_half_a_handshake_over_https_has_as_much_time_as_a_request(vault: LinkKeys) -> None:
     """Not the minute that a connection without a request is kept for."""
     with socket.create_connection(("127.0.0.1", vault.web_port), timeout=15) as wire:
         wire.sendall(bytes.fromhex("1603010200010001fc0303"))
@@ -143,7 +143,7 @@ def test_half_a_handshake_over_https_has_as_much_time_as_a_request(vault: Vault)
             assert wire.recv(100) == b""
 
 
-def test_only_the_right_receiver_gets_results(vault: Vault) -> None:
+def test_only_the_right_receiver_gets_results(vault: LinkKeys) -> None:
     """
     Expired, of another name or none, revoked, of another authority: not a byte of a result.
 
@@ -166,7 +166,7 @@ def shown(sender: Sender) -> int:
     return x509.load_der_x509_certificate(data).serial_number
 
 
-def test_certificates_are_exchanged_while_connections_stand(vault: Vault) -> None:
+def test_certificates_are_exchanged_while_connections_stand(vault: LinkKeys) -> None:
     """New connections get the new files; those that stand go on; broken files change nothing."""
     context = vault.office.client(vault.clients["good"])
     with Sender(vault.port, tls=context) as standing:
@@ -187,7 +187,7 @@ def test_certificates_are_exchanged_while_connections_stand(vault: Vault) -> Non
     assert "new files not used" in vault.house.log()
 
 
-def test_check_live_asks_the_peers(vault: Vault) -> None:
+def test_check_live_asks_the_peers(vault: LinkKeys) -> None:
     """A handshake with each destination as it is set, with the reason where there is none."""
     told = vault.house.bridge("check", "--live", expect=None)
     wrong = dict(re.findall(r"destination (\S+): its (?:certificate|authority) (\S+ \S+)", told))

@@ -18,7 +18,7 @@ from bridge.engine.http.application import create_application
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
-from bridge.engine.settings import Assistance, EngineSettings
+from bridge.engine.settings import EngineSettings, WritingAids
 from bridge.store.database import Database
 from tests.databases import fresh_file
 from tests.enrolment import enrol
@@ -34,7 +34,7 @@ class ReadingRoom:
 
     folder: Path
     port: int = 0
-    assistance: Assistance = field(default_factory=Assistance)
+    assistance: WritingAids = field(default_factory=WritingAids)
     _keys: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None

@@ -26,16 +26,21 @@ from bridge.engine.http.requests.actions import actor_of
 from bridge.engine.http.requests.audit import deed_of, origin
 from bridge.engine.http.requests.refusals import problem_of, shape_problem
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.launching.errors import BadLaunch
-from bridge.engine.launching.outcome import Caution, Launched, SetAside
-from bridge.engine.launching.reading import LaunchParts, read_language, read_launch
-from bridge.engine.launching.request import LaunchRequest, NamedUser
+from bridge.engine.launch.errors import BadLaunch
+from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, SetAsideFile
+from bridge.engine.launch.parser import LaunchParts, read_language, read_launch
+from bridge.engine.launch.request import LaunchRequest, NamedUser
 from bridge.engine.links import Purpose
-from bridge.engine.live.launches import Asked
+from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.moments import iso
-from bridge.engine.service.launch.initiation import InitRequest, Prepared, prepare
-from bridge.engine.service.launch.launches import Desk, OneByOne, deeds_of, launch_all
-from bridge.engine.service.launch.links import Vault
+from bridge.engine.service.launch.init_links import InitLink, InitRequest, issue_init_link
+from bridge.engine.service.launch.launches import (
+    BatchRefused,
+    LaunchContext,
+    audit_events_of,
+    launch_all,
+)
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
 from bridge.store.on_loop.short_work import SHORT
@@ -65,10 +70,10 @@ def link_to(base_url: str, purpose: Purpose, handle: str) -> str:
     return f"{base_url}{PATHS[purpose]}?token={handle}"
 
 
-def desk_of(engine: Engine, request: Request) -> Desk:
+def desk_of(engine: Engine, request: Request) -> LaunchContext:
     """Return what launches by this request's caller need."""
-    vault = Vault(engine.keys, engine.random)
-    return Desk(request.state.caller, vault, engine.settings.lifetimes)
+    vault = LinkKeys(engine.keys, engine.random)
+    return LaunchContext(request.state.caller, vault, engine.settings.lifetimes)
 
 
 async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
@@ -76,7 +81,7 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     engine, desk = engine_of(request), desk_of(engine_of(request), request)
     options = qr_options(body.response)
     wanted = await _understood(engine, body)
-    launched = await engine.launches.launch(Asked(desk, wanted, origin(request)))
+    launched = await engine.launches.launch(PendingLaunch(desk, wanted, origin(request)))
     outcome = await settled(engine, launched)
     base, kind = engine.base_url(request), body.response.type
     if kind is ResponseType.LINK:
@@ -105,15 +110,15 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     read = await (Threads.DOCUMENTS.run(read_all) if long else _done(engine, read_all, quick=quick))
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
-    def deed(work: Work, *, at_once: bool) -> list[Launched | EngineError]:
+    def deed(work: Work, *, at_once: bool) -> list[LaunchOutcome | EngineError]:
         outcomes = launch_all(work, desk, wanted, at_once=at_once)
-        work.deeds += deeds_of(desk, wanted, outcomes, origin(request))
+        work.audit_events += audit_events_of(desk, wanted, outcomes, origin(request))
         return outcomes
 
     actor, now = actor_of(desk.caller), engine.clock()
     try:
         outcomes = await engine.work.change(actor, now, partial(deed, at_once=True), brief=quick)
-    except OneByOne:  # hardly ever: a savepoint for each batch would cost more
+    except BatchRefused:  # hardly ever: a savepoint for each batch would cost more
         outcomes = await engine.work.change(actor, now, partial(deed, at_once=False))
     base, request_id = engine.base_url(request), request.state.request_id
 
@@ -155,7 +160,7 @@ def _read(engine: Engine, item: Any, budget: Budget) -> _Read | EngineError | Va
 
 def _answer_of(
     one: _Read | EngineError | ValidationError,
-    outcomes: Iterator[Launched | EngineError],
+    outcomes: Iterator[LaunchOutcome | EngineError],
     base: str,
     instance: str,
     request_id: str,
@@ -204,7 +209,7 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
 
 
 def answer(
-    outcome: Launched, wanted: ResponseType, options: QrCodeOptions, base_url: str
+    outcome: LaunchOutcome, wanted: ResponseType, options: QrCodeOptions, base_url: str
 ) -> dict[str, Any]:
     """Return the members of a launch response (interface document, launch; both QR spellings)."""
     link = link_to(base_url, Purpose.LAUNCH, outcome.handle)
@@ -224,7 +229,7 @@ def answer(
     }
 
 
-def warnings_of(cautions: Iterable[Caution], files: Sequence[SetAside]) -> dict[str, Any]:
+def warnings_of(cautions: Iterable[LaunchWarning], files: Sequence[SetAsideFile]) -> dict[str, Any]:
     """Return `warnings`, and for files of another patient `filesSetAside`."""
     members: dict[str, Any] = {"warnings": [each.value for each in cautions]}
     return members | ({"filesSetAside": [each.as_json() for each in files]} if files else {})
@@ -258,13 +263,13 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
     }
 
 
-async def issue(engine: Engine, request: Request, wanted: InitRequest) -> Prepared:
+async def issue(engine: Engine, request: Request, wanted: InitRequest) -> InitLink:
     """Issue a session link on the authority of the request's caller."""
     caller = request.state.caller
 
-    def deed(work: Work) -> Prepared:
-        prepared = prepare(
-            work, caller, Vault(engine.keys, engine.random), engine.settings.lifetimes, wanted
+    def deed(work: Work) -> InitLink:
+        prepared = issue_init_link(
+            work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, wanted
         )
         work.note(deed_of(request, "init", wanted.site_id))
         return prepared
@@ -272,7 +277,7 @@ async def issue(engine: Engine, request: Request, wanted: InitRequest) -> Prepar
     return await engine.work.change(actor_of(caller), engine.clock(), deed)
 
 
-def session_link(base_url: str, prepared: Prepared) -> str:
+def session_link(base_url: str, prepared: InitLink) -> str:
     """Return the session link as the interface document writes it, values URL-encoded."""
     languages = (
         f"&AppLanguage={quote(prepared.app_language)}"

@@ -22,7 +22,7 @@ from bridge.engine.http.requests.problems import (
     unauthorized,
 )
 from bridge.engine.http.requests.refusals import UNAVAILABLE, problem_of
-from bridge.engine.launching.errors import BadAuthority
+from bridge.engine.launch.errors import BadAuthority
 from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import Reason
 
@@ -65,7 +65,7 @@ _GENERAL: Mapping[str, tuple[Problem, ...]] = {
     "401": (unauthorized().problem,),
     "403": (problem_of(errors.Forbidden()),),
     "404": (problem_of(errors.SiteNotFound()), problem_of(errors.ReportNotFound())),
-    "409": (problem_of(errors.Changed()),),
+    "409": (problem_of(errors.OrderChanged()),),
     "413": (too_large(67_108_864).problem,),
     "429": (_TOO_MANY,),
     "503": (UNAVAILABLE,),
@@ -105,7 +105,7 @@ _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
     "site/prelims": (errors.PrelimNotFound(),),
     "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(Deed.SIGN)),
     "prelim": (errors.AuthorNotPermitted(Deed.PRELIM),),
-    "unsign": (errors.NotSigned(), errors.CoolingElapsed()),
+    "unsign": (errors.ReportNotSigned(), errors.CoolingElapsed()),
     "addendum/sign": (
         errors.NoSignedAddendum(),
         errors.CoolingElapsed(),

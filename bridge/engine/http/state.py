@@ -21,16 +21,16 @@ from bridge.engine.http.live.waiting_requests import (
 from bridge.engine.http.requests.addresses import Addresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
-from bridge.engine.live.access_journal import Journal
-from bridge.engine.live.bearers import Bearers
-from bridge.engine.live.database_work import Workshop
-from bridge.engine.live.launches import Launches
-from bridge.engine.live.password_hashing import Hashing
-from bridge.engine.live.release_clock import Ticker
-from bridge.engine.live.stream_hub import Hub
+from bridge.engine.live.audit_buffer import AuditBuffer
+from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.live.launch_batcher import LaunchBatcher
+from bridge.engine.live.password_hashing import HashingPool
+from bridge.engine.live.release_scheduler import ReleaseScheduler
+from bridge.engine.live.stream_hub import StreamHub
+from bridge.engine.live.token_authenticator import TokenAuthenticator
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import tokens
-from bridge.engine.service.accounts.sign_in_limit import Throttle
+from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.work import FEED_CHANNEL
@@ -65,8 +65,8 @@ class Engine:
         self.roles = roles
         self.clock = clock
         self.random = secrets.token_bytes
-        self.work = Workshop(database, settings.threads, alone=settings.alone)
-        self.journal = Journal(self.work, clock)
+        self.work = DatabaseExecutor(database, settings.threads, alone=settings.alone)
+        self.journal = AuditBuffer(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter()
         self.streams = WaitingRequests(STREAMS, STREAMS_EACH)
@@ -74,13 +74,13 @@ class Engine:
         self.proxies = Proxies(settings.trusted_proxies)
         self.addresses = Addresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
-        self.hub = Hub(self.work, clock, lambda: self.stopping)
-        self._ticker = Ticker(self.work, clock)
-        self._listener = Listener(database, FEED_CHANNEL, self.work.changed.ring)
-        self._bearers = Bearers(self.work, clock)
-        self.launches = Launches(self.work, clock)
-        self.hashing = Hashing()
-        self.throttle = Throttle(database, settings.rates.failed_authentications)
+        self.hub = StreamHub(self.work, clock, lambda: self.stopping)
+        self._ticker = ReleaseScheduler(self.work, clock)
+        self._listener = Listener(database, FEED_CHANNEL, self.work.changed.notify)
+        self._bearers = TokenAuthenticator(self.work, clock)
+        self.launches = LaunchBatcher(self.work, clock)
+        self.hashing = HashingPool()
+        self.throttle = SignInLimiter(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
         self.provider = None if sso is None else _provider(sso)
 
@@ -100,7 +100,7 @@ class Engine:
     async def stop(self) -> None:
         """End the background work and let waiting readers go."""
         self.stopping = True
-        self.work.changed.ring()
+        self.work.changed.notify()
         await self.hub.stop()
         await self.work.run(self._listener.stop)
         await self._ticker.stop()

@@ -27,7 +27,7 @@ class TooBusy(EngineError):  # noqa: N818  # named for what happened
     retryable = True
 
 
-class Hashing:
+class HashingPool:
     """Runs hash computations; refuses more than the queue holds."""
 
     def __init__(self, threads: int = THREADS, waiting: int = MOST_WAITING) -> None:

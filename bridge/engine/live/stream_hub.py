@@ -13,9 +13,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, func, select
 
-from bridge.engine.live.database_work import Workshop
-from bridge.engine.live.wakeups import heard
-from bridge.engine.service.accounts.sessions import SESSIONS, Session
+from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.service.accounts.sessions import SESSIONS, BrowserSession
 from bridge.engine.service.live.sync_launch import TARGETS
 from bridge.engine.service.live.windows import (
     HANDOVER,
@@ -40,10 +40,10 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class Watch:
+class StreamWatch:
     """One stream's place: `news` is set when it should read again."""
 
-    session: Session
+    session: BrowserSession
     stream: str
     news: asyncio.Event = field(default_factory=asyncio.Event)
     seen: object = None
@@ -56,7 +56,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class LiveSnapshot:
     """What the database says about everything that is watched, at one moment."""
 
     newest: int
@@ -68,25 +68,25 @@ class Glance:
     handovers: dict[int, str]
 
 
-class Hub:
+class StreamHub:
     """The streams of this process. Runs while there are any."""
 
     def __init__(
-        self, work: Workshop, clock: Callable[[], int], stopping: Callable[[], bool]
+        self, work: DatabaseExecutor, clock: Callable[[], int], stopping: Callable[[], bool]
     ) -> None:
         self._work = work
         self._clock = clock
         self._stopping = stopping
-        self._watches: set[Watch] = set()
+        self._watches: set[StreamWatch] = set()
         self._closed: dict[str, str] = {}  # streams that ended, and their reports
         self._newest: int | None = None
         self._renewed_at = 0
         self._task: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
-    def watching(self, session: Session, stream: str) -> Iterator[Watch]:
+    def watching(self, session: BrowserSession, stream: str) -> Iterator[StreamWatch]:
         """Watch what a session's page should know, from now on."""
-        watch = Watch(session, stream)
+        watch = StreamWatch(session, stream)
         self._watches.add(watch)
         if self._task is None or self._task.done():
             self._newest = None
@@ -107,13 +107,13 @@ class Hub:
 
     async def _run(self) -> None:
         while (self._watches or self._closed) and not self._stopping():
-            bell = self._work.changed.bell()
+            notification = self._work.changed.notification()
             try:
                 await self._look()
             except StoreError as error:
                 log.warning("live_glance_failed", failure=type(error).__name__)
             await asyncio.sleep(PAUSE_SECONDS)
-            await heard(bell, POLL_SECONDS)
+            await wait_notified(notification, POLL_SECONDS)
         for watch in self._watches:
             watch.news.set()
         await self._tidy()
@@ -156,7 +156,7 @@ class Hub:
             log.warning("live_windows_not_kept", failure=type(error).__name__)
 
 
-def _tell(watch: Watch, glance: Glance, *, first: bool) -> None:
+def _tell(watch: StreamWatch, glance: LiveSnapshot, *, first: bool) -> None:
     session = watch.session
     seen = (
         glance.writers.get(session.report_id),
@@ -170,7 +170,9 @@ def _tell(watch: Watch, glance: Glance, *, first: bool) -> None:
         watch.news.set()
 
 
-def look(connection: Connection, sessions: list[Session], since: int | None, now: int) -> Glance:
+def look(
+    connection: Connection, sessions: list[BrowserSession], since: int | None, now: int
+) -> LiveSnapshot:
     """Return what is new about the sessions' reports, and who stands at them."""
     newest = connection.execute(select(func.max(CHANGES.c.cursor))).scalar_one() or 0
     reports = sorted({each.report_id for each in sessions})
@@ -185,7 +187,7 @@ def look(connection: Connection, sessions: list[Session], since: int | None, now
     writers = select(REPORTS.c.report_id, REPORTS.c.lease_holder).where(
         REPORTS.c.report_id.in_(reports)
     )
-    return Glance(
+    return LiveSnapshot(
         newest,
         frozenset(connection.execute(changed).scalars()),
         {row.report_id: row.lease_holder for row in connection.execute(writers)},

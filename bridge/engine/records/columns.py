@@ -52,7 +52,7 @@ def moment_or_none() -> Any:
     return Field(default=None, sa_type=BigInteger)
 
 
-def refers(
+def foreign_key_to(
     target: str,
     *,
     required: bool = True,
@@ -81,17 +81,17 @@ def json_or_none() -> Any:
     return Field(default=None, sa_type=JSON(none_as_null=True))
 
 
-def octets() -> Any:
+def binary() -> Any:
     """Give a column of bytes."""
     return Field(sa_type=LargeBinary)
 
 
-def octets_or_none() -> Any:
+def binary_or_none() -> Any:
     """Give a column of bytes that may be missing."""
     return Field(default=None, sa_type=LargeBinary)
 
 
-def words(kind: type[StrEnum]) -> Any:
+def enum_type(kind: type[StrEnum]) -> Any:
     """Give the column type of a closed set: stored as its word, read back as its member."""
     return Enum(
         kind,

@@ -11,18 +11,18 @@ from sqlmodel import Field
 
 from bridge.engine.records.columns import (
     Record,
+    enum_type,
+    foreign_key_to,
     json_object,
     key,
     moment,
     moment_or_none,
-    refers,
-    words,
 )
 from bridge.engine.rules.status import ReleaseKind
 from bridge.store.columns import BIG_KEY
 
 
-class Release(Record, table=True):
+class ReportRelease(Record, table=True):
     """Something to be delivered, now or at the end of a cooling period."""
 
     __tablename__ = "engine_release"
@@ -34,14 +34,16 @@ class Release(Record, table=True):
 
     pk: int | None = key()
     report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
-    addendum_pk: int | None = refers("engine_addendum.pk", required=False, on_delete="SET NULL")
-    kind: ReleaseKind = Field(sa_type=words(ReleaseKind))
+    addendum_pk: int | None = foreign_key_to(
+        "engine_addendum.pk", required=False, on_delete="SET NULL"
+    )
+    kind: ReleaseKind = Field(sa_type=enum_type(ReleaseKind))
     sequence: int
     due_at: int = moment()
     released_at: int | None = moment_or_none()
 
 
-class Change(Record, table=True):
+class FeedChange(Record, table=True):
     """One change of one report; cursors grow in the order of the commits."""
 
     __tablename__ = "engine_change"

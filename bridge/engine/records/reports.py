@@ -12,20 +12,20 @@ from typing_extensions import override
 
 from bridge.engine.records.columns import (
     Record,
+    binary,
+    enum_type,
+    foreign_key_to,
     json_list,
     json_object,
     json_or_none,
     key,
     moment,
     moment_or_none,
-    octets,
-    refers,
-    words,
 )
 from bridge.engine.rules.status import AddendumState, FileKind, Origin, Status
 from bridge.store.columns import BIG_KEY
 
-ALONE = "_alone"
+DETACHED = "_alone"
 """In the values of a report that no session knows: what is set of it, nobody needs to be told."""
 
 
@@ -43,16 +43,16 @@ class Report(Record, table=True):
     pk: int | None = key()
     report_id: str = Field(unique=True)  # unguessable
     site_id: str = Field(foreign_key="engine_site.site_id")
-    status: Status = Field(sa_type=words(Status))
-    origin: Origin = Field(sa_type=words(Origin))
-    owner_id: int | None = refers("engine_account.id", required=False)
+    status: Status = Field(sa_type=enum_type(Status))
+    origin: Origin = Field(sa_type=enum_type(Origin))
+    owner_id: int | None = foreign_key_to("engine_account.id", required=False)
     document: dict[str, Any] | None = json_or_none()
     content_text: str = Field(default="", sa_type=Text)
     key_findings: str = Field(default="", sa_type=Text)
     template_number: int | None = None  # the template that was applied
     reporting: dict[str, Any] = json_object()  # the launch's reportingApp
     signed_at: int | None = moment_or_none()
-    signed_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    signed_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     signed_by: dict[str, Any] | None = json_or_none()  # {name, email, signature} as they were then
     signed_zone: str | None = None  # IANA name, where the signing gave one
     content_hash: str | None = None
@@ -66,7 +66,7 @@ class Report(Record, table=True):
     @override
     def __setattr__(self, name: str, value: Any) -> None:
         own = vars(self)
-        if ALONE in own:
+        if DETACHED in own:
             own[name] = value
         else:
             super().__setattr__(name, value)
@@ -105,10 +105,10 @@ class Addendum(Record, table=True):
     pk: int | None = key()
     report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
     number: int
-    state: AddendumState = Field(default=AddendumState.DRAFT, sa_type=words(AddendumState))
+    state: AddendumState = Field(default=AddendumState.DRAFT, sa_type=enum_type(AddendumState))
     document: dict[str, Any] | None = json_or_none()
     content_text: str = Field(default="", sa_type=Text)
-    created_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    created_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     created_at: int = moment()
     signed_at: int | None = moment_or_none()
     signed_by: dict[str, Any] | None = json_or_none()
@@ -125,11 +125,11 @@ class PrelimRead(Record, table=True):
     __table_args__ = (Index("ix_engine_prelim_read_queue", "group_name", "tag_name", "read_at"),)
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
+    report_pk: int = foreign_key_to("engine_report.pk", on_delete="CASCADE")
     group_name: str
     tag_name: str
     read_at: int = moment()
-    read_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    read_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     read_by: dict[str, Any] = json_object()
     document: dict[str, Any] | None = json_or_none()
     content_text: str = Field(default="", sa_type=Text)
@@ -144,10 +144,10 @@ class Signature(Record, table=True):
     __tablename__ = "engine_signature"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
+    report_pk: int = foreign_key_to("engine_report.pk", on_delete="CASCADE")
     signed_at: int = moment()
     signed_by: dict[str, Any] = json_object()
-    acted_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    acted_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     document: dict[str, Any] | None = json_or_none()
     content_text: str = Field(default="", sa_type=Text)
     content_hash: str
@@ -163,12 +163,12 @@ class ReportFile(Record, table=True):
 
     pk: int | None = key()
     report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
-    kind: FileKind = Field(sa_type=words(FileKind))
+    kind: FileKind = Field(sa_type=enum_type(FileKind))
     sha256: str
     sop_instance_uid: str | None = None
     media_type: str = ""
     name: str = ""
-    data: bytes = octets()
+    data: bytes = binary()
     details: dict[str, Any] = json_object()
     orders: list[int] = (
         json_list()
@@ -182,9 +182,9 @@ class Share(Record, table=True):
     __tablename__ = "engine_share"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
+    report_pk: int = foreign_key_to("engine_report.pk", on_delete="CASCADE")
     handle_hash: str = Field(unique=True)
-    created_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    created_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     created_at: int = moment()
     expires_at: int | None = moment_or_none()
     revoked_at: int | None = moment_or_none()
@@ -196,12 +196,12 @@ class Billing(Record, table=True):
     __tablename__ = "engine_billing"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
+    report_pk: int = foreign_key_to("engine_report.pk", on_delete="CASCADE")
     codes: dict[str, Any] = json_object()  # {cpt: {Code, Description} | None, icd10: […]}
     created_at: int = moment()
 
 
-class JournalKey(Record, table=True):
+class DraftKey(Record, table=True):
     """The key under which a user's page keeps what is not saved yet on its computer."""
 
     __tablename__ = "engine_journal_key"
@@ -210,11 +210,11 @@ class JournalKey(Record, table=True):
         primary_key=True, foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE"
     )
     account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
-    secret: bytes = octets()
+    secret: bytes = binary()
     created_at: int = moment()
 
 
-class Tombstone(Record, table=True):
+class DeletedReport(Record, table=True):
     """What is left of a deleted report: that it existed, and when it went."""
 
     __tablename__ = "engine_tombstone"
@@ -222,7 +222,7 @@ class Tombstone(Record, table=True):
     report_id: str = Field(primary_key=True)
     site_id: str = Field(foreign_key="engine_site.site_id", index=True)
     deleted_at: int = moment()
-    deleted_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    deleted_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
 
 
 class PatientPointer(Record, table=True):

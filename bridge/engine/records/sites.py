@@ -11,15 +11,15 @@ from sqlmodel import Field
 
 from bridge.engine.records.columns import (
     Record,
+    binary_or_none,
+    enum_type,
+    foreign_key_to,
     json_list,
     json_object,
     json_or_none,
     key,
     moment,
     moment_or_none,
-    octets_or_none,
-    refers,
-    words,
 )
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.text.billing import CodeSystem
@@ -59,7 +59,7 @@ class Account(Record, table=True):
     password_hash: str | None = None
     second_factor_required: bool = False  # it has a console role
     totp_key_id: str | None = None
-    totp_sealed: bytes | None = octets_or_none()
+    totp_sealed: bytes | None = binary_or_none()
     totp_step: int | None = moment_or_none()
     created_at: int = moment()
     enrolled_at: int | None = moment_or_none()  # the owner first set a password or signed in
@@ -73,9 +73,9 @@ class Enrolment(Record, table=True):
 
     pk: int | None = key()
     token_hash: str = Field(unique=True)  # SHA-256, hexadecimal
-    account_id: int = refers("engine_account.id")
+    account_id: int = foreign_key_to("engine_account.id")
     totp_key_id: str | None = None
-    totp_sealed: bytes | None = octets_or_none()
+    totp_sealed: bytes | None = binary_or_none()
     created_at: int = moment()
     expires_at: int = moment()
     used_at: int | None = moment_or_none()
@@ -102,7 +102,7 @@ class Membership(Record, table=True):
 
     site_id: str = Field(primary_key=True, foreign_key="engine_site.site_id")
     account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
-    role: Role = Field(default=Role.USER, sa_type=words(Role))
+    role: Role = Field(default=Role.USER, sa_type=enum_type(Role))
     name: str = ""
     signature: str | None = None  # a data URI
     settings: dict[str, Any] = json_object()
@@ -121,7 +121,7 @@ class AccessToken(Record, table=True):
 
     id: int | None = key()
     token_hash: str = Field(unique=True)  # SHA-256, hexadecimal
-    account_id: int | None = refers("engine_account.id", required=False)
+    account_id: int | None = foreign_key_to("engine_account.id", required=False)
     site_id: str | None = None
     label: str = ""
     service: bool = False
@@ -154,7 +154,7 @@ class CodeMap(Record, table=True):
 
     id: int | None = key()
     site_id: str = Field(foreign_key="engine_site.site_id", index=True)
-    system: CodeSystem = Field(sa_type=words(CodeSystem))
+    system: CodeSystem = Field(sa_type=enum_type(CodeSystem))
     match: str
     code: str
     description: str = ""
@@ -183,7 +183,7 @@ class Macro(Record, table=True):
 
     id: int | None = key()
     site_id: str = Field(foreign_key="engine_site.site_id")
-    account_id: int | None = refers("engine_account.id", required=False, index=False)
+    account_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
     trigger: str
     name: str = ""
     document: dict[str, Any] = json_object()

@@ -4,21 +4,21 @@ Every table of the engine under one roof, and the catalogue that the migrations 
 Import rows from here: `from bridge.engine.records.tables import Report, ReportOrder`.
 """
 
-from bridge.engine.records.columns import metadata
-from bridge.engine.records.edge import (
+from bridge.engine.records.access import (
     AnonymousRefusals,
-    AuditEvent,
-    BrowserSession,
+    AuditEventRow,
+    BrowserSessionRow,
     Idempotency,
     IndexKey,
-    Link,
+    IssuedLink,
 )
-from bridge.engine.records.feed import Change, Release
-from bridge.engine.records.live import SyncTarget, Window
+from bridge.engine.records.columns import metadata
+from bridge.engine.records.feed import FeedChange, ReportRelease
 from bridge.engine.records.reports import (
     Addendum,
     Billing,
-    JournalKey,
+    DeletedReport,
+    DraftKey,
     PatientPointer,
     PrelimRead,
     Report,
@@ -26,7 +26,6 @@ from bridge.engine.records.reports import (
     ReportOrder,
     Share,
     Signature,
-    Tombstone,
 )
 from bridge.engine.records.sites import (
     AccessToken,
@@ -40,38 +39,39 @@ from bridge.engine.records.sites import (
     Site,
     Template,
 )
+from bridge.engine.records.windows import SyncTarget, Window
 
 __all__ = [
     "AccessToken",
     "Account",
     "Addendum",
     "AnonymousRefusals",
-    "AuditEvent",
+    "AuditEventRow",
     "Billing",
-    "BrowserSession",
-    "Change",
+    "BrowserSessionRow",
     "CodeMap",
+    "DeletedReport",
+    "DraftKey",
     "Enrolment",
+    "FeedChange",
     "Idempotency",
     "IndexKey",
-    "JournalKey",
-    "Link",
+    "IssuedLink",
     "Macro",
     "Membership",
     "PatientPointer",
     "PrelimGroup",
     "PrelimRead",
-    "Release",
     "Report",
     "ReportFile",
     "ReportOrder",
+    "ReportRelease",
     "Share",
     "SignInBucket",
     "Signature",
     "Site",
     "SyncTarget",
     "Template",
-    "Tombstone",
     "Window",
     "metadata",
 ]

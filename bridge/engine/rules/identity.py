@@ -19,7 +19,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Triple:
+class OrderId:
     """What identifies an order: site, patient and accession."""
 
     site_id: str
@@ -63,7 +63,7 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def link_target(triple: Triple) -> str:
+def link_target(identity: OrderId) -> str:
     """Return the keyed hash by which the links of an order are found without naming it."""
-    text = f"{triple.site_id}\x1f{triple.mrn}\x1f{triple.accession}"
+    text = f"{identity.site_id}\x1f{identity.mrn}\x1f{identity.accession}"
     return keyed_text(hashlib.sha256(text.encode()).hexdigest())

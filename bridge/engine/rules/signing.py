@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 
 
 def fingerprint(
     report_id: str,
-    orders: Sequence[Triple],
+    orders: Sequence[OrderId],
     content: Mapping[str, Any],
     signer_email: str,
     signed_at: int,

@@ -22,7 +22,7 @@ SITES = metadata.tables["engine_site"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token may be limited to; a token without scopes may do all that its account may."""
 
     LAUNCH = "launch"
@@ -39,10 +39,10 @@ class Caller:
     account_id: int | None
     email: str
     service: bool = False
-    scopes: frozenset[Scope] = frozenset()
+    scopes: frozenset[TokenScope] = frozenset()
     site_id: str | None = None
 
-    def permits(self, scope: Scope) -> bool:
+    def permits(self, scope: TokenScope) -> bool:
         """Tell whether the token's scopes include this one."""
         return not self.scopes or scope in self.scopes
 
@@ -52,7 +52,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class BrowserUser:
     """
     Who sits at the browser, by a session that was already there.
 
@@ -99,7 +99,7 @@ def account_role_in(connection: Connection, account_id: int, site_id: str) -> Ro
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SiteAccess:
     """A caller on a site, by which name, and what of the site decides about requests."""
 
     role: Role | None
@@ -124,7 +124,7 @@ _STANDING: Final = plain(
 )
 
 
-def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standing:
+def read_site_access(connection: Connection, caller: Caller, site_id: str) -> SiteAccess:
     """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
     row = say(connection, _STANDING, site_id=site_id, account_id=caller.account_id).first()
     if row is None:
@@ -132,7 +132,7 @@ def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standin
     role = Role(row.role) if row.role is not None and caller.enters(site_id) else None
     role = Role.ADMINISTRATOR if caller.service else role
     settings = stored_json(row.settings)
-    return Standing(role, row.name or "", tuple(stored_json(row.locations)), settings)
+    return SiteAccess(role, row.name or "", tuple(stored_json(row.locations)), settings)
 
 
 def require_administrator(
@@ -143,10 +143,10 @@ def require_administrator(
     pointer: str = "/clinicalInfo/SiteLocation",
 ) -> None:
     """Raise unless the site exists, the caller administers it, and the location is known."""
-    standing = standing_on(connection, caller, site_id)
-    if standing.role is not Role.ADMINISTRATOR:
+    site_access = read_site_access(connection, caller, site_id)
+    if site_access.role is not Role.ADMINISTRATOR:
         raise Forbidden
-    standing.check_location(location, pointer)
+    site_access.check_location(location, pointer)
 
 
 def administered_sites(connection: Connection, caller: Caller) -> list[str] | None:

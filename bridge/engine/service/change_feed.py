@@ -24,12 +24,12 @@ from sqlalchemy import Connection, Select, bindparam, delete, select
 from bridge.contract import MOST_MARKS, mark_cursor, split_cursor
 from bridge.engine.documents.record import timestamp
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
-from bridge.engine.records.tables import Release, Report
+from bridge.engine.records.tables import Report, ReportRelease
 from bridge.engine.rules.moments import iso
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.service.report_status import About, GroupOrder
+from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.reports.export import moment
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 from bridge.store.statements import (
@@ -88,7 +88,7 @@ def _of_sites(without: bool) -> Select[Any]:  # names the statement
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePage:
+class FeedPage:
     """Changes in commit order, and the cursor to go on from."""
 
     changes: tuple[Mapping[str, Any], ...]
@@ -144,12 +144,12 @@ def order_json(order: GroupOrder) -> dict[str, Any]:
 
 
 def describe(
-    about: About, report: Report, now: int, release: Release | None = None
+    context: ReportContext, report: Report, now: int, release: ReportRelease | None = None
 ) -> dict[str, Any]:
     """Return what a change says about a report as it is now."""
     return {
-        "record": about.record(report, now).as_json(),
-        "orders": [order_json(order) for order in about.orders],
+        "record": context.record(report, now).as_json(),
+        "orders": [order_json(order) for order in context.orders],
         "release": {"kind": release.kind.value, "sequence": release.sequence} if release else None,
     }
 
@@ -159,15 +159,15 @@ def announce(
     report: Report,
     event: ChangeEvent,
     *,
-    release: Release | None = None,
-    about: About | None = None,
+    release: ReportRelease | None = None,
+    context: ReportContext | None = None,
     **more: Any,
 ) -> None:
     """Announce a change of a report, with the report as it is now; `more` adds members."""
-    if about is None:
+    if context is None:
         work.session.flush()
-        about = About.of(work.session, report, work.now)
-    body = describe(about, report, work.now, release) | more
+        context = ReportContext.of(work.session, report, work.now)
+    body = describe(context, report, work.now, release) | more
     work.announce(report.site_id, report.report_id, event, body)
 
 
@@ -177,7 +177,7 @@ def read_changes(
     after: int,
     limit: int,
     without: Collection[str] = (),
-) -> ChangePage:
+) -> FeedPage:
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
@@ -185,8 +185,8 @@ def read_changes(
     the one that was given.
     """
     if sites is None:
-        answers = run_all(connection, changes_asked(connection, after, limit, without))
-        return changes_read(answers, after, limit, without)
+        answers = run_all(connection, change_statements(connection, after, limit, without))
+        return read_change_page(answers, after, limit, without)
     top = carry(connection, said(connection, _NEWEST))
     omitted = sorted(map(str, without))
     asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
@@ -194,7 +194,7 @@ def read_changes(
     return _page(top, rows, after, limit, without)
 
 
-def changes_asked(
+def change_statements(
     connection: Connection, after: int, limit: int, without: Collection[str]
 ) -> list[Words]:
     """Give what `read_changes` asks of every site, to be run with others, these first."""
@@ -207,22 +207,22 @@ def changes_asked(
     ]
 
 
-def changes_read(
+def read_change_page(
     answers: Sequence[Answer], after: int, limit: int, without: Collection[str]
-) -> ChangePage:
-    """Read the answers to `changes_asked`."""
+) -> FeedPage:
+    """Read the answers to `change_statements`."""
     top, page = answers
     return _page(top, page.all(), after, limit, without)
 
 
 def _page(
     top: Answer, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
-) -> ChangePage:
+) -> FeedPage:
     passed = max(after, top.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
     if len(rows) == limit:
-        return ChangePage(changes, rows[-1].cursor)
-    return ChangePage(changes, max(passed, rows[-1].cursor) if rows else passed)
+        return FeedPage(changes, rows[-1].cursor)
+    return FeedPage(changes, max(passed, rows[-1].cursor) if rows else passed)
 
 
 def _as_json(row: Any) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def prune_changes(connection: Connection, before: int, limit: int, up_to: int | 
     return len(old)
 
 
-TOLD = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
+TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Releases that say something: a retraction takes back."""
 
 # Asked for each release, so in the driver's form.
@@ -295,24 +295,24 @@ def read_with_texts(
     after: int,
     limit: int,
     without: Collection[str] = (),
-) -> tuple[ChangePage, dict[str, dict[str, Any]]]:
-    """As `feed.read_changes`, with what `texts` says of the reports that the page releases."""
+) -> tuple[FeedPage, dict[str, dict[str, Any]]]:
+    """Return a page as `read_changes` does, and the texts of the reports that it releases."""
     if sites is not None or not is_asked_once(connection):
         page = read_changes(connection, sites, after, limit, without)
-        return page, texts(connection, released_reports(page.changes))
+        return page, report_texts(connection, released_reports(page.changes))
     asked_for = {
         "after": after,
         "limit": limit,
         "without": sorted(map(str, without)),
-        "told": sorted(TOLD),
+        "told": sorted(TEXT_RELEASES),
     }
     asks = [
-        *changes_asked(connection, after, limit, without),
+        *change_statements(connection, after, limit, without),
         Words(_NEXT_REPORTS, asked_for),
         Words(_NEXT_ADDENDA, {**asked_for, "signed": AddendumState.SIGNED.value}),
     ]
     *answers, found, added = run_all(connection, asks)
-    page = changes_read(answers, after, limit, without)
+    page = read_change_page(answers, after, limit, without)
     wanted = released_reports(page.changes)
     said = _by_report(found, added) if wanted else {}
     return page, {name: said[name] for name in wanted if name in said}
@@ -323,7 +323,7 @@ def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(str(each["reportId"]) for each in changes if _tells(each)))
 
 
-def texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str, Any]]:
+def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Read what reports say, by their ids; absent are those that are gone or not signed."""
     if not reports:
         return {}
@@ -359,7 +359,7 @@ def with_texts(
 
 
 def _tells(change: Mapping[str, Any]) -> bool:
-    return (change["release"] or {}).get("kind") in TOLD
+    return (change["release"] or {}).get("kind") in TEXT_RELEASES
 
 
 def _said(row: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class KeyReused(StateConflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RepeatableRequest:
     """What makes a request the same one: key, token and route; `digest` is of its body."""
 
     key: str
@@ -51,13 +51,15 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredAnswer:
     """A stored answer; `body` is None where there was none."""
 
     body: Any
 
 
-def stored_answer(connection: Connection, keys: KeyRing, repeat: Repeat) -> Answer | None:
+def stored_answer(
+    connection: Connection, keys: KeyRing, repeat: RepeatableRequest
+) -> StoredAnswer | None:
     """Return the answer that this request got before, None if it is new; raise `KeyReused`."""
     row = connection.execute(
         select(REPEATS.c.response).where(
@@ -74,11 +76,11 @@ def stored_answer(connection: Connection, keys: KeyRing, repeat: Repeat) -> Answ
         raise KeyReused from None
     if kept["digest"] != repeat.digest:
         raise KeyReused
-    return Answer(kept["body"])
+    return StoredAnswer(kept["body"])
 
 
 def store_answer(
-    connection: Connection, keys: KeyRing, repeat: Repeat, body: Any, now: int
+    connection: Connection, keys: KeyRing, repeat: RepeatableRequest, body: Any, now: int
 ) -> None:
     """Keep the answer to a request, in the transaction of what it did."""
     kept = json.dumps({"digest": repeat.digest, "body": body}).encode()

@@ -17,7 +17,7 @@ from bridge.engine.errors import (
     BusinessFailure,
     CoolingElapsed,
     NoSignedAddendum,
-    NotSigned,
+    ReportNotSigned,
     RuleBroken,
     SignDelayDisabled,
 )
@@ -38,9 +38,8 @@ from bridge.engine.rules.status import AddendumState, Origin
 from bridge.engine.rules.text.defaults import accept_defaults, has_defaults
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.service.report_facts import Around
-from bridge.engine.service.report_lookup import key_of, touch
-from bridge.engine.service.report_status import has_content
+from bridge.engine.service.report_lookup import bump_version, key_of
+from bridge.engine.service.report_status import ReportSummary, has_content
 from bridge.engine.service.work import Work
 from bridge.store.statements import Answer, Words, carry, plain, said, stored_json
 
@@ -68,7 +67,7 @@ _PRELIM_READS = (
 
 FAILURES: Mapping[Failure, type[BusinessFailure]] = {
     Failure.ALREADY_SIGNED: AlreadySigned,
-    Failure.NOT_SIGNED: NotSigned,
+    Failure.NOT_SIGNED: ReportNotSigned,
     Failure.COOLING_ELAPSED: CoolingElapsed,
     Failure.NO_SIGNED_ADDENDUM: NoSignedAddendum,
     Failure.SIGN_DELAY_DISABLED: SignDelayDisabled,
@@ -81,38 +80,38 @@ def sign_delay(work: Work, report: Report) -> int:
     return int(found or 0)
 
 
-def person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
+def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
     """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
-    return person_read(carry(work.connection, person_asked(work, site_id, account_id)))
+    return read_person(carry(work.connection, person_statement(work, site_id, account_id)))
 
 
-def person_asked(work: Work, site_id: str, account_id: int | None) -> Words:
-    """Give the statement for `person`, to be run with others; `person_read` reads its answer."""
+def person_statement(work: Work, site_id: str, account_id: int | None) -> Words:
+    """Return the statement of `describe_person` for a batch; `read_person` reads its answer."""
     return said(work.connection, _PERSON, site=site_id, account=account_id)
 
 
-def person_read(answer: Answer) -> dict[str, Any]:
+def read_person(answer: Answer) -> dict[str, Any]:
     """Read the answer; nobody is a person without a name."""
     return _described(answer.first())
 
 
-def author_read(answer: Answer) -> tuple[dict[str, Any], Role | None]:
+def read_author(answer: Answer) -> tuple[dict[str, Any], Role | None]:
     """Read the answer with the person's role; None for who left the site or is disabled."""
     found: Any = answer.first()
     gone = found is None or found.left_at is not None or found.disabled_at is not None
     return _described(found), None if gone else Role(found.role)
 
 
-def author(
+def require_author(
     work: Work, report: Report, account_id: int | None, deed: Deed
 ) -> tuple[dict[str, Any], Role]:
     """Return in whose name a report is signed or read; raise `AuthorNotPermitted`."""
-    asked = person_asked(work, report.site_id, account_id)
-    described, role = author_read(carry(work.connection, asked))
-    return described, permitted_author(role, deed, owner=account_id == report.owner_id)
+    asked = person_statement(work, report.site_id, account_id)
+    described, role = read_author(carry(work.connection, asked))
+    return described, require_permitted(role, deed, owner=account_id == report.owner_id)
 
 
-def permitted_author(role: Role | None, deed: Deed, *, owner: bool) -> Role:
+def require_permitted(role: Role | None, deed: Deed, *, owner: bool) -> Role:
     """Apply the rule of the application to every caller; raise `AuthorNotPermitted`."""
     if role is None or not permits(role, deed, owner=owner):
         raise AuthorNotPermitted(deed)
@@ -161,18 +160,20 @@ def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
     return list(work.session.exec(_PRELIM_READS, params={"report": key_of(report)}))
 
 
-def gather(
-    work: Work, report: Report, *, ignores_delay: bool = False, around: Around | None = None
+def collect_facts(
+    work: Work, report: Report, *, ignores_delay: bool = False, summary: ReportSummary | None = None
 ) -> frozenset[Fact]:
-    """Return the facts that the state table asks about; `around` is read where not given."""
-    around = around or Around.of(work.connection, report)
-    return frozenset(_facts(work, report, around, ignores_delay=ignores_delay))
+    """Return the facts that the state table asks about; `summary` is read where not given."""
+    summary = summary or ReportSummary.of(work.connection, report)
+    return frozenset(_facts(work, report, summary, ignores_delay=ignores_delay))
 
 
-def _facts(work: Work, report: Report, around: Around, *, ignores_delay: bool) -> Iterator[Fact]:
+def _facts(
+    work: Work, report: Report, summary: ReportSummary, *, ignores_delay: bool
+) -> Iterator[Fact]:
     if ignores_delay:
         yield Fact.IGNORES_DELAY
-    if around.sign_delay > 0:
+    if summary.sign_delay > 0:
         yield Fact.SITE_COOLS
     if is_cooling(report.cooling_until, work.now):
         yield Fact.COOLING
@@ -180,13 +181,13 @@ def _facts(work: Work, report: Report, around: Around, *, ignores_delay: bool) -
         yield Fact.FROM_ORDER
     if has_content(report):
         yield Fact.CONTENT
-    reads = prelim_reads(work, report) if around.prelims else []
+    reads = prelim_reads(work, report) if summary.has_prelims else []
     active = sum(read.withdrawn_at is None for read in reads)
     if active:
         yield Fact.PRELIM_READ
     if active > 1:
         yield Fact.OTHER_PRELIM_READ
-    if around.addenda:
+    if summary.has_addenda:
         yield from _addendum_facts(work, report)
 
 
@@ -204,7 +205,7 @@ def _addendum_facts(work: Work, report: Report) -> Iterator[Fact]:
         yield Fact.ADDENDUM_COOLING
 
 
-def take(
+def apply_event(
     work: Work, report: Report, event: Event, *, facts: frozenset[Fact] | None = None
 ) -> Branch:
     """
@@ -213,14 +214,14 @@ def take(
     `facts` are gathered where they are not given. The branch's `clears` and the removal of a
     report are left to the service.
     """
-    outcome = decide(report.status, event, gather(work, report) if facts is None else facts)
+    outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
     if isinstance(outcome, Reason):
         raise RuleBroken(outcome)
     if isinstance(outcome, Failure):
         raise FAILURES[outcome]
     if outcome.to is not None:
         report.status = outcome.to
-        touch(work, report)
+        bump_version(work, report)
     return outcome
 
 

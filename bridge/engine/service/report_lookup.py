@@ -14,9 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
-from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
+from bridge.engine.errors import OrderChanged, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
@@ -104,7 +104,7 @@ _ONE_WRITER = "sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LockedOrder:
     """An order and the report that it belongs to, both locked."""
 
     order: ReportOrder
@@ -159,87 +159,95 @@ def _refuses_merged(connection: Connection, site_id: str) -> bool:
     return settings.get(REFUSE_MERGED) is True
 
 
-def current_triple(connection: Connection, triple: Triple) -> Triple:
+def current_identity(connection: Connection, identity: OrderId) -> OrderId:
     """Return the triple under the patient identifier that stands for its own now."""
-    pointers = follow_pointers(connection, triple.site_id, [triple.mrn])
-    return Triple(triple.site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+    pointers = follow_pointers(connection, identity.site_id, [identity.mrn])
+    return OrderId(identity.site_id, pointers.get(identity.mrn, identity.mrn), identity.accession)
 
 
 def find_orders(
-    session: Session, triples: Sequence[Triple], *, current: bool = False
-) -> dict[Triple, ReportOrder]:
+    session: Session, identities: Sequence[OrderId], *, current: bool = False
+) -> dict[OrderId, ReportOrder]:
     """
     Return the orders there are for these triples, without a lock; merged patients included.
 
     `current` says that the triples have just been followed to those that are valid now.
     """
     keys = (
-        {triple: triple for triple in triples}
+        {identity: identity for identity in identities}
         if current
-        else current_triples(session.connection(), triples)
+        else current_identities(session.connection(), identities)
     )
     stored = _stored(session, sorted(set(keys.values()), key=_text))
-    found = {triple: stored[now] for triple, now in keys.items() if now in stored}
-    missing = [] if current else [triple for triple in keys if triple not in found]
+    found = {identity: stored[now] for identity, now in keys.items() if now in stored}
+    missing = [] if current else [identity for identity in keys if identity not in found]
     moved = _moved(session.connection(), missing, keys)
     return found | find_orders(session, moved) if moved else found
 
 
-def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, Triple]:
+def current_identities(
+    connection: Connection, identities: Sequence[OrderId]
+) -> dict[OrderId, OrderId]:
     """Return each triple under the patient identifier that stands for its own now."""
-    found: dict[Triple, Triple] = {}
-    for site_id in {triple.site_id for triple in triples}:
-        own = [triple for triple in triples if triple.site_id == site_id]
-        pointers = follow_pointers(connection, site_id, (triple.mrn for triple in own))
-        for triple in own:
-            found[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+    found: dict[OrderId, OrderId] = {}
+    for site_id in {identity.site_id for identity in identities}:
+        own = [identity for identity in identities if identity.site_id == site_id]
+        pointers = follow_pointers(connection, site_id, (identity.mrn for identity in own))
+        for identity in own:
+            found[identity] = OrderId(
+                site_id, pointers.get(identity.mrn, identity.mrn), identity.accession
+            )
     return found
 
 
-def places_of(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, int]:
+def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> dict[OrderId, int]:
     """Return the keys of the reports that orders belong to; merged patients included."""
-    keys = current_triples(connection, triples)
-    found = report_keys(connection, keys.values())
-    places = {triple: found[now] for triple, now in keys.items() if now in found}
+    keys = current_identities(connection, identities)
+    found = current_report_keys(connection, keys.values())
+    places = {identity: found[now] for identity, now in keys.items() if now in found}
     moved = _moved(connection, [each for each in keys if each not in places], keys)
-    return places | places_of(connection, moved) if moved else places
+    return places | find_report_keys(connection, moved) if moved else places
 
 
 def _moved(
-    connection: Connection, missing: Sequence[Triple], keys: Mapping[Triple, Triple]
-) -> list[Triple]:
+    connection: Connection,
+    missing: Sequence[OrderId],
+    keys: Mapping[OrderId, OrderId],
+) -> list[OrderId]:
     """Return those of the missing whose patients were merged since `keys` was read."""
     if not missing or connection.dialect.name == _ONE_WRITER:
         return []
-    later = current_triples(connection, missing)
-    return [triple for triple in missing if later[triple] != keys[triple]]
+    later = current_identities(connection, missing)
+    return [identity for identity in missing if later[identity] != keys[identity]]
 
 
-def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
+def current_report_keys(
+    connection: Connection, identities: Iterable[OrderId]
+) -> dict[OrderId, int]:
     """Return the keys of the reports that orders belong to; the triples are valid now."""
-    found: dict[Triple, int] = {}
-    wanted = set(triples)
+    found: dict[OrderId, int] = {}
+    wanted = set(identities)
     if is_asked_once(connection):
         rows: Iterable[Any] = carry_out(connection, _PAIRED, [*map(_text, wanted)]) or ()
-        return {Triple(*triple): key for *triple, key in rows}
+        return {OrderId(*identity): key for *identity, key in rows}
     for some in _parameters(wanted):
         site_id, accessions = some["site_id"], json.dumps(some["accessions"])
         rows = ask(connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions)
-        found |= {Triple(site_id, mrn, accession): key for mrn, accession, key in rows}
-    return {triple: found[triple] for triple in wanted if triple in found}
+        found |= {OrderId(site_id, mrn, accession): key for mrn, accession, key in rows}
+    return {identity: found[identity] for identity in wanted if identity in found}
 
 
-def _stored(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
-    found: dict[Triple, ReportOrder] = {}
-    for some in _parameters(triples):
+def _stored(session: Session, identities: Sequence[OrderId]) -> dict[OrderId, ReportOrder]:
+    found: dict[OrderId, ReportOrder] = {}
+    for some in _parameters(identities):
         rows = session.exec(_STORED, params=some)
-        found.update((Triple(row.site_id, row.mrn, row.accession), row) for row in rows)
-    return {triple: found[triple] for triple in triples if triple in found}
+        found.update((OrderId(row.site_id, row.mrn, row.accession), row) for row in rows)
+    return {identity: found[identity] for identity in identities if identity in found}
 
 
-def _parameters(triples: Iterable[Triple]) -> Iterator[dict[str, Any]]:
+def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
     """Split triples into statements' worth; each may also find what was not asked for."""
-    wanted = sorted(triples, key=_text)
+    wanted = sorted(identities, key=_text)
     for site_id, own in groupby(wanted, key=attrgetter("site_id")):
         here = list(own)
         for start in range(0, len(here), _CHUNK):
@@ -251,8 +259,8 @@ def _parameters(triples: Iterable[Triple]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _text(triple: Triple) -> tuple[str, str, str]:
-    return triple.site_id, triple.mrn, triple.accession
+def _text(identity: OrderId) -> tuple[str, str, str]:
+    return identity.site_id, identity.mrn, identity.accession
 
 
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
@@ -262,39 +270,41 @@ def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
 
 
 def lock_orders(
-    work: Work, triples: Sequence[Triple], *, current: bool = False
-) -> list[Found | None]:
+    work: Work, identities: Sequence[OrderId], *, current: bool = False
+) -> list[LockedOrder | None]:
     """
     Find orders, lock their reports, and return both in the order asked for; None is not found.
 
     Orders that move or appear while the locks are waited for are looked up again; raise Changed
     when they will not stand still. `current` is as for `find_orders`.
     """
-    if current and not report_keys(work.connection, triples):
-        return [None] * len(triples)  # as most that are registered: cheaper than to load none
-    seen = find_orders(work.session, triples, current=current)
+    if current and not current_report_keys(work.connection, identities):
+        return [None] * len(identities)  # as most that are registered: cheaper than to load none
+    seen = find_orders(work.session, identities, current=current)
     for _ in range(ATTEMPTS):
         if not seen:  # nothing to lock; the unique key guards against whoever is faster
-            return [None] * len(triples)
+            return [None] * len(identities)
         reports = lock_reports(work, (order.report_pk for order in seen.values()))
         before = _places(seen)
         if work.connection.dialect.name != _ONE_WRITER:  # who waited for a lock looks again
-            seen = find_orders(work.session, triples)
+            seen = find_orders(work.session, identities)
         if _places(seen) == before:  # what it says now holds until the commit
             return [
-                Found(seen[triple], reports[seen[triple].report_pk]) if triple in seen else None
-                for triple in triples
+                LockedOrder(seen[identity], reports[seen[identity].report_pk])
+                if identity in seen
+                else None
+                for identity in identities
             ]
-    raise Changed
+    raise OrderChanged
 
 
-def _places(orders: Mapping[Triple, ReportOrder]) -> dict[Triple, int]:
-    return {triple: order.report_pk for triple, order in orders.items()}
+def _places(orders: Mapping[OrderId, ReportOrder]) -> dict[OrderId, int]:
+    return {identity: order.report_pk for identity, order in orders.items()}
 
 
-def lock_report(work: Work, triple: Triple) -> Found:
+def lock_report(work: Work, identity: OrderId) -> LockedOrder:
     """Find and lock one report by one of its orders; raise ReportNotFound."""
-    found = lock_orders(work, [triple])[0]
+    found = lock_orders(work, [identity])[0]
     if found is None:
         raise ReportNotFound
     return found
@@ -313,7 +323,7 @@ def lock_report_by_id(work: Work, report_id: str) -> Report:
     return found
 
 
-def group_of(session: Session, report_pk: int) -> list[ReportOrder]:
+def orders_of(session: Session, report_pk: int) -> list[ReportOrder]:
     """Return a report's orders: the anchor first, then in linking order."""
     return list(
         session.exec(
@@ -324,12 +334,12 @@ def group_of(session: Session, report_pk: int) -> list[ReportOrder]:
     )
 
 
-def touch(work: Work, report: Report) -> None:
+def bump_version(work: Work, report: Report) -> None:
     """Count a change of what a report says or where it stands: pages must load it again."""
     report.version += 1
-    stamp(work, report)
+    mark_updated(work, report)
 
 
-def stamp(work: Work, report: Report) -> None:
+def mark_updated(work: Work, report: Report) -> None:
     """Note a change around a report, such as of its orders' tags; pages may go on writing."""
     report.updated_at = work.now  # whoever read it sees to its being written

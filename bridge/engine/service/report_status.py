@@ -15,12 +15,11 @@ from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.status import AddendumState, Status
-from bridge.engine.service.report_facts import Around
-from bridge.engine.service.report_lookup import find_orders, key_of, places_of
-from bridge.store.statements import Answer, Words, among, ask, carry, plain, said, stored_json
+from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
+from bridge.store.statements import Answer, Words, among, ask, carry, plain, said, say, stored_json
 
 # Made once: to make a statement costs more than to run it.
 _ORDERS = (
@@ -55,7 +54,7 @@ class StatusRecord:
     status: Status
     user_email: str
     unsign_until: int | None
-    orders: tuple[Triple, ...] = field(repr=False)
+    orders: tuple[OrderId, ...] = field(repr=False)
     has_content: bool
     addendum_unsign_until: int | None
 
@@ -89,7 +88,7 @@ def status_records(session: Session, reports: Sequence[Report], now: int) -> lis
     return [
         _record(
             report,
-            About(groups[key], emails.get(report.owner_id or 0, ""), windows.get(key)),
+            ReportContext(groups[key], emails.get(report.owner_id or 0, ""), windows.get(key)),
             now,
         )
         for key, report in zip(keys, reports, strict=True)
@@ -124,8 +123,49 @@ class GroupOrder(Protocol):
         """Its Metadata."""
 
 
+_SUMMARY: Final = plain(
+    """
+    SELECT s.sign_delay,
+        (SELECT a.email FROM engine_account AS a WHERE a.id = :owner) AS email,
+        EXISTS (SELECT 1 FROM engine_prelim_read AS p WHERE p.report_pk = :report) AS prelims,
+        EXISTS (SELECT 1 FROM engine_addendum AS d WHERE d.report_pk = :report) AS addenda
+    FROM engine_site AS s WHERE s.site_id = :site
+    """
+)
+
+
 @dataclass(frozen=True, slots=True)
-class About:
+class ReportSummary:
+    """The site's sign delay in seconds, the owner's e-mail address ('' for none), what there is."""
+
+    sign_delay: int
+    user_email: str
+    has_prelims: bool
+    has_addenda: bool
+
+    @classmethod
+    def of(cls, connection: Connection, report: Report) -> "ReportSummary":
+        """Read it for a stored report."""
+        return cls.read(say(connection, _SUMMARY, **_parameters(report)))
+
+    @classmethod
+    def statement(cls, connection: Connection, report: Report) -> Words:
+        """Give the statement for a stored report, to be run with others; `read` its answer."""
+        return said(connection, _SUMMARY, **_parameters(report))
+
+    @classmethod
+    def read(cls, answer: Answer) -> "ReportSummary":
+        """Read the answer."""
+        row: Any = answer.first()
+        return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
+
+
+def _parameters(report: Report) -> dict[str, Any]:
+    return {"site": report.site_id, "owner": report.owner_id, "report": report.pk}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContext:
     """What a status record says that the report itself does not know."""
 
     orders: Sequence["GroupOrder"] = field(repr=False)
@@ -134,12 +174,12 @@ class About:
 
     @classmethod
     def of(
-        cls, session: Session, report: Report, now: int, around: Around | None = None
-    ) -> "About":
-        """Read it for one report; `around` is what was read in this transaction."""
-        around = around or Around.of(session.connection(), report)
+        cls, session: Session, report: Report, now: int, summary: ReportSummary | None = None
+    ) -> "ReportContext":
+        """Read it for one report; `summary` is what was read in this transaction."""
+        summary = summary or ReportSummary.of(session.connection(), report)
         orders = group_read(carry(session.connection(), group_asked(session.connection(), report)))
-        return cls.by(session, report, now, around, orders)
+        return cls.by(session, report, now, summary, orders)
 
     @classmethod
     def by(
@@ -147,28 +187,30 @@ class About:
         reader: Session | Connection,
         report: Report,
         now: int,
-        around: Around,
+        summary: ReportSummary,
         orders: Sequence[GroupOrder],
-    ) -> "About":
+    ) -> "ReportContext":
         """Make it of what was read in this transaction."""
         key = key_of(report)
-        windows = _addendum_windows(reader, [key], now) if around.addenda else {}
-        return cls(orders, around.user_email, windows.get(key))
+        windows = _addendum_windows(reader, [key], now) if summary.has_addenda else {}
+        return cls(orders, summary.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> StatusRecord:
         """Give the status record of the report as it is now."""
         return _record(report, self, now)
 
 
-def _record(report: Report, about: About, now: int) -> StatusRecord:
+def _record(report: Report, context: ReportContext, now: int) -> StatusRecord:
     return StatusRecord(
         report_id=report.report_id,
         status=report.status,
-        user_email=about.user_email,
+        user_email=context.user_email,
         unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-        orders=tuple(Triple(order.site_id, order.mrn, order.accession) for order in about.orders),
+        orders=tuple(
+            OrderId(order.site_id, order.mrn, order.accession) for order in context.orders
+        ),
         has_content=has_content(report),
-        addendum_unsign_until=about.addendum_unsign_until,
+        addendum_unsign_until=context.addendum_unsign_until,
     )
 
 
@@ -217,9 +259,9 @@ def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
     return {key_of(row): row for row in rows}
 
 
-def read_report(session: Session, triple: Triple) -> Report:
+def read_report(session: Session, identity: OrderId) -> Report:
     """Return the report of an order; raise ReportNotFound."""
-    order = find_orders(session, [triple]).get(triple)
+    order = find_orders(session, [identity]).get(identity)
     report = session.get(Report, order.report_pk) if order else None
     if report is None:
         raise ReportNotFound
@@ -255,16 +297,18 @@ _STATUS_WINDOWS: Final = among(
 )
 
 
-def query_status(connection: Connection, triples: Sequence[Triple], now: int) -> list[StatusRecord]:
+def query_status(
+    connection: Connection, identities: Sequence[OrderId], now: int
+) -> list[StatusRecord]:
     """
     Return one record for each report found, in the order of its first mention.
 
     Raise ReportNotFound when the only triple asked for is unknown.
     """
-    places = places_of(connection, triples)
-    if not places and len(set(triples)) == 1:
+    places = find_report_keys(connection, identities)
+    if not places and len(set(identities)) == 1:
         raise ReportNotFound
-    keys = dict.fromkeys(places[each] for each in triples if each in places)
+    keys = dict.fromkeys(places[each] for each in identities if each in places)
     records = _records(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 
@@ -289,12 +333,12 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
     }
 
 
-def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Triple]]:
+def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderId]]:
     """Return the orders of reports, each group with its anchor first."""
-    groups: dict[int, list[Triple]] = {}
+    groups: dict[int, list[OrderId]] = {}
     rows: Sequence[Any] = ask(connection, _GROUPS, keys).all()
     for key, *identity in rows:
-        groups.setdefault(key, []).append(Triple(*identity))
+        groups.setdefault(key, []).append(OrderId(*identity))
     return groups
 
 

@@ -17,13 +17,13 @@ from sqlmodel import Session
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
-from bridge.engine.records.tables import Change, metadata
+from bridge.engine.records.tables import FeedChange, metadata
 from bridge.store.database import Database
 from bridge.store.statements import Words, insertion, listed, run_all
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
-CHANGES = metadata.tables[str(Change.__tablename__)]
+CHANGES = metadata.tables[str(FeedChange.__tablename__)]
 _INSERT = insertion(CHANGES, ("site_id", "report_id", "at", "event", "body", "session_pk"))
 
 
@@ -73,16 +73,16 @@ class Work:
     """
     A transaction in the making. `now` is the server's clock in milliseconds.
 
-    `last` is what is written when all else is, and needs no answer.
+    `final_statements` is what is written when all else is, and needs no answer.
     """
 
     connection: Connection
     actor: Actor
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    deeds: list[AuditEvent] = field(default_factory=list)
-    last: list[Words] = field(default_factory=list, repr=False)
-    described: dict[str, Any] = field(default_factory=dict, repr=False)
+    audit_events: list[AuditEvent] = field(default_factory=list)
+    final_statements: list[Words] = field(default_factory=list, repr=False)
+    audit_members: dict[str, Any] = field(default_factory=dict, repr=False)
     """Members of the audit event: its `target`, `before` and `after`, where the use case knows."""
     _session: Session | None = field(default=None, repr=False)
 
@@ -123,37 +123,41 @@ class Work:
 
     def note(self, deed: AuditEvent) -> None:
         """Remember a deed for the audit trail: it is recorded if, and only if, the work is kept."""
-        self.deeds.append(deed)
+        self.audit_events.append(deed)
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def savepoint(self) -> Iterator[None]:
         """Keep what is done inside, or, when it raises, undo it and what it announced."""
-        announced, noted, last = len(self.announced), len(self.deeds), len(self.last)
+        announced, noted, last = (
+            len(self.announced),
+            len(self.audit_events),
+            len(self.final_statements),
+        )
         try:
             with self.session.begin_nested():
                 self.session.connection()  # the savepoint is set now, and not at the first row
                 yield
         except BaseException:
-            del self.announced[announced:], self.deeds[noted:], self.last[last:]
+            del self.announced[announced:], self.audit_events[noted:], self.final_statements[last:]
             self.session.expire_all()
             raise
 
 
-def events_of(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def event_kinds(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Give the kinds of events among what a piece of work announced."""
     return frozenset(each["event"] for each in announced)
 
 
 @dataclass(slots=True)
-class Minutes:
+class CommitRecords:
     """What a transaction appends to the trail and the feed, as the last thing before its commit."""
 
-    deeds: list[tuple[int, AuditEvent]] = field(default_factory=list)
+    audit_events: list[tuple[int, AuditEvent]] = field(default_factory=list)
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def take(self, work: Work) -> None:
         """Take what a piece of work leaves behind that is kept."""
-        self.deeds += [(work.now, deed) for deed in work.deeds]
+        self.audit_events += [(work.now, deed) for deed in work.audit_events]
         self.announced += work.announced
 
     def append(
@@ -161,14 +165,14 @@ class Minutes:
     ) -> None:
         """Write what goes `before`, and append the rest at the commit (`Database.at_commit`)."""
         run_all(connection, before)
-        ENGINE_CHAIN.record_all(connection, database, self.deeds)
+        ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:
             changes = listed(connection, _INSERT, self.announced)
             database.at_commit(connection, FEED_LOCK, [changes], FEED_CHANNEL)
 
 
 @contextmanager
-def part(
+def nested_work(
     connection: Connection,
     actor: Actor,
     now: int,
@@ -177,23 +181,23 @@ def part(
     with closing(Work(connection, actor, now)) as work:
         yield work
         work.flush()
-        run_all(connection, work.last)
+        run_all(connection, work.final_statements)
 
 
 @contextmanager
-def working(
+def work_within(
     connection: Connection,
     database: Database,
     actor: Actor,
     now: int,
 ) -> Iterator[Work]:
     """Work inside a write transaction that somebody else opened and will commit."""
-    minutes = Minutes()
+    minutes = CommitRecords()
     with closing(Work(connection, actor, now)) as work:
         yield work
         work.flush()
     minutes.take(work)
-    minutes.append(connection, database, work.last)
+    minutes.append(connection, database, work.final_statements)
 
 
 @contextmanager
@@ -203,5 +207,5 @@ def transaction(
     now: int,
 ) -> Iterator[Work]:
     """Work in a write transaction of its own; all of it is kept, or nothing."""
-    with database.write() as connection, working(connection, database, actor, now) as work:
+    with database.write() as connection, work_within(connection, database, actor, now) as work:
         yield work

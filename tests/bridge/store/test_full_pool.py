@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.engine.live.database_work import Workshop
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.store.database import Database
 from bridge.store.errors import Busy
 from bridge.store.pool import Pool
@@ -23,7 +23,7 @@ def small(tmp_path: Path) -> Database:
 
 async def test_a_glance_waits_on_a_thread(small: Database) -> None:
     """While all connections are lent the loop goes on; the glance is answered when one is free."""
-    work = Workshop(small, 1)
+    work = DatabaseExecutor(small, 1)
     with ExitStack() as lent:
         for _ in range(4):  # a file has two beyond its pool
             lent.enter_context(small.read())

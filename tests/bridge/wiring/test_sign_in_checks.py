@@ -7,7 +7,7 @@ import pytest
 from bridge.admin.checks.findings import Severity
 from bridge.admin.checks.security import sign_in
 from bridge.admin.data_directory import make_home
-from bridge.engine.service.accounts.sign_in_limit import Throttle
+from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota
 from bridge.wiring.stores import migrate_all, open_engine_database
 from config import load
@@ -48,7 +48,7 @@ def test_a_proxy_that_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     settings = load(home)
     migrate_all(settings)
     database = open_engine_database(settings)
-    Throttle(database, Quota(20, 900)).note_undeclared_proxy("127.0.0.1")
+    SignInLimiter(database, Quota(20, 900)).note_undeclared_proxy("127.0.0.1")
     database.dispose()
     for declared, places in (
         ("[]", ["http.trusted_proxies"]),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-from bridge.engine.settings import Assistance, ModelEndpoint
+from bridge.engine.settings import ModelEndpoint, WritingAids
 from tests.bridge.engine.http.model_house import Model, listening
 from tests.browser.conftest import CHROMIUM
 from tests.browser.reading_room import ReadingRoom
@@ -51,7 +51,7 @@ def recognizer(room: ReadingRoom) -> Iterator[Model]:
     with listening(Model({"text": "no effusion period"})) as model:
         room.stop()
         endpoint = ModelEndpoint(model.url, "hear-1")
-        room.assistance = Assistance(transcription=endpoint)
+        room.assistance = WritingAids(transcription=endpoint)
         room.start()
         yield model
 

@@ -66,7 +66,7 @@ def test_rotating_keys(service: Service) -> None:
     engine.keys = KeyRing((new, old), engine.random)
     assert service.open(linked[0]["reportLink"]).status_code == 200
     with service.database.write() as connection:
-        vault = links.Vault(engine.keys, engine.random)
+        vault = links.LinkKeys(engine.keys, engine.random)
         assert links.reseal(connection, vault, service.clock.now).moved == 3
         assert links.reseal(connection, vault, service.clock.now).moved == 0
     engine.keys = KeyRing((new,), engine.random)

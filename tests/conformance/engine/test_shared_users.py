@@ -90,7 +90,7 @@ def known(service: Service) -> Service:
         account = users.find_account(connection, FOREIGN)
         assert account is not None
         chosen = {"AppLanguage": "ja-JP", "SpeechLanguage": "ko-KR", "signatureText": "Secret"}
-        users.tell(connection, account.id, settings=chosen, signature=PICTURE)
+        users.update_membership(connection, account.id, settings=chosen, signature=PICTURE)
     service.clock.pass_seconds(1)
     return service
 

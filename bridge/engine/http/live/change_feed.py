@@ -21,7 +21,7 @@ from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
-from bridge.engine.service.change_feed import ChangePage, cursor_at, read_changes, require_cursor
+from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes, require_cursor
 
 AT_ONCE = 20
 """So many changes are read without a thread, where the database is at hand."""
@@ -36,7 +36,7 @@ async def wait_for_changes(
     without: Collection[str] = (),
     *,
     texts: bool = False,
-) -> ChangePage:
+) -> FeedPage:
     """
     Return the changes after a cursor, but for some events, at the latest after `seconds`.
 
@@ -51,7 +51,7 @@ async def wait_for_changes(
     with _counted(engine, caller):
         page, said = await _awaited(engine, sites, after, limit, seconds, without, texts=texts)
     # Again after the wait: the token may have been revoked meanwhile.
-    if seconds > 0 and not await engine.work.glance(lambda c: still_valid(c, caller)):
+    if seconds > 0 and not await engine.work.read_inline(lambda c: still_valid(c, caller)):
         raise unauthorized()
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
@@ -80,14 +80,14 @@ async def _awaited(
     without: Collection[str],
     *,
     texts: bool,
-) -> tuple[ChangePage, Mapping[str, Any]]:
+) -> tuple[FeedPage, Mapping[str, Any]]:
     """Read changes, and again when something was written, until there are some."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     look = engine.work.read
     cursor = after
     while True:
-        bell = engine.work.changed.bell(without)
+        notification = engine.work.changed.notification(without)
         mark = engine.work.mark()
         page, said = await look(
             lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
@@ -95,10 +95,10 @@ async def _awaited(
         cursor = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
-            bell.cancel()
+            notification.cancel()
             return page, said
-        await engine.work.heard(bell, mark, left)
-        look, limit = engine.work.glance, min(limit, AT_ONCE)  # what came since then is little
+        await engine.work.wait_for_change(notification, mark, left)
+        look, limit = engine.work.read_inline, min(limit, AT_ONCE)  # what came since then is little
 
 
 def _read(
@@ -109,7 +109,7 @@ def _read(
     without: Collection[str],
     *,
     texts: bool,
-) -> tuple[ChangePage, Mapping[str, Any]]:
+) -> tuple[FeedPage, Mapping[str, Any]]:
     after = require_cursor(connection, cursor)
     if texts:
         page, said = change_feed.read_with_texts(connection, sites, after, limit, without)
@@ -119,15 +119,15 @@ def _read(
     return replace(page, cursor=reached), said
 
 
-def _told(request: Request, page: ChangePage, said: Mapping[str, Any]) -> ChangePage:
+def _told(request: Request, page: FeedPage, said: Mapping[str, Any]) -> FeedPage:
     """Add the texts, unless the quota of exports is used up: then each is to be exported."""
     if not take(request, Rate.EXPORTS, len(said)):
         return page
     shown = [
         (_site_of(each), each["reportId"]) for each in page.changes if each["reportId"] in said
     ]
-    deeds = reading_of(request, "export", (site for site, _ in shown), shown)
-    engine_of(request).journal.note(deeds)
+    audit_events = reading_of(request, "export", (site for site, _ in shown), shown)
+    engine_of(request).journal.note(audit_events)
     return replace(page, changes=change_feed.with_texts(page.changes, said))
 
 

@@ -17,11 +17,16 @@ from typing import Any
 from sqlmodel import Session as Rows
 
 from bridge.engine.http.pages.sessions import Desk
-from bridge.engine.live.stream_hub import Watch
+from bridge.engine.live.stream_hub import StreamWatch
 from bridge.engine.service.accounts.sessions import ends_at
-from bridge.engine.service.live.events import LIMIT, News, latest_cursor, read_news
-from bridge.engine.service.live.sync_launch import Target, due
-from bridge.engine.service.live.windows import Onlooker, handover_asked, onlookers, open_window
+from bridge.engine.service.live.events import LIMIT, PageEvent, latest_cursor, read_page_events
+from bridge.engine.service.live.sync_launch import LaunchTarget, pending_target
+from bridge.engine.service.live.windows import (
+    OtherWindow,
+    handover_asked,
+    open_window,
+    other_windows,
+)
 
 HEARTBEAT_SECONDS = 10.0
 """So often something is sent, so that both sides notice a dead connection (FHIRcast: 10 s)."""
@@ -37,9 +42,9 @@ HEADERS = {
 class Reading:
     """What there is to tell at one moment."""
 
-    news: Sequence[News]
-    onlookers: Sequence[Onlooker]
-    target: Target | None
+    news: Sequence[PageEvent]
+    other_windows: Sequence[OtherWindow]
+    target: LaunchTarget | None
     handover: int  # when this window was asked to hand the writing over, or 0
     over: str  # why the session is over, or empty
 
@@ -74,7 +79,7 @@ async def present(desk: Desk, after: int | None, stream: str) -> AsyncIterator[s
         yield message
 
 
-async def _rest(watch: Watch) -> bool:
+async def _rest(watch: StreamWatch) -> bool:
     return await watch.wait(HEARTBEAT_SECONDS)
 
 
@@ -94,9 +99,9 @@ def _read(rows: Rows, desk: Desk, cursor: int) -> Reading:
     idle_at, expires_at = ends_at(connection, session, desk.engine.settings.lifetimes)
     over = "ended" if expires_at <= now else "inactivity" if idle_at <= now else ""
     return Reading(
-        read_news(rows, session, cursor),
-        onlookers(connection, session, now),
-        due(connection, session, now),
+        read_page_events(rows, session, cursor),
+        other_windows(connection, session, now),
+        pending_target(connection, session, now),
         handover_asked(connection, session.pk, now),
         over,
     )
@@ -107,7 +112,7 @@ class Teller:
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
-        self._onlookers: Sequence[Onlooker] | None = None
+        self._other_windows: Sequence[OtherWindow] | None = None
         self._sequence = 0
         self._handover = 0
 
@@ -116,9 +121,9 @@ class Teller:
         messages = [message("change", each.data, each.cursor) for each in reading.news]
         if reading.news:
             self.cursor = reading.news[-1].cursor
-        if reading.onlookers != self._onlookers:
-            self._onlookers = reading.onlookers
-            others = [each.as_json() for each in reading.onlookers]
+        if reading.other_windows != self._other_windows:
+            self._other_windows = reading.other_windows
+            others = [each.as_json() for each in reading.other_windows]
             messages.append(message("presence", {"others": others}))
         if reading.target is not None and reading.target.sequence != self._sequence:
             self._sequence = reading.target.sequence

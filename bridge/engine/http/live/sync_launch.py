@@ -20,11 +20,11 @@ from bridge.engine.http.pages import pages
 from bridge.engine.http.pages.sessions import Desk
 from bridge.engine.http.requests.audit import deed_of
 from bridge.engine.http.state import Engine
-from bridge.engine.launching.outcome import Awaited, Caution, Launched
-from bridge.engine.live.wakeups import heard
+from bridge.engine.launch.outcome import AwaitedWindow, LaunchOutcome, LaunchWarning
+from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.following import Answer
-from bridge.engine.service.launch.links import Vault
-from bridge.engine.service.launch.opening import Door, HandoverNeeded, Opened
+from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.live import sync_launch, window_switch
 from bridge.engine.service.live.windows import handover_asked, request_handover, writing_window
 from bridge.engine.service.work import Actor, Work
@@ -51,33 +51,36 @@ async def _answered(engine: Engine, writer: int) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HANDOVER_SECONDS
     while True:
-        bell = engine.work.changed.bell()
+        notification = engine.work.changed.notification()
         asked = await engine.work.read(lambda c: handover_asked(c, writer, engine.clock()))
         left = deadline - loop.time()
         if not asked or left <= 0 or engine.stopping:
-            bell.cancel()
+            notification.cancel()
             return
-        await heard(bell, min(left, POLL_SECONDS))
+        await wait_notified(notification, min(left, POLL_SECONDS))
 
 
 WAIT_SECONDS = 5.0
 """So long a window may take to save and to follow before the launch answers without it."""
 
 
-async def settled(engine: Engine, outcome: Launched) -> Launched:
+async def settled(engine: Engine, outcome: LaunchOutcome) -> LaunchOutcome:
     """Return the outcome of a launch with what became of the window that was to follow it."""
     if outcome.awaited is None:
         return outcome
     answer = await _answer(engine, outcome.awaited)
-    caution = {Answer.REFUSED: Caution.SYNC_REFUSED, Answer.PENDING: Caution.SYNC_PENDING}
+    caution = {
+        Answer.REFUSED: LaunchWarning.SYNC_REFUSED,
+        Answer.PENDING: LaunchWarning.SYNC_PENDING,
+    }
     if answer not in caution:
         return outcome
     return replace(outcome, warnings=(*outcome.warnings, caution[answer]))
 
 
-async def _answer(engine: Engine, awaited: Awaited) -> Answer:
+async def _answer(engine: Engine, awaited: AwaitedWindow) -> Answer:
     def read(connection: Connection) -> Answer:
-        target = sync_launch.present(connection, awaited.site_id, awaited.account_id)
+        target = sync_launch.current_target(connection, awaited.site_id, awaited.account_id)
         # A newer launch stands in this one's place: nobody will answer it any more.
         superseded = target is None or target.sequence != awaited.sequence
         return Answer.FOLLOWED if superseded or target is None else target.answer
@@ -85,21 +88,21 @@ async def _answer(engine: Engine, awaited: Awaited) -> Answer:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAIT_SECONDS
     while True:
-        bell = engine.work.changed.bell()
+        notification = engine.work.changed.notification()
         answer = await engine.work.read(read)
         left = deadline - loop.time()
         if answer is not Answer.PENDING or left <= 0 or engine.stopping:
-            bell.cancel()
+            notification.cancel()
             return answer
-        await heard(bell, min(left, POLL_SECONDS))
+        await wait_notified(notification, min(left, POLL_SECONDS))
 
 
 async def follow(desk: Desk, request: Request, sequence: int) -> Response:
     """Open in a window the launch that it follows; the answer is the page's new boot."""
     engine, session = desk.engine, desk.session
-    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
 
-    def deed(work: Work, *, handed_over: bool = False) -> Opened:
+    def deed(work: Work, *, handed_over: bool = False) -> OpenedReport:
         opened = window_switch.switch(work, door, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
         work.note(

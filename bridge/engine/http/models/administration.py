@@ -10,7 +10,7 @@ from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifie
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.moments import read_iso
 from bridge.engine.service.accounts.audit_trail import TrailQuery
-from bridge.engine.service.caller import Scope
+from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Preferences
 from bridge.engine.service.sites.site_changes import changed, prepare
 from bridge.engine.service.sites.sites import MAX_SIGN_DELAY, SiteSettings
@@ -91,7 +91,7 @@ class TokenBody(Body):
 
     email: Identifier
     label: OptionalIdentifier = ""
-    scopes: list[Scope] = Field(default_factory=list)
+    scopes: list[TokenScope] = Field(default_factory=list)
     expiresDays: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
 
 

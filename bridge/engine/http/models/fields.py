@@ -21,7 +21,7 @@ from pydantic import (
 
 from bridge.engine.rules.identity import has_unseen
 from bridge.engine.rules.text.document import Document, from_text, to_json
-from bridge.engine.service.signing.editing import read_document
+from bridge.engine.service.signing.page_actions import read_document
 from bridge.request_body import Model
 
 TAG_LENGTH = 1024

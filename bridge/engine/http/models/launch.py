@@ -2,7 +2,7 @@
 Bodies of the launch and init endpoints.
 
 Interface document, "Endpoints: launch" and "init". Shape only: whether the values
-make sense together is decided by `bridge.engine.launching`.
+make sense together is decided by `bridge.engine.launch`.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document

@@ -18,9 +18,9 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from bridge.engine.app.built import Entry, entry
-from bridge.engine.launching.languages import DEFAULT_LANGUAGE, language
-from bridge.engine.service.launch.opening import Opened
+from bridge.engine.app.static_files import AppEntry, entry
+from bridge.engine.launch.languages import DEFAULT_LANGUAGE, language
+from bridge.engine.service.launch.link_opening import OpenedReport
 from bridge.engine.settings import EngineSettings
 
 ASSETS = {
@@ -80,12 +80,12 @@ def document_policy() -> dict[str, str]:
     return {**policy(()), **own}
 
 
-def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
+def report_page(opened: OpenedReport, headers: Mapping[str, str]) -> Response:
     """Return the page of an opened document."""
     return app_page(report_boot(opened), headers=headers)
 
 
-def report_boot(opened: Opened) -> dict[str, Any]:
+def report_boot(opened: OpenedReport) -> dict[str, Any]:
     """Return what the page of an opened document begins with."""
     return {
         "mode": "report",
@@ -130,7 +130,7 @@ def app_page(
     """
     begin = entry(REPORT_APP)
     later = _LATER.get(str(boot.get("mode")))
-    also = entry(later) if later else Entry("", (), ())
+    also = entry(later) if later else AppEntry("", (), ())
     scripts = dict.fromkeys((*begin.preloads, *also.preloads, also.script))
     styles = dict.fromkeys((*begin.styles, *also.styles))
     links = [

@@ -17,11 +17,16 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.requests.audit import deed_of, refused
 from bridge.engine.http.requests.problems import BY_SESSION, unauthorized
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
+from bridge.engine.service.accounts.sessions import (
+    SEEN_EVERY_MS,
+    BrowserSession,
+    find_session,
+    keep_alive,
+)
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.signing import page_state
 from bridge.engine.service.signing.lease import Editor
-from bridge.engine.service.sites.supply_states import Look, difference
+from bridge.engine.service.sites.audit_states import StateReader, difference
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
@@ -35,7 +40,7 @@ class Desk:
     """A session at its report; `change` and `show` answer with the page's state."""
 
     engine: Engine
-    session: Session
+    session: BrowserSession
     request: Request
 
     async def show(self, *, take_over: bool = False) -> Response:
@@ -81,7 +86,7 @@ class Desk:
         action: str,
         deed: Callable[[Work, Editor], Any],
         *,
-        state: Look | None = None,
+        state: StateReader | None = None,
         target: tuple[str, str] | None = None,
     ) -> Response:
         """

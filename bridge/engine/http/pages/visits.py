@@ -29,29 +29,29 @@ from bridge.engine.http.requests.same_origin import framed_by_others, host_of, i
 from bridge.engine.http.sign_in.accounts import whoever_signed_in
 from bridge.engine.http.sign_in.password_form import login_page
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.launching.errors import (
+from bridge.engine.launch.errors import (
     BadLaunch,
     FrameForbidden,
     LinkExpired,
     LoginNeeded,
     ReportDeleted,
 )
-from bridge.engine.launching.reading import read_language
-from bridge.engine.launching.request import NamedUser
+from bridge.engine.launch.parser import read_language
+from bridge.engine.launch.request import NamedUser
 from bridge.engine.links import Purpose
-from bridge.engine.service.accounts.sessions import Session, find_session
-from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
-from bridge.engine.service.launch.host_origins import Framing, observe, unproven
-from bridge.engine.service.launch.initiation import InitRequest, Warmed, warm
-from bridge.engine.service.launch.links import Vault
-from bridge.engine.service.launch.opening import (
-    Door,
+from bridge.engine.service.accounts.sessions import BrowserSession, find_session
+from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in
+from bridge.engine.service.launch.host_origins import FrameRequest, find_unproven, record_host
+from bridge.engine.service.launch.init_links import InitRequest, PrewarmedSession, begin_prewarmed
+from bridge.engine.service.launch.link_opening import (
     HandoverNeeded,
-    Opened,
-    Visit,
+    LinkContext,
+    LinkVisit,
+    OpenedReport,
     open_link,
     reopen,
 )
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.reports import sharing as shares
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import Actor, Work
@@ -59,18 +59,18 @@ from bridge.executors import Threads
 
 
 async def to_be_proven(
-    engine: Engine, request: Request, door: Door, handle: str, purpose: Purpose
+    engine: Engine, request: Request, door: LinkContext, handle: str, purpose: Purpose
 ) -> Response | None:
     """Return the page that a browser has to show first; None where nothing is to be proven."""
     if not handle or not framed_by_others(request):
         return None
-    framing, now = Framing(handle, purpose, host_of(request)), engine.clock()
-    found = await engine.work.read(lambda c: unproven(c, door, framing, now))
+    framing, now = FrameRequest(handle, purpose, host_of(request)), engine.clock()
+    found = await engine.work.read(lambda c: find_unproven(c, door, framing, now))
     if found is None:
         return None
     if framing.host:
         await engine.work.change(
-            Actor(), now, lambda work: observe(work, door, found.link, framing.host)
+            Actor(), now, lambda work: record_host(work, door, found.link, framing.host)
         )
     code = language_of(request)
     return pages.proving_page(found.hosts, words(Notice.FRAME_NOT_PERMITTED, code), code)
@@ -92,7 +92,7 @@ def is_prefetch(request: Request) -> bool:
     return "prefetch" in purpose or request.method == "HEAD"
 
 
-async def visitor(engine: Engine, request: Request) -> Session | None:
+async def visitor(engine: Engine, request: Request) -> BrowserSession | None:
     """Return the session of the browser's cookie, if there is one."""
     name = pages.cookie_name(secure=engine.addresses.secure)
     secret = request.cookies.get(name, "")
@@ -102,12 +102,12 @@ async def visitor(engine: Engine, request: Request) -> Session | None:
     return await engine.work.read(lambda c: find_session(c, secret, now, life))
 
 
-async def _known(engine: Engine, request: Request) -> Visitor | None:
+async def _known(engine: Engine, request: Request) -> BrowserUser | None:
     """Return who sits at the browser: whoever signed in, or whose report is open there."""
     if signed := await whoever_signed_in(engine, request):
         return signed.visitor
     session = await visitor(engine, request)
-    return Visitor(session.account_id, session.site_id) if session else None
+    return BrowserUser(session.account_id, session.site_id) if session else None
 
 
 async def open_report(request: Request, handle: str, shown: str = "") -> Response:
@@ -125,11 +125,11 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return _refusal(request, NotFound(), handle)
     if not handle and session is not None and shown not in ("", session.report_id):
         return notice(request, Notice.ANOTHER_REPORT, status=409, headers=pages.policy(["*"]))
-    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     known = await _known(engine, request)
-    visit = Visit(handle, in_frame(request), known, session, host_of(request))
+    visit = LinkVisit(handle, in_frame(request), known, session, host_of(request))
 
-    def deed(work: Work, visit: Visit = visit) -> Opened:
+    def deed(work: Work, visit: LinkVisit = visit) -> OpenedReport:
         if session is not None and not handle:
             opened = reopen(work, door, session)
         else:
@@ -155,14 +155,14 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     return page
 
 
-def _ancestors(engine: Engine, opened: Opened) -> list[str]:
+def _ancestors(engine: Engine, opened: OpenedReport) -> list[str]:
     """Return who may frame a document: the site's hosts, or anybody's while none are set up."""
     if not opened.framed:
         return []
     return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
 
 
-def _opening(request: Request, action: str, opened: Opened) -> AuditEvent:
+def _opening(request: Request, action: str, opened: OpenedReport) -> AuditEvent:
     account_id = opened.account.id
     return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
@@ -231,14 +231,14 @@ def _reason(request: Request, detail: str, status: int) -> Response:
 
 
 async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
-    vault = Vault(engine.keys, engine.random)
-    door = Door(vault, engine.settings.lifetimes)
+    vault = LinkKeys(engine.keys, engine.random)
+    door = LinkContext(vault, engine.settings.lifetimes)
     if first := await to_be_proven(engine, request, door, handle, Purpose.INIT):
         return first
     present = await visitor(engine, request)
 
-    def deed(work: Work) -> tuple[Warmed, list[str]]:
-        warmed = warm(work, vault, engine.settings.lifetimes, handle, present)
+    def deed(work: Work) -> tuple[PrewarmedSession, list[str]]:
+        warmed = begin_prewarmed(work, vault, engine.settings.lifetimes, handle, present)
         account_id = warmed.account_id
         work.note(deed_of(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
@@ -278,7 +278,7 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     if caller is None:
         count_failure(engine, request)
         raise unauthorized("the token in Auth is not valid")
-    if not caller.permits(Scope.LAUNCH):
+    if not caller.permits(TokenScope.LAUNCH):
         raise Forbidden
     request.state.caller = caller
     prepared = await issue(engine, request, wanted)

@@ -21,11 +21,11 @@ from bridge.engine.http.requests.audit import deed_of, reading_of
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
-from bridge.engine.service.idempotency import Repeat, store_answer, stored_answer
+from bridge.engine.service.idempotency import RepeatableRequest, store_answer, stored_answer
+from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.sites.sites import TIME_ZONES
-from bridge.engine.service.sites.supply_states import Look
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
@@ -55,9 +55,9 @@ def place_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> Place:
     return Place(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
 
 
-def triple_of(identity: OrderIdentity) -> Triple:
+def order_id_of(identity: OrderIdentity) -> OrderId:
     """Return what identifies an order."""
-    return Triple(identity.SiteID, identity.PatientMRN, identity.Accession)
+    return OrderId(identity.SiteID, identity.PatientMRN, identity.Accession)
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
@@ -123,7 +123,7 @@ async def act(
     *,
     urgent: bool = False,
     target: tuple[str, str] | None = None,
-    state: Look | None = None,
+    state: StateReader | None = None,
 ) -> Response:
     """
     Change something, as an administrator of the site; answer 200.
@@ -146,11 +146,11 @@ async def act(
         result = deed(work)
         work.flush()
         if state is not None:
-            work.described |= {"before": before, "after": state(work.connection)}
+            work.audit_members |= {"before": before, "after": state(work.connection)}
         report, body = _parts(result)
         report_id = report.report_id if report else None
         event = deed_of(request, action, place.site_id, report_id, target=target)
-        work.note(replace(event, **work.described))
+        work.note(replace(event, **work.audit_members))
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)
         return body
@@ -163,14 +163,14 @@ async def act_on(
     request: Request,
     action: str,
     identity: OrderIdentity,
-    deed: Callable[[Work, Triple], Any],
+    deed: Callable[[Work, OrderId], Any],
     *,
     within: str = "/clinicalInfo/",
     urgent: bool = False,
 ) -> Response:
     """Change the report of one order, which the request names `within` its body (`act`)."""
-    triple, place = triple_of(identity), place_of(identity, within)
-    return await act(request, action, place, lambda work: deed(work, triple), urgent=urgent)
+    order_id, place = order_id_of(identity), place_of(identity, within)
+    return await act(request, action, place, lambda work: deed(work, order_id), urgent=urgent)
 
 
 def _parts(result: Any) -> tuple[Report | None, Any]:
@@ -179,11 +179,11 @@ def _parts(result: Any) -> tuple[Report | None, Any]:
     return (result, None) if isinstance(result, Report) else (None, result)
 
 
-async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:
+async def _repeat_of(request: Request, caller: Caller) -> RepeatableRequest | None:
     key = request.headers.get("idempotency-key")
     if key is None or not caller.token_id:  # a page repeats nothing by itself
         return None
     if not _KEY.fullmatch(key):
         raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")
     digest = hashlib.sha256(await request.body()).hexdigest()
-    return Repeat(key, caller.token_id, request.url.path, digest)
+    return RepeatableRequest(key, caller.token_id, request.url.path, digest)

@@ -55,14 +55,14 @@ def reading_of(
     request: Request, action: str, sites: Iterable[str], reports: Sequence[tuple[str, str]]
 ) -> list[AuditEvent]:
     """Return one deed for each site that was read; `reports` are (site, report) pairs."""
-    deeds = []
+    audit_events = []
     for site_id in dict.fromkeys(sites):
         here = list(dict.fromkeys(report for site, report in reports if site == site_id))
         if len(here) == 1:
-            deeds.append(deed_of(request, action, site_id, here[0]))
+            audit_events.append(deed_of(request, action, site_id, here[0]))
         else:
-            deeds.append(deed_of(request, action, site_id, reports=here))
-    return deeds
+            audit_events.append(deed_of(request, action, site_id, reports=here))
+    return audit_events
 
 
 def refused(request: Request, action: str, **details: Any) -> None:

@@ -27,7 +27,7 @@ from bridge.engine.http.requests.problems import (
 )
 from bridge.engine.http.requests.quotas import Allowance
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.service.caller import Caller, Scope
+from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of
 from bridge.request_body import (
@@ -93,7 +93,7 @@ class GuardedRoute(APIRoute):
     """A route behind an access token; subclasses say which quota and scope it needs."""
 
     rate = Rate.READS
-    scope = Scope.READ
+    scope = TokenScope.READ
 
     def limited(self, sizes: SizeLimits) -> int:
         """Return how many bytes a request may bring."""
@@ -123,7 +123,7 @@ class GuardedRoute(APIRoute):
 class WriteRoute(GuardedRoute):
     """A route that changes a report or an order."""
 
-    scope = Scope.WRITE
+    scope = TokenScope.WRITE
 
 
 class FileRoute(WriteRoute):
@@ -138,7 +138,7 @@ class LaunchRoute(GuardedRoute):
     """A route that launches or prepares sessions; files and images come with launches."""
 
     rate = Rate.LAUNCHES
-    scope = Scope.LAUNCH
+    scope = TokenScope.LAUNCH
 
     @override
     def limited(self, sizes: SizeLimits) -> int:
@@ -154,7 +154,7 @@ class ExportRoute(GuardedRoute):
 class AdminRoute(GuardedRoute):
     """A route that administers sites."""
 
-    scope = Scope.ADMIN
+    scope = TokenScope.ADMIN
 
     @override
     def limited(self, sizes: SizeLimits) -> int:
@@ -208,7 +208,7 @@ async def authenticated(engine: Engine, request: Request) -> Caller:
     return caller
 
 
-def _require(caller: Caller, scope: Scope) -> None:
+def _require(caller: Caller, scope: TokenScope) -> None:
     if not caller.permits(scope):
         raise Forbidden
 

@@ -15,8 +15,8 @@ from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded, json_
 from bridge.engine.http.requests.problems import Problem, Refused
 from bridge.engine.http.requests.same_origin import require_our_page
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.service.accounts.accounts import SignedIn, signed_in
-from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, Session, keep_alive
+from bridge.engine.service.accounts.own_account import AccountSession, signed_in
+from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller
 
 COOKIE = "report_account"
@@ -37,7 +37,7 @@ def account_cookie(engine: Engine, secret: str) -> str:
     return cookie if secret else f"{cookie}; Max-Age=0"
 
 
-async def whoever_signed_in(engine: Engine, request: Request) -> SignedIn | None:
+async def whoever_signed_in(engine: Engine, request: Request) -> AccountSession | None:
     """Return the account of the request's cookie, if there is one."""
     secret = request.cookies.get(cookie_name(engine), "")
     if not secret:
@@ -55,7 +55,7 @@ def _active(request: Request) -> bool:
     return request.headers.get("x-unattended") is None
 
 
-def _keep(engine: Engine, session: Session, now: int) -> None:
+def _keep(engine: Engine, session: BrowserSession, now: int) -> None:
     # Not a change of any report: nobody is woken for it.
     with engine.work.database.write() as connection:
         keep_alive(connection, session, now)
@@ -86,9 +86,9 @@ class AccountRoute(APIRoute):
         return guarded
 
 
-async def _signed(request: Request) -> SignedIn:
-    signed: SignedIn = request.state.signed
+async def _signed(request: Request) -> AccountSession:
+    signed: AccountSession = request.state.signed
     return signed
 
 
-SignedDep = Annotated[SignedIn, Depends(_signed)]
+SignedDep = Annotated[AccountSession, Depends(_signed)]

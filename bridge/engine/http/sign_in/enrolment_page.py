@@ -23,16 +23,16 @@ from bridge.engine.http.sign_in.owner_proof import TooManyAttempts, counted
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.live.password_hashing import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
-from bridge.engine.service.accounts.enrolment import Enrolment, State
+from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong
 from bridge.engine.service.accounts.sign_in_limit import attempt_of_owner, attempt_of_source
 from bridge.engine.service.work import Actor, Work
 
-_STATUS: Mapping[State, int] = {
-    State.UNKNOWN: 404,
-    State.USED: 410,
-    State.EXPIRED: 410,
-    State.SUPERSEDED: 410,
+_STATUS: Mapping[EnrolmentState, int] = {
+    EnrolmentState.UNKNOWN: 404,
+    EnrolmentState.USED: 410,
+    EnrolmentState.EXPIRED: 410,
+    EnrolmentState.SUPERSEDED: 410,
 }
 
 _NEW = 'type="password" autocomplete="new-password"'
@@ -43,7 +43,7 @@ async def show(request: Request, token: str) -> Response:
     if in_frame(request):
         return _notice(request, "not_in_frames", 403)
     found = await _found(request, token)
-    if found.state is not State.OPEN:
+    if found.state is not EnrolmentState.OPEN:
         return _over(request, found.state)
     return await _form(request, token, found)
 
@@ -55,7 +55,7 @@ async def take(request: Request, form: Mapping[str, str]) -> Response:
         return _notice(request, "not_in_frames", 403)
     token = form.get("token", "")
     found = await _found(request, token)
-    if found.state is not State.OPEN:
+    if found.state is not EnrolmentState.OPEN:
         return _over(request, found.state)
     try:
         return await _taken(request, form, token, found)
@@ -67,7 +67,7 @@ async def take(request: Request, form: Mapping[str, str]) -> Response:
 
 
 async def _taken(
-    request: Request, form: Mapping[str, str], token: str, found: Enrolment
+    request: Request, form: Mapping[str, str], token: str, found: FoundEnrolment
 ) -> Response:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
@@ -105,16 +105,16 @@ async def _taken(
     return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
 
 
-async def _found(request: Request, token: str) -> Enrolment:
+async def _found(request: Request, token: str) -> FoundEnrolment:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     found = await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
-    if found.state is State.UNKNOWN:
+    if found.state is EnrolmentState.UNKNOWN:
         refused(request, "enrol", code="unknown_link")
         source = attempt_of_source(limit, "enrolment", engine.client(request))
         await counted(engine, source)
         return found
-    if found.state is State.OPEN and _needs_code(engine, found) and found.secret is None:
+    if found.state is EnrolmentState.OPEN and _needs_code(engine, found) and found.secret is None:
         await engine.work.write(
             lambda c: enrolment.give_secret(c, engine.keys, found, engine.random)
         )
@@ -122,17 +122,17 @@ async def _found(request: Request, token: str) -> Enrolment:
     return found
 
 
-def _needs_code(engine: Engine, found: Enrolment) -> bool:
+def _needs_code(engine: Engine, found: FoundEnrolment) -> bool:
     return found.second_factor and engine.settings.asks_for_codes
 
 
-def _secret(engine: Engine, found: Enrolment) -> bytes | None:
+def _secret(engine: Engine, found: FoundEnrolment) -> bytes | None:
     if found.secret is None:
         return None
     return second_factor.unseal(engine.keys, found.account_id, found.secret)
 
 
-def _over(request: Request, state: State) -> Response:
+def _over(request: Request, state: EnrolmentState) -> Response:
     return _notice(request, state.value, _STATUS.get(state, 410))
 
 
@@ -144,7 +144,7 @@ def _notice(request: Request, key: str, status: int) -> Response:
 
 
 async def _form(
-    request: Request, token: str, found: Enrolment, problem: str = "", status: int = 200
+    request: Request, token: str, found: FoundEnrolment, problem: str = "", status: int = 200
 ) -> Response:
     engine, words = engine_of(request), _words(request)
     secret = _secret(engine, found) if _needs_code(engine, found) else None

@@ -16,12 +16,12 @@ from fastapi import Request
 from bridge.engine.http.requests.audit import refused
 from bridge.engine.http.requests.problems import Problem, Refused
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownKey
+from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts import second_factor
-from bridge.engine.service.accounts.accounts import Proof, SignedIn, WrongPassword
+from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, WrongPassword
 from bridge.engine.service.accounts.passwords import Credentials, credentials_of
-from bridge.engine.service.accounts.sign_in_limit import Attempt, Bucket, attempt_of_owner
-from bridge.engine.service.accounts.users import Account
+from bridge.engine.service.accounts.sign_in_limit import Bucket, SignInAttempt, attempt_of_owner
+from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import Work
 
 
@@ -34,7 +34,7 @@ class TooManyAttempts(Refused):
         super().__init__(Problem(429, "too_many_attempts", detail, headers=headers, retryable=True))
 
 
-async def counted(engine: Engine, buckets: Sequence[Bucket]) -> Attempt:
+async def counted(engine: Engine, buckets: Sequence[Bucket]) -> SignInAttempt:
     """Count an attempt before anything is computed for it; raise `TooManyAttempts`."""
     attempt = await engine.work.run(lambda: engine.throttle.take(buckets))
     if attempt is None:
@@ -55,8 +55,8 @@ async def compared(engine: Engine, email: str, password: str, *, known: bool) ->
 
 
 async def verify(
-    request: Request, signed: SignedIn, password: str, *, pointer: str = "/password"
-) -> tuple[str, Attempt]:
+    request: Request, signed: AccountSession, password: str, *, pointer: str = "/password"
+) -> tuple[str, SignInAttempt]:
     """Return the hash that a signed-in owner's password matches; raise `WrongPassword`."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
@@ -68,13 +68,15 @@ async def verify(
     return found.password_hash, attempt
 
 
-def proof(engine: Engine, work: Work, account: Account, password_hash: str, code: str) -> Proof:
+def proof(
+    engine: Engine, work: Work, account: AccountRef, password_hash: str, code: str
+) -> SignInProof:
     """Return what a right password and a code prove; raise `WrongPassword` for a wrong code."""
     if not second_factor.has(work.connection, account.id):
-        return Proof(account, password_hash)
+        return SignInProof(account, password_hash)
     if not second_factor.accept(work.connection, engine.keys, account.id, code, work.now):
         raise WrongPassword(pointer="/code")
-    return Proof(account, password_hash, second_factor=True)
+    return SignInProof(account, password_hash, second_factor=True)
 
 
 _COOKIE: Final = "report_device"
@@ -104,7 +106,7 @@ def known_device(engine: Engine, request: Request, email: str) -> str:
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
         kept = json.loads(engine.keys.open(sealed, _BINDING))
-    except (SealBroken, UnknownKey, ValueError):
+    except (SealBroken, UnknownSealKey, ValueError):
         return ""
     return str(kept["device"]) if kept["email"] == email else ""
 

@@ -28,11 +28,11 @@ from bridge.engine.http.sign_in.owner_proof import (
 )
 from bridge.engine.http.state import Engine, engine_of, peer_of
 from bridge.engine.live.password_hashing import TooBusy
-from bridge.engine.service.accounts.accounts import Proof, WrongPassword, signed_in
-from bridge.engine.service.accounts.accounts import sign_in as begin
+from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword, signed_in
+from bridge.engine.service.accounts.own_account import sign_in as begin
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import Bucket, attempt_of, attempt_of_owner
-from bridge.engine.service.accounts.users import Account, canonical_email
+from bridge.engine.service.accounts.users import AccountRef, canonical_email
 from bridge.engine.service.work import Actor, Work
 
 HOME = "/reporting/worklist"
@@ -99,7 +99,7 @@ async def _by_password(request: Request, form: dict[str, str], handle: str) -> R
         raise WrongPassword
     account, password_hash, code = found.account, found.password_hash, form.get("code", "")
 
-    def proving(work: Work) -> Proof:
+    def proving(work: Work) -> SignInProof:
         own = proof(engine, work, account, password_hash, code)
         engine.throttle.give_back(work.connection, attempt)
         return own
@@ -114,12 +114,12 @@ def _buckets(engine: Engine, request: Request, email: str, device: str) -> tuple
     return attempt_of(limit, email, engine.client(request))
 
 
-Proving = Callable[[Work], Proof]
+Proving = Callable[[Work], SignInProof]
 """Gives what somebody has proved, in the transaction in which the session begins."""
 
 
 async def enter(
-    request: Request, account: Account, proving: Proving, handle: str, wanted: str
+    request: Request, account: AccountRef, proving: Proving, handle: str, wanted: str
 ) -> Response:
     """
     Begin a session for whoever was recognized and go on.

@@ -21,8 +21,8 @@ from bridge.engine.http.sign_in.accounts import whoever_signed_in
 from bridge.engine.http.sign_in.owner_proof import TooManyAttempts, counted
 from bridge.engine.http.sign_in.provider import Begun, NotRecognized
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownKey
-from bridge.engine.service.accounts.accounts import Proof, WrongPassword
+from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
+from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import attempt_of_source
 from bridge.engine.service.accounts.users import known_account
@@ -90,11 +90,11 @@ async def _finished(request: Request) -> Response:
     if kept["confirms"] and (before is None or before.account.id != account.id):
         raise NotRecognized("another_account")
 
-    def proving(work: Work) -> Proof:
+    def proving(work: Work) -> SignInProof:
         engine.throttle.give_back(work.connection, attempt)
         if before is not None:
             end_session(work.connection, before.session, work.now)
-        return Proof(account, second_factor=True)
+        return SignInProof(account, second_factor=True)
 
     answer = await password_form.enter(request, account, proving, kept["handle"], kept["next"])
     answer.headers.append("Set-Cookie", _gone(engine))
@@ -128,6 +128,6 @@ def _opened(engine: Engine, cookie: str) -> dict[str, Any] | None:
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
         kept: dict[str, Any] = json.loads(engine.keys.open(sealed, _BINDING))
-    except (SealBroken, UnknownKey, ValueError):
+    except (SealBroken, UnknownSealKey, ValueError):
         return None
     return kept if engine.clock() - kept["at"] <= _LIFE * 1000 else None

@@ -134,7 +134,7 @@ class AuditRow:
         )
 
 
-def page(
+def read_page(
     connection: Connection,
     query: TrailQuery,
     after: int = 0,
@@ -147,7 +147,7 @@ def page(
     return [_row(row) for row in connection.execute(statement)]
 
 
-def newest(
+def read_newest(
     connection: Connection, query: TrailQuery, limit: int = PAGE, chain: Chain = ENGINE_CHAIN
 ) -> list[AuditRow]:
     """Return the newest events, the newest first."""
@@ -155,12 +155,12 @@ def newest(
     return [_row(row) for row in connection.execute(statement)]
 
 
-def walk(
+def iterate(
     connection: Connection, query: TrailQuery, chain: Chain = ENGINE_CHAIN
 ) -> Iterator[AuditRow]:
     """Give all events of a query, oldest first, a page in memory at a time."""
     after = 0
-    while rows := page(connection, query, after, chain=chain):
+    while rows := read_page(connection, query, after, chain=chain):
         yield from rows
         after = rows[-1].sequence
 
@@ -260,7 +260,7 @@ _MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class RefusalKey:
     """What is counted together; `minute` is its begin in milliseconds."""
 
     minute: int
@@ -275,11 +275,11 @@ def is_anonymous(event: AuditEvent) -> bool:
     return event.outcome is Outcome.REFUSED and not known
 
 
-class Tally:
+class RefusalTally:
     """Counts in memory until they are written; bounded as the rows are."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Key] = Counter()
+        self._counts: Counter[RefusalKey] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._counts)
@@ -288,17 +288,17 @@ class Tally:
         """Count one refusal."""
         minute = at - at % _MINUTE_MS
         code = str(event.details.get("code", ""))
-        key = Key(minute, event.action, code, _source(event.source))
+        key = RefusalKey(minute, event.action, code, _source(event.source))
         if key not in self._counts and len(self._counts) >= MOST_A_MINUTE:
-            key = Key(minute, event.action, code, OTHERS)
+            key = RefusalKey(minute, event.action, code, OTHERS)
         self._counts[key] += 1
 
-    def take(self) -> Counter[Key]:
+    def take(self) -> Counter[RefusalKey]:
         """Return what was counted, and begin anew."""
         taken, self._counts = self._counts, Counter()
         return taken
 
-    def give_back(self, counts: Mapping[Key, int]) -> None:
+    def give_back(self, counts: Mapping[RefusalKey, int]) -> None:
         """Count again what could not be written."""
         self._counts.update(counts)
 
@@ -309,24 +309,24 @@ def _source(address: str) -> str:
     return OTHERS if parsed is None else source_of_parsed(parsed)
 
 
-def add(connection: Connection, counts: Mapping[Key, int]) -> None:
+def add_counts(connection: Connection, counts: Mapping[RefusalKey, int]) -> None:
     """Add counts to the rows, in a transaction that holds `LOCK`."""
-    known: dict[int, set[Key]] = {}
+    known: dict[int, set[RefusalKey]] = {}
     for key, count in counts.items():
         if key.minute not in known:
             query = select(ROWS).where(ROWS.c.minute == key.minute)
             known[key.minute] = {
-                Key(row.minute, row.action, row.code, row.source)
+                RefusalKey(row.minute, row.action, row.code, row.source)
                 for row in connection.execute(query)
             }
         rows = known[key.minute]
         if key not in rows and sum(row.source != OTHERS for row in rows) >= MOST_A_MINUTE:
-            key = Key(key.minute, key.action, key.code, OTHERS)  # noqa: PLW2901  # the row it is counted in
+            key = RefusalKey(key.minute, key.action, key.code, OTHERS)  # noqa: PLW2901  # the row it is counted in
         if key in rows:
-            same = [ROWS.c[name] == getattr(key, name) for name in Key.__slots__]
+            same = [ROWS.c[name] == getattr(key, name) for name in RefusalKey.__slots__]
             connection.execute(update(ROWS).where(*same).values(count=ROWS.c.count + count))
         else:
-            values = {name: getattr(key, name) for name in Key.__slots__}
+            values = {name: getattr(key, name) for name in RefusalKey.__slots__}
             connection.execute(insert(ROWS).values(**values, count=count))
             rows.add(key)
 

@@ -23,7 +23,7 @@ _KEPT_MS: Final = 30 * 24 * 3600 * 1000
 """How long an old link is known, so that its bearer can be told what became of it."""
 
 
-class State(StrEnum):
+class EnrolmentState(StrEnum):
     """What an enrolment link is worth."""
 
     OPEN = "open"
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class EnrolmentLink:
     """A new link: its path and token, which is stored nowhere; moments in milliseconds."""
 
     token: str
@@ -46,10 +46,10 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolment:
+class FoundEnrolment:
     """A link that was found, and whose it is."""
 
-    state: State
+    state: EnrolmentState
     pk: int = 0
     account_id: int = 0
     email: str = ""
@@ -58,7 +58,7 @@ class Enrolment:
     secret: SealedSecret | None = None
 
 
-NOTHING: Final = Enrolment(State.UNKNOWN)
+UNKNOWN_LINK: Final = FoundEnrolment(EnrolmentState.UNKNOWN)
 
 
 def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool) -> None:
@@ -75,7 +75,7 @@ def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool
 
 def issue(
     connection: Connection, account_id: int, random_bytes: RandomBytes, now: int, seconds: int
-) -> Issued:
+) -> EnrolmentLink:
     """Make the only valid link of an account."""
     revocation.end_enrolments(connection, account_id, now)
     old = ENROLMENTS.c.expires_at < now - _KEPT_MS
@@ -87,10 +87,10 @@ def issue(
             token_hash=_hash(token), account_id=account_id, created_at=now, expires_at=expires_at
         )
     )
-    return Issued(token, expires_at)
+    return EnrolmentLink(token, expires_at)
 
 
-def find(connection: Connection, token: str, now: int) -> Enrolment:
+def find(connection: Connection, token: str, now: int) -> FoundEnrolment:
     """Return the link of a token and what it is worth."""
     row = connection.execute(
         select(ENROLMENTS, ACCOUNTS.c.email, ACCOUNTS.c.second_factor_required)
@@ -98,7 +98,7 @@ def find(connection: Connection, token: str, now: int) -> Enrolment:
         .where(ENROLMENTS.c.token_hash == _hash(token), ACCOUNTS.c.disabled_at.is_(None))
     ).first()
     if row is None:
-        return NOTHING
+        return UNKNOWN_LINK
     name = connection.execute(
         select(MEMBERSHIPS.c.name).where(MEMBERSHIPS.c.account_id == row.account_id).limit(1)
     ).scalar_one_or_none()
@@ -106,13 +106,13 @@ def find(connection: Connection, token: str, now: int) -> Enrolment:
     if row.totp_sealed is not None:
         sealed = SealedSecret(row.totp_key_id, row.totp_sealed)
     required = bool(row.second_factor_required)
-    return Enrolment(
+    return FoundEnrolment(
         _state(row, now), row.pk, row.account_id, row.email, name or "", required, sealed
     )
 
 
 def give_secret(
-    connection: Connection, keys: KeyRing, found: Enrolment, random_bytes: RandomBytes
+    connection: Connection, keys: KeyRing, found: FoundEnrolment, random_bytes: RandomBytes
 ) -> None:
     """Give a link the secret of a new authenticator, unless it has one."""
     sealed = second_factor.seal(keys, found.account_id, second_factor.new_secret(random_bytes))
@@ -122,7 +122,7 @@ def give_secret(
 
 
 def complete(
-    connection: Connection, found: Enrolment, password_hash: str, step: int | None, now: int
+    connection: Connection, found: FoundEnrolment, password_hash: str, step: int | None, now: int
 ) -> bool:
     """Use a link up and set what its owner chose; False where it was used up meanwhile."""
     mine = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.used_at.is_(None)
@@ -136,12 +136,12 @@ def complete(
     return True
 
 
-def _state(row: Any, now: int) -> State:
+def _state(row: Any, now: int) -> EnrolmentState:
     if row.used_at is not None:
-        return State.USED
+        return EnrolmentState.USED
     if row.ended_at is not None:
-        return State.SUPERSEDED
-    return State.EXPIRED if row.expires_at <= now else State.OPEN
+        return EnrolmentState.SUPERSEDED
+    return EnrolmentState.EXPIRED if row.expires_at <= now else EnrolmentState.OPEN
 
 
 def _hash(token: str) -> str:

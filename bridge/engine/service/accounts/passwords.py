@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from bridge.engine.errors import EngineError
 from bridge.engine.rules.passwords import TEXTS, weakness
-from bridge.engine.service.accounts.users import ACCOUNTS, Account, canonical_email
+from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef, canonical_email
 
 _HASHER = PasswordHasher()
 
@@ -31,7 +31,7 @@ class Credentials:
     `totp` is whether a one-time code is asked for.
     """
 
-    account: Account | None
+    account: AccountRef | None
     password_hash: str = field(default="", repr=False)
     totp: bool = False
 
@@ -53,7 +53,7 @@ def credentials_of(connection: Connection, email: str) -> Credentials:
     ).first()
     if row is None:
         return Credentials(None)
-    account = Account(row.id, row.email)
+    account = AccountRef(row.id, row.email)
     return Credentials(account, row.password_hash or "", row.totp_sealed is not None)
 
 

@@ -59,7 +59,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """A valid session."""
 
     pk: int
@@ -123,7 +123,9 @@ def begin_session(
     return secret
 
 
-def find_session(connection: Connection, secret: str, now: int, life: Lifetimes) -> Session | None:
+def find_session(
+    connection: Connection, secret: str, now: int, life: Lifetimes
+) -> BrowserSession | None:
     """Return the session of a secret, None when there is none (any more)."""
     row = connection.execute(
         select(SESSIONS, SITES.c.settings)
@@ -138,7 +140,7 @@ def find_session(connection: Connection, secret: str, now: int, life: Lifetimes)
         return None
     if row.last_seen_at <= now - idle_seconds(row.settings, life) * 1000:
         return None
-    return Session(
+    return BrowserSession(
         row.pk,
         row.site_id,
         row.account_id,
@@ -149,7 +151,7 @@ def find_session(connection: Connection, secret: str, now: int, life: Lifetimes)
     )
 
 
-def ends_at(connection: Connection, session: Session, life: Lifetimes) -> tuple[int, int]:
+def ends_at(connection: Connection, session: BrowserSession, life: Lifetimes) -> tuple[int, int]:
     """Return when a session ends for want of activity, and in any case; (0, 0) once it ended."""
     row = connection.execute(
         select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
@@ -166,23 +168,23 @@ def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
     return read_preferences(settings).sessionIdleSeconds or life.session_idle
 
 
-def keep_alive(connection: Connection, session: Session, now: int) -> None:
+def keep_alive(connection: Connection, session: BrowserSession, now: int) -> None:
     """Note that a session is in use; callers do so at most twice a minute."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(last_seen_at=now))
 
 
-def describe(connection: Connection, session: Session, details: Mapping[str, Any]) -> None:
+def describe(connection: Connection, session: BrowserSession, details: Mapping[str, Any]) -> None:
     """Add to what is known of a session."""
     values = {"details": {**session.details, **details}}
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
 
 
-def works(connection: Connection, session: Session, now: int, life: Lifetimes) -> bool:
+def works(connection: Connection, session: BrowserSession, now: int, life: Lifetimes) -> bool:
     """Tell whether a session that was found before is still valid."""
     return min(ends_at(connection, session, life)) > now
 
 
-def end_session(connection: Connection, session: Session, now: int) -> None:
+def end_session(connection: Connection, session: BrowserSession, now: int) -> None:
     """End a session on purpose."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(ended_at=now))
 

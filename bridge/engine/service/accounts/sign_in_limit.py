@@ -70,7 +70,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SignInAttempt:
     """An attempt that was counted; a successful one is given back."""
 
     buckets: tuple[Bucket, ...]
@@ -80,7 +80,7 @@ class _Denied(Exception):  # noqa: N818  # named for what happened
     """A bucket is empty: nothing of the attempt is counted."""
 
 
-class Throttle:
+class SignInLimiter:
     """Counts attempts. Blocking: call it from a thread."""
 
     def __init__(self, database: Database, limit: Quota) -> None:
@@ -89,11 +89,11 @@ class Throttle:
         self._proxies: set[str] = set()
         self.moment: Moment = _since_boot if database.dialect == "sqlite" else _of_server
 
-    def take(self, buckets: Sequence[Bucket]) -> Attempt | None:
+    def take(self, buckets: Sequence[Bucket]) -> SignInAttempt | None:
         """Count an attempt in all of its buckets; None where one of them is empty."""
         wanted = tuple(sorted(buckets, key=lambda each: each.name))
         if self._limit.count <= 0:
-            return Attempt(())
+            return SignInAttempt(())
         with self._database.read() as connection:
             if any(self._is_empty(connection, each) for each in wanted):
                 return None  # a flood of refused attempts writes nothing
@@ -103,9 +103,9 @@ class Throttle:
                     self._take(connection, each)
         except _Denied:
             return None
-        return Attempt(wanted)
+        return SignInAttempt(wanted)
 
-    def give_back(self, connection: Connection, attempt: Attempt) -> None:
+    def give_back(self, connection: Connection, attempt: SignInAttempt) -> None:
         """Uncount an attempt that succeeded: whoever knows the password guesses nothing."""
         for each in attempt.buckets:
             values = {"name": each.name, "cost": self._cost(each)}

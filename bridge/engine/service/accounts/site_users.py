@@ -16,8 +16,8 @@ from bridge.engine.rules.authority import Role
 from bridge.engine.rules.moments import iso, iso_or_none
 from bridge.engine.service.accounts import revocation, tokens, users
 from bridge.engine.service.accounts.tokens import TokenView
-from bridge.engine.service.accounts.users import Person
-from bridge.engine.service.caller import Caller, Scope, administered_sites
+from bridge.engine.service.accounts.users import SiteUser
+from bridge.engine.service.caller import Caller, TokenScope, administered_sites
 from bridge.engine.service.work import Work
 
 DAY_MS = 24 * 3600 * 1000
@@ -99,7 +99,7 @@ def add_member(
     before = users.membership(work.connection, site_id, email)
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
     after = users.membership(work.connection, site_id, email)
-    work.described = {"before": before, "after": after}
+    work.audit_members = {"before": before, "after": after}
     return {"email": person.email, "name": person.name, "role": role.value}
 
 
@@ -110,7 +110,7 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
         raise BadUser("nobody removes themselves", pointer="/email")
     allow(work, caller, Action.REMOVE, site_id, person.id)
     before = users.membership(work.connection, site_id, email)
-    work.described = {"before": before, "after": {}}
+    work.audit_members = {"before": before, "after": {}}
     users.leave(work.connection, site_id, person.id, work.now)
     revocation.leave_site(work.connection, person.id, site_id, work.now)
 
@@ -118,10 +118,10 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
     """Set the signature of a user on this site; signed reports keep theirs."""
     person = _member(work, site_id, email)
-    users.tell(work.connection, person.id, site_id, signature=image)
+    users.update_membership(work.connection, person.id, site_id, signature=image)
 
 
-def _member(work: Work, site_id: str, email: str) -> Person:
+def _member(work: Work, site_id: str, email: str) -> SiteUser:
     person = users.find_member(work.connection, site_id, email)
     if person is None:
         raise UserNotFound(pointer="/email")
@@ -136,7 +136,7 @@ def make_token(
     random_bytes: RandomBytes,
     *,
     label: str = "",
-    scopes: Sequence[Scope] = (),
+    scopes: Sequence[TokenScope] = (),
     expires_days: int | None = None,
 ) -> dict[str, Any]:
     """Make a token for a user of the site that opens this site only; raise `UserNotFound`."""
@@ -155,7 +155,7 @@ def make_token(
         expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
     )
     made = {"user": person.email, "label": label, "scopes": list(scopes), "days": expires_days}
-    work.described = {"target": ("token", str(key)), "before": {}, "after": made}
+    work.audit_members = {"target": ("token", str(key)), "before": {}, "after": made}
     return {"id": key, "token": secret}
 
 
@@ -181,8 +181,8 @@ def token_json(token: TokenView) -> dict[str, Any]:
 def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
     """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for any other."""
     account_id, made_for = tokens.owner_of(work.connection, token_id)
-    if (made_for or users.home_of(work.connection, account_id)) != site_id:
+    if (made_for or users.home_site_of(work.connection, account_id)) != site_id:
         raise NotFound
     allow(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
-    work.described = tokens.revocation(work.connection, token_id, work.now)
+    work.audit_members = tokens.revocation(work.connection, token_id, work.now)
     tokens.revoke_token(work.connection, token_id, work.now)

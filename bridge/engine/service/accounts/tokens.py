@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, true, update
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.moments import iso, iso_or_none
-from bridge.engine.service.caller import Caller, Scope
+from bridge.engine.service.caller import Caller, TokenScope
 from bridge.store.connections import Reader
 from bridge.store.statements import among, ask
 
@@ -80,9 +80,9 @@ def _bearers(rows: Iterable[Any]) -> dict[str, Caller]:
     }
 
 
-def _scopes(stored: str | list[str]) -> frozenset[Scope]:
+def _scopes(stored: str | list[str]) -> frozenset[TokenScope]:
     """Read a list in JSON, which one of the two drivers has done already."""
-    return frozenset(map(Scope, from_json(stored) if isinstance(stored, str) else stored))
+    return frozenset(map(TokenScope, from_json(stored) if isinstance(stored, str) else stored))
 
 
 def record_use(connection: Connection, token_id: int, now: int) -> None:
@@ -97,7 +97,7 @@ def create_token(
     now: int,
     random_bytes: RandomBytes,
     label: str = "",
-    scopes: Iterable[Scope] = (),
+    scopes: Iterable[TokenScope] = (),
     expires_at: int | None = None,
     site_id: str | None = None,
 ) -> tuple[int, str]:

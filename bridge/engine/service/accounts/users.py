@@ -31,7 +31,7 @@ class AccountDisabled(Forbidden):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccountRef:
     """Whom an e-mail address belongs to, on the whole installation."""
 
     id: int
@@ -39,7 +39,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class SiteUser:
     """An account as one site knows it."""
 
     id: int
@@ -53,7 +53,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SiteMember:
     """A person on a site, with their role."""
 
     email: str
@@ -62,22 +62,22 @@ class Member:
     disabled: bool
 
 
-def find_account(connection: Connection, email: str) -> Account | None:
+def find_account(connection: Connection, email: str) -> AccountRef | None:
     """Return the account of an e-mail address, or None."""
     query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
         ACCOUNTS.c.email == canonical_email(email)
     )
     row = connection.execute(query).first()
-    return None if row is None else Account(row.id, row.email)
+    return None if row is None else AccountRef(row.id, row.email)
 
 
-def known_account(connection: Connection, email: str) -> Account | None:
+def known_account(connection: Connection, email: str) -> AccountRef | None:
     """Return the account of an address that somebody else vouches for, if it may come in."""
     query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
         ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
     )
     row = connection.execute(query).first()
-    return None if row is None else Account(row.id, row.email)
+    return None if row is None else AccountRef(row.id, row.email)
 
 
 def is_disabled(connection: Connection, account_id: int) -> bool:
@@ -86,18 +86,18 @@ def is_disabled(connection: Connection, account_id: int) -> bool:
     return connection.execute(query).scalar_one_or_none() is not None
 
 
-def find_member(connection: Connection, site_id: str, email: str) -> Person | None:
+def find_member(connection: Connection, site_id: str, email: str) -> SiteUser | None:
     """Return who has this e-mail address on a site, or None."""
     where = (ACCOUNTS.c.email == canonical_email(email)) & _PRESENT
     return _person(connection, site_id, where)
 
 
-def find_person(connection: Connection, site_id: str, account_id: int) -> Person | None:
+def find_person(connection: Connection, site_id: str, account_id: int) -> SiteUser | None:
     """Return an account as a site knows it, or knew it; None where it never was there."""
     return _person(connection, site_id, ACCOUNTS.c.id == account_id)
 
 
-def get_person(connection: Connection, site_id: str, account_id: int) -> Person:
+def get_person(connection: Connection, site_id: str, account_id: int) -> SiteUser:
     """Return an account as a site knows it; raise `NotFound` where it never was there."""
     found = find_person(connection, site_id, account_id)
     if found is None:
@@ -105,13 +105,13 @@ def get_person(connection: Connection, site_id: str, account_id: int) -> Person:
     return found
 
 
-def _person(connection: Connection, site_id: str, where: ColumnElement[bool]) -> Person | None:
+def _person(connection: Connection, site_id: str, where: ColumnElement[bool]) -> SiteUser | None:
     row = connection.execute(
         select(ACCOUNTS.c.id, ACCOUNTS.c.email, MEMBERSHIPS.c.name)
         .join_from(ACCOUNTS, MEMBERSHIPS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
         .where(MEMBERSHIPS.c.site_id == site_id, where)
     ).first()
-    return None if row is None else Person(row.id, row.email, row.name)
+    return None if row is None else SiteUser(row.id, row.email, row.name)
 
 
 def register(
@@ -122,7 +122,7 @@ def register(
     now: int,
     *,
     role: Role | None = None,
-) -> Person:
+) -> SiteUser:
     """
     Return who has this e-mail address as a member of the site, made where they are missing.
 
@@ -134,17 +134,17 @@ def register(
         raise AccountDisabled
     if account is None:
         account = create_account(connection, email, now)
-    return Person(
+    return SiteUser(
         account.id, account.email, _join(connection, site_id, account.id, name, role, now)
     )
 
 
-def create_account(connection: Connection, email: str, now: int) -> Account:
+def create_account(connection: Connection, email: str, now: int) -> AccountRef:
     """Make the account of an address that has none: on no site, without a password."""
     canonical = canonical_email(email)
     statement = insert(ACCOUNTS).values(email=canonical, created_at=now)
     key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
-    return Account(key, canonical)
+    return AccountRef(key, canonical)
 
 
 def _join(
@@ -176,14 +176,14 @@ def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
     return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
 
-def tell(
+def update_membership(
     connection: Connection, account_id: int, site_id: str | None = None, **known: object
 ) -> None:
     """Change what one site knows of a person (name, signature, settings), or all their sites."""
     connection.execute(update(MEMBERSHIPS).where(_at(account_id, site_id)).values(**known))
 
 
-def home_of(connection: Connection, account_id: int) -> str | None:
+def home_site_of(connection: Connection, account_id: int) -> str | None:
     """Return the site that an account has been on for the longest time: its pages begin there."""
     query = select(MEMBERSHIPS.c.site_id).where(_at(account_id))
     return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
@@ -206,10 +206,10 @@ def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
 
 def leave(connection: Connection, site_id: str, account_id: int, now: int) -> None:
     """Take an account off a site; what it wrote there stays, with its name."""
-    tell(connection, account_id, site_id, left_at=now)
+    update_membership(connection, account_id, site_id, left_at=now)
 
 
-def members(connection: Connection, site_id: str) -> list[Member]:
+def members(connection: Connection, site_id: str) -> list[SiteMember]:
     """Return everybody on a site, by e-mail address."""
     rows = connection.execute(
         select(ACCOUNTS.c.email, MEMBERSHIPS.c.name, ACCOUNTS.c.disabled_at, MEMBERSHIPS.c.role)
@@ -218,7 +218,7 @@ def members(connection: Connection, site_id: str) -> list[Member]:
         .order_by(ACCOUNTS.c.email)
     )
     return [
-        Member(row.email, row.name, Role(row.role), row.disabled_at is not None) for row in rows
+        SiteMember(row.email, row.name, Role(row.role), row.disabled_at is not None) for row in rows
     ]
 
 

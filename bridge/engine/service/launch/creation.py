@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.rules.tags import merged_tags, search_text
 from bridge.engine.service import change_feed
-from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.first_text import FirstText, first_text_of
-from bridge.engine.service.report_lookup import stamp
+from bridge.engine.service.report_lookup import mark_updated
 from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import among, ask, insert_rows, insertion
@@ -79,9 +79,9 @@ class OrderInput:
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     reporting: Mapping[str, Any] = field(default_factory=dict)
 
-    def triple(self, site_id: str) -> Triple:
+    def identity(self, site_id: str) -> OrderId:
         """Return the order's identity on a site."""
-        return Triple(site_id, self.mrn, self.accession)
+        return OrderId(site_id, self.mrn, self.accession)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class NewReport:
     New orders of one patient with the same `group` share one report, the first of them its anchor.
     """
 
-    triple: Triple
+    identity: OrderId
     order: OrderInput
     status: Status
     origin: Origin
@@ -141,7 +141,7 @@ def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for each in new:
-        key = (each.triple.site_id, each.triple.mrn, each.group)
+        key = (each.identity.site_id, each.identity.mrn, each.group)
         if each.group and key in groups:
             groups[key].append(each)
             continue
@@ -156,10 +156,10 @@ def _announce(
 ) -> None:
     """Announce a new report, and that its orders are linked, where it has several."""
     first, body = own[0], _body(report_id, own, rows)
-    work.announce(first.triple.site_id, report_id, _CREATED[first.status], body)
+    work.announce(first.identity.site_id, report_id, _CREATED[first.status], body)
     if len(own) > 1:
         linked = body | {"removed": []}
-        work.announce(first.triple.site_id, report_id, ChangeEvent.ORDERS_LINKED, linked)
+        work.announce(first.identity.site_id, report_id, ChangeEvent.ORDERS_LINKED, linked)
 
 
 def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -174,13 +174,13 @@ def create_draft(
     work: Work,
     site_id: str,
     order: OrderInput,
-    owner: Person,
+    owner: SiteUser,
     key_findings: str = "",
 ) -> Report:
     """Create a Draft for a user, as a launch does; key findings become its first text."""
     first = first_text_of(work.connection, site_id, order.reporting, key_findings)
-    triple = order.triple(site_id)
-    new = NewReport(triple, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+    identity = order.identity(site_id)
+    new = NewReport(identity, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
     query = select(Report).where(Report.report_id == create_many(work, [new])[0])
     return work.session.exec(query).one()
 
@@ -205,7 +205,7 @@ def _report_values(work: Work, report_id: str, new: NewReport) -> dict[str, Any]
     text = first.text if first else ""
     return {
         "report_id": report_id,
-        "site_id": new.triple.site_id,
+        "site_id": new.identity.site_id,
         "status": new.status,
         "origin": new.origin,
         "owner_id": new.owner_id,
@@ -221,18 +221,18 @@ def _report_values(work: Work, report_id: str, new: NewReport) -> dict[str, Any]
 
 
 def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> dict[str, Any]:
-    triple, order = new.triple, new.order
+    identity, order = new.identity, new.order
     tags = merged_tags({}, order.tags, clears=True)
     return {
         "report_pk": report_pk,
         "position": position,
-        "site_id": triple.site_id,
-        "mrn": triple.mrn,
-        "accession": triple.accession,
+        "site_id": identity.site_id,
+        "mrn": identity.mrn,
+        "accession": identity.accession,
         "location": order.location,
         "tags": tags,
         "order_metadata": dict(order.metadata),
-        "search": search_text(triple.mrn, triple.accession, tags),
+        "search": search_text(identity.mrn, identity.accession, tags),
         "created_at": work.now,
         "updated_at": work.now,
     }
@@ -251,7 +251,7 @@ def _body(
         new.status,
         new.owner_email,
         None,
-        tuple(each.triple for each in own),
+        tuple(each.identity for each in own),
         written,
         None,
     )
@@ -287,6 +287,6 @@ def update_order(
     row.search = search_text(row.mrn, row.accession, tags)
     row.updated_at = work.now
     work.session.add(row)
-    stamp(work, report)
+    mark_updated(work, report)
     change_feed.announce(work, report, ChangeEvent.ORDER_UPDATED)
     return True

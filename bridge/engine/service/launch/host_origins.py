@@ -18,14 +18,14 @@ from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import SESSIONS, NewSession, begin_session
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.opening import Door
+from bridge.engine.service.launch.link_opening import LinkContext
 from bridge.engine.service.live.events import moment
 from bridge.engine.service.sites.sites import get_site
 from bridge.engine.service.work import Work
 
 
 @dataclass(frozen=True, slots=True)
-class Framing:
+class FrameRequest:
     """A frame that asks for a link: `host` is the page that the browser names, empty for none."""
 
     handle: str
@@ -34,14 +34,16 @@ class Framing:
 
 
 @dataclass(frozen=True, slots=True)
-class Unproven:
+class UnprovenLink:
     """A link whose site has hosts, of which the browser has yet to show one."""
 
     link: links.FoundLink
     hosts: Sequence[str]
 
 
-def unproven(connection: Connection, door: Door, framing: Framing, now: int) -> Unproven | None:
+def find_unproven(
+    connection: Connection, door: LinkContext, framing: FrameRequest, now: int
+) -> UnprovenLink | None:
     """
     Return what is to be proven; None for an allowed host, and where the site has named none.
 
@@ -52,10 +54,10 @@ def unproven(connection: Connection, door: Door, framing: Framing, now: int) -> 
     hosts: list[str] = connection.execute(query).scalar_one()
     if not hosts or not link.framed or framing.host in hosts:
         return None
-    return Unproven(link, hosts)
+    return UnprovenLink(link, hosts)
 
 
-def observe(work: Work, door: Door, link: links.FoundLink, host: str) -> None:
+def record_host(work: Work, door: LinkContext, link: links.FoundLink, host: str) -> None:
     """Keep a host for the administrators (`service.observing`): a session that ends at once."""
     details = {"host": host}
     new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, over=True)

@@ -15,41 +15,45 @@ from typing import Any, Final
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.errors import EngineError
-from bridge.engine.launching.outcome import Launched, launch_status
-from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.launch.outcome import LaunchOutcome, launch_status
+from bridge.engine.launch.request import LaunchRequest
 from bridge.engine.links import Purpose, handle_hash
-from bridge.engine.rules.identity import Triple, link_target
+from bridge.engine.rules.identity import OrderId, link_target
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.creation import NewReport, create_many
 from bridge.engine.service.launch.first_text import first_text_of
-from bridge.engine.service.launch.people import Launcher, People
+from bridge.engine.service.launch.launch_users import LaunchGrant, LaunchUsers
 from bridge.engine.service.launch.registration import register_current
+from bridge.engine.service.launch.report_updates import (
+    known_names,
+    order_input,
+    require_matching_name,
+)
 from bridge.engine.service.launch.single_launch import (
-    Ready,
-    carry_out,
-    launched,
+    ExecutedLaunch,
+    execute,
+    launch_result,
     open_report,
-    owner_to_be,
-    registered,
+    registration_result,
+    require_owner,
     warnings_of,
 )
-from bridge.engine.service.launch.starting import known_names, order_input, refuse_other_name
 from bridge.engine.service.live import sync_launch
-from bridge.engine.service.report_lookup import follow_pointers, lock_patients, report_keys
+from bridge.engine.service.report_lookup import current_report_keys, follow_pointers, lock_patients
 from bridge.engine.service.report_status import reports_by_key
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
 
-class Kind(StrEnum):
+class LaunchKind(StrEnum):
     """What launches of a run have in common."""
 
     REGISTER = "register"
     LAZY = "lazy"
     EAGER = "eager"
-    ALONE = "alone"  # changes other orders' names, or brings files
+    DETACHED = "alone"  # changes other orders' names, or brings files
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +61,32 @@ class _Admitted:
     """A launch that may go on: for whom, and under which identifier."""
 
     request: LaunchRequest
-    launcher: Launcher
-    triple: Triple
+    launcher: LaunchGrant
+    identity: OrderId
     group: str = ""
 
 
-class OneByOne(Exception):  # noqa: N818  # named for what to do
+class BatchRefused(Exception):  # noqa: N818  # named for what to do
     """These launches cannot go together."""
 
 
-def carry_out_one(work: Work, people: People, request: LaunchRequest) -> Ready:
+def execute_one(work: Work, people: LaunchUsers, request: LaunchRequest) -> ExecutedLaunch:
     """Carry out one launch, or raise its refusal, after which nothing may be kept."""
     _lock_patients(work, [request])
-    if _kind(request)[0] is Kind.ALONE:
-        return carry_out(work, people, request)
+    if _kind(request)[0] is LaunchKind.DETACHED:
+        return execute(work, people, request)
     try:
         ready = _together(work, people, [request])[0]
-    except OneByOne:
-        return carry_out(work, people, request)
+    except BatchRefused:
+        return execute(work, people, request)
     if isinstance(ready, EngineError):
         raise ready
     return ready
 
 
-def carry_out_all(
-    work: Work, people: People, requests: Sequence[LaunchRequest], *, at_once: bool = False
-) -> list[Ready | EngineError]:
+def execute_all(
+    work: Work, people: LaunchUsers, requests: Sequence[LaunchRequest], *, at_once: bool = False
+) -> list[ExecutedLaunch | EngineError]:
     """
     Carry out launches in their order; a refused one leaves nothing behind.
 
@@ -90,10 +94,10 @@ def carry_out_all(
     OneByOne is raised, after which nothing may be kept.
     """
     _lock_patients(work, requests)
-    ready: list[Ready | EngineError] = []
+    ready: list[ExecutedLaunch | EngineError] = []
     for (kind, _), run in groupby(requests, key=_kind):
         members = list(run)
-        if kind is Kind.ALONE:
+        if kind is LaunchKind.DETACHED:
             ready += [_attempt(work, people, each) for each in members]
         elif at_once:
             ready += _at_once(work, people, members)
@@ -106,117 +110,121 @@ def _lock_patients(work: Work, requests: Iterable[LaunchRequest]) -> None:
     """Lock all patients of all runs at once, in one order, before anything is read of them."""
     patients: dict[str, list[str]] = {}
     for request in requests:
-        patients.setdefault(request.triple.site_id, []).append(request.triple.mrn)
+        patients.setdefault(request.identity.site_id, []).append(request.identity.mrn)
     for site_id in sorted(patients):
         lock_patients(work, site_id, patients[site_id])
 
 
-def _kind(request: LaunchRequest) -> tuple[Kind, str]:
+def _kind(request: LaunchRequest) -> tuple[LaunchKind, str]:
     if request.force_name or request.attachments:
-        return Kind.ALONE, ""
+        return LaunchKind.DETACHED, ""
     if request.register_order:
-        return Kind.REGISTER, request.triple.site_id
-    return Kind.LAZY if request.lazy else Kind.EAGER, request.triple.site_id
+        return LaunchKind.REGISTER, request.identity.site_id
+    return LaunchKind.LAZY if request.lazy else LaunchKind.EAGER, request.identity.site_id
 
 
-def _attempt(work: Work, people: People, request: LaunchRequest) -> Ready | EngineError:
+def _attempt(
+    work: Work, people: LaunchUsers, request: LaunchRequest
+) -> ExecutedLaunch | EngineError:
     try:
-        with work.attempt():
-            return carry_out(work, people, request)
+        with work.savepoint():
+            return execute(work, people, request)
     except EngineError as refusal:
         people.forget()  # whom it registered is not there any more
         return refusal
 
 
 def _attempt_together(
-    work: Work, people: People, requests: Sequence[LaunchRequest]
-) -> list[Ready | EngineError]:
+    work: Work, people: LaunchUsers, requests: Sequence[LaunchRequest]
+) -> list[ExecutedLaunch | EngineError]:
     try:
-        with work.attempt():
+        with work.savepoint():
             return _together(work, people, requests)
-    except (EngineError, OneByOne):
+    except (EngineError, BatchRefused):
         people.forget()
         return [_attempt(work, people, each) for each in requests]
 
 
 def _at_once(
-    work: Work, people: People, requests: Sequence[LaunchRequest]
-) -> list[Ready | EngineError]:
+    work: Work, people: LaunchUsers, requests: Sequence[LaunchRequest]
+) -> list[ExecutedLaunch | EngineError]:
     try:
         return _together(work, people, requests)
     except EngineError:
-        raise OneByOne from None
+        raise BatchRefused from None
 
 
 def _together(
-    work: Work, people: People, requests: Sequence[LaunchRequest]
-) -> list[Ready | EngineError]:
-    site_id = requests[0].triple.site_id
+    work: Work, people: LaunchUsers, requests: Sequence[LaunchRequest]
+) -> list[ExecutedLaunch | EngineError]:
+    site_id = requests[0].identity.site_id
     met = people.met
     outcomes = _admit_all(work, people, site_id, requests)
     admitted = [each for each in outcomes if isinstance(each, _Admitted)]
     if len(admitted) < len(requests) and people.met > met:
-        raise OneByOne  # whom a refused launch has registered must not stay
+        raise BatchRefused  # whom a refused launch has registered must not stay
     ready = iter(_RUNS[_kind(requests[0])[0]](work, admitted) if admitted else [])
     return [each if isinstance(each, EngineError) else next(ready) for each in outcomes]
 
 
 def _admit_all(
-    work: Work, people: People, site_id: str, requests: Sequence[LaunchRequest]
+    work: Work, people: LaunchUsers, site_id: str, requests: Sequence[LaunchRequest]
 ) -> list[_Admitted | EngineError]:
     try:
         people.role(site_id)
     except EngineError as refusal:
         return [refusal] * len(requests)
-    mrns = {each.triple.mrn for each in requests}
+    mrns = {each.identity.mrn for each in requests}
     pointers = follow_pointers(work.connection, site_id, mrns)
     names = known_names(work, site_id, {pointers.get(mrn, mrn) for mrn in mrns})
     outcomes: list[_Admitted | EngineError] = []
     for request in requests:
-        mrn = pointers.get(request.triple.mrn, request.triple.mrn)
-        triple = Triple(site_id, mrn, request.triple.accession)
+        mrn = pointers.get(request.identity.mrn, request.identity.mrn)
+        identity = OrderId(site_id, mrn, request.identity.accession)
         try:
-            outcomes.append(_admit(people, names.setdefault(mrn, set()), request, triple))
+            outcomes.append(_admit(people, names.setdefault(mrn, set()), request, identity))
         except EngineError as refusal:
             outcomes.append(refusal)
     return outcomes
 
 
-def _admit(people: People, names: set[str], request: LaunchRequest, triple: Triple) -> _Admitted:
+def _admit(
+    people: LaunchUsers, names: set[str], request: LaunchRequest, identity: OrderId
+) -> _Admitted:
     launcher = people.launcher(request)
-    refuse_other_name(names, request)
+    require_matching_name(names, request)
     if not request.lazy:
-        owner_to_be(launcher)
+        require_owner(launcher)
     if request.patient_name:
         names.add(request.patient_name)
-    group = request.link_group if people.links_orders(triple.site_id) else ""
-    return _Admitted(request, launcher, triple, group)
+    group = request.link_group if people.links_orders(identity.site_id) else ""
+    return _Admitted(request, launcher, identity, group)
 
 
-def _register(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
-    inputs = [order_input(each.request, each.triple) for each in run]
+def _register(work: Work, run: Sequence[_Admitted]) -> list[ExecutedLaunch]:
+    inputs = [order_input(each.request, each.identity) for each in run]
     done = register_current(work, _triples(run), inputs, [each.group for each in run])
     return [
-        registered(work, each.request, each.launcher, one)
+        registration_result(work, each.request, each.launcher, one)
         for each, one in zip(run, done, strict=True)
     ]
 
 
-def _look(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
+def _look(work: Work, run: Sequence[_Admitted]) -> list[ExecutedLaunch]:
     """Find the reports of lazy launches; nothing changes until their links are opened."""
-    keys = report_keys(work.connection, _triples(run))
+    keys = current_report_keys(work.connection, _triples(run))
     reports = reports_by_key(work.session, sorted(set(keys.values()))) if keys else {}
     return [
-        launched(work, each.request, each.launcher, reports.get(keys.get(each.triple, 0)))
+        launch_result(work, each.request, each.launcher, reports.get(keys.get(each.identity, 0)))
         for each in run
     ]
 
 
-def _open_all(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
+def _open_all(work: Work, run: Sequence[_Admitted]) -> list[ExecutedLaunch]:
     """Create the Drafts of eager launches together, and open what there is already."""
-    keys = report_keys(work.connection, _triples(run))
-    first = {each.triple: each for each in reversed(run) if each.triple not in keys}
-    fresh = [each for each in run if first.get(each.triple) is each]
+    keys = current_report_keys(work.connection, _triples(run))
+    first = {each.identity: each for each in reversed(run) if each.identity not in keys}
+    fresh = [each for each in run if first.get(each.identity) is each]
     ids = iter(create_many(work, [_draft(work, each) for each in fresh]))
     new = {id(each) for each in fresh}
     return [
@@ -224,111 +232,116 @@ def _open_all(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
     ]
 
 
-def _opened(work: Work, each: _Admitted) -> Ready:
-    report = open_report(work, each.launcher, each.request, each.triple)
-    return launched(work, each.request, each.launcher, report)
+def _opened(work: Work, each: _Admitted) -> ExecutedLaunch:
+    report = open_report(work, each.launcher, each.request, each.identity)
+    return launch_result(work, each.request, each.launcher, report)
 
 
 def _draft(work: Work, each: _Admitted) -> NewReport:
-    owner = owner_to_be(each.launcher)
-    order = order_input(each.request, each.triple)
+    owner = require_owner(each.launcher)
+    order = order_input(each.request, each.identity)
     text = each.request.key_findings.strip()
-    first = first_text_of(work.connection, each.triple.site_id, order.reporting, text)
-    return NewReport(each.triple, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+    first = first_text_of(work.connection, each.identity.site_id, order.reporting, text)
+    return NewReport(
+        each.identity, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first
+    )
 
 
-def _drafted(work: Work, each: _Admitted, report_id: str) -> Ready:
-    owner = owner_to_be(each.launcher)
-    outcome = Launched(
+def _drafted(work: Work, each: _Admitted, report_id: str) -> ExecutedLaunch:
+    owner = require_owner(each.launcher)
+    outcome = LaunchOutcome(
         launch_status(Status.DRAFT, lazy=False),
         Status.DRAFT,
         report_id,
         (owner.name, owner.email),
         warnings=warnings_of(work, each.request, each.launcher),
     )
-    return Ready(outcome, each.launcher, each.request)
+    return ExecutedLaunch(outcome, each.launcher, each.request)
 
 
-def _triples(run: Iterable[_Admitted]) -> list[Triple]:
-    return [each.triple for each in run]
+def _triples(run: Iterable[_Admitted]) -> list[OrderId]:
+    return [each.identity for each in run]
 
 
-_RUNS: Final[dict[Kind, Callable[[Work, Sequence[_Admitted]], list[Ready]]]] = {
-    Kind.REGISTER: _register,
-    Kind.LAZY: _look,
-    Kind.EAGER: _open_all,
+_RUNS: Final[dict[LaunchKind, Callable[[Work, Sequence[_Admitted]], list[ExecutedLaunch]]]] = {
+    LaunchKind.REGISTER: _register,
+    LaunchKind.LAZY: _look,
+    LaunchKind.EAGER: _open_all,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class LaunchContext:
     """What launches need besides the transaction: who asks, keys, and how long links live."""
 
     caller: Caller
-    vault: links.Vault
+    vault: links.LinkKeys
     lifetimes: Lifetimes
 
 
 def launch_all(
-    work: Work, desk: Desk, requests: Sequence[LaunchRequest], *, at_once: bool = False
-) -> list[Launched | EngineError]:
+    work: Work, desk: LaunchContext, requests: Sequence[LaunchRequest], *, at_once: bool = False
+) -> list[LaunchOutcome | EngineError]:
     """
     Carry out launches in their order; return an outcome or a refusal for each.
 
     `at_once` is as for `carry_out_all`: it may raise OneByOne.
     """
-    people = People(work.connection, desk.caller, work.now)
-    ready = carry_out_all(work, people, requests, at_once=at_once)
-    done = [each for each in ready if isinstance(each, Ready)]
+    people = LaunchUsers(work.connection, desk.caller, work.now)
+    ready = execute_all(work, people, requests, at_once=at_once)
+    done = [each for each in ready if isinstance(each, ExecutedLaunch)]
     new = [_link(work, desk, people, each) for each in done]
     handles = iter(links.issue(work.connection, desk.vault, new, work.now))
     linked = iter(zip(new, handles, strict=True))
     return [
-        _given_out(work, each, *next(linked)) if isinstance(each, Ready) else each for each in ready
+        _given_out(work, each, *next(linked)) if isinstance(each, ExecutedLaunch) else each
+        for each in ready
     ]
 
 
-def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
+def launch_one(work: Work, desk: LaunchContext, request: LaunchRequest) -> LaunchOutcome:
     """Carry out one launch, or raise its refusal."""
-    people = People(work.connection, desk.caller, work.now)
-    ready = carry_out_one(work, people, request)
+    people = LaunchUsers(work.connection, desk.caller, work.now)
+    ready = execute_one(work, people, request)
     new = _link(work, desk, people, ready)
     handle = links.issue(work.connection, desk.vault, [new], work.now)[0]
     return _given_out(work, ready, new, handle)
 
 
-def deeds_of(
-    desk: Desk,
+def audit_events_of(
+    desk: LaunchContext,
     requests: Sequence[LaunchRequest],
-    outcomes: Sequence[Launched | EngineError],
+    outcomes: Sequence[LaunchOutcome | EngineError],
     origin: Mapping[str, str],
 ) -> list[AuditEvent]:
     """Return what the audit trail says about launches: who launched, and what was refused why."""
     return [
         AuditEvent(
             "launch",
-            request.triple.site_id,
-            outcome.report_id if isinstance(outcome, Launched) else None,
+            request.identity.site_id,
+            outcome.report_id if isinstance(outcome, LaunchOutcome) else None,
             desk.caller.account_id,
             desk.caller.token_id,
-            Outcome.SUCCESS if isinstance(outcome, Launched) else Outcome.REFUSED,
+            Outcome.SUCCESS if isinstance(outcome, LaunchOutcome) else Outcome.REFUSED,
             {**_kind_of(request, outcome), **origin},
         )
         for request, outcome in zip(requests, outcomes, strict=True)
     ]
 
 
-def _kind_of(request: LaunchRequest, outcome: Launched | EngineError) -> dict[str, Any]:
+def _kind_of(request: LaunchRequest, outcome: LaunchOutcome | EngineError) -> dict[str, Any]:
     kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
     if request.link_group:
         kind["linkGroup"] = request.link_group
-    return kind if isinstance(outcome, Launched) else {**kind, "code": outcome.code}
+    return kind if isinstance(outcome, LaunchOutcome) else {**kind, "code": outcome.code}
 
 
-def _link(work: Work, desk: Desk, people: People, ready: Ready) -> links.NewLink:
+def _link(
+    work: Work, desk: LaunchContext, people: LaunchUsers, ready: ExecutedLaunch
+) -> links.NewLink:
     """Describe the link: a lazy launch is kept in it whole, any other only points to its report."""
     launcher, request = ready.launcher, ready.request
-    acting, others = people.lifetimes(request.triple.site_id, desk.lifetimes)
+    acting, others = people.lifetimes(request.identity.site_id, desk.lifetimes)
     seconds = acting if launcher.authenticated else others
     content = request if ready.creates else request.pointer()
     payload = {
@@ -337,23 +350,25 @@ def _link(work: Work, desk: Desk, people: People, ready: Ready) -> links.NewLink
         "authenticated": launcher.authenticated,
     }
     if request.app.sync_launch and launcher.account and not request.register_order:
-        site_id, account_id = request.triple.site_id, launcher.account.id
+        site_id, account_id = request.identity.site_id, launcher.account.id
         payload["sync_sequence"] = sync_launch.reserve(
             work.connection, site_id, account_id, work.now
         )
     return links.NewLink(
         Purpose.LAUNCH,
-        request.triple.site_id,
+        request.identity.site_id,
         work.now + seconds * 1000,
         payload,
-        target=link_target(request.triple),
+        target=link_target(request.identity),
         account_id=launcher.account.id if launcher.account else None,
         token_id=desk.caller.token_id,
         framed=launcher.framed,
     )
 
 
-def _given_out(work: Work, ready: Ready, link: links.NewLink, handle: str) -> Launched:
+def _given_out(
+    work: Work, ready: ExecutedLaunch, link: links.NewLink, handle: str
+) -> LaunchOutcome:
     """Return the outcome with its link; the user's persistent window is to follow it."""
     sequence = int(link.payload.get("sync_sequence", 0))
     if not sequence or link.account_id is None:
@@ -364,7 +379,7 @@ def _given_out(work: Work, ready: Ready, link: links.NewLink, handle: str) -> La
         sequence,
         handle_hash(handle),
         ready.outcome.report_id,
-        ready.request.triple.accession,
+        ready.request.identity.accession,
     )
-    awaited = sync_launch.aim(work.connection, target, work.now)
+    awaited = sync_launch.set_target(work.connection, target, work.now)
     return replace(ready.outcome, handle=handle, awaited=awaited)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, select, update
 
-from bridge.engine.launching.errors import LinkExpired, LinkGone, ReportDeleted
+from bridge.engine.launch.errors import LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.links import (
     Binding,
     KeyRing,
@@ -82,14 +82,14 @@ class FoundLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Vault:
+class LinkKeys:
     """The key ring and the source of randomness that links need."""
 
     keys: KeyRing
     random_bytes: RandomBytes
 
 
-def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: int) -> list[str]:
+def issue(connection: Connection, vault: LinkKeys, links: Sequence[NewLink], now: int) -> list[str]:
     """Store links and return their handles, which are nowhere else."""
     handles = [new_handle(vault.random_bytes) for _ in links]
     if links:
@@ -98,7 +98,7 @@ def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: i
     return handles
 
 
-def _row(vault: Vault, link: NewLink, handle: str, now: int) -> dict[str, Any]:
+def _row(vault: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str, Any]:
     hashed = handle_hash(handle)
     payload = to_json(link.payload)
     sealed = vault.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
@@ -118,7 +118,7 @@ def _row(vault: Vault, link: NewLink, handle: str, now: int) -> dict[str, Any]:
 
 
 def find(
-    connection: Connection, vault: Vault, handle: str, purpose: Purpose, now: int
+    connection: Connection, vault: LinkKeys, handle: str, purpose: Purpose, now: int
 ) -> FoundLink:
     """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
     if not is_handle(handle):
@@ -127,7 +127,7 @@ def find(
 
 
 def find_hashed(
-    connection: Connection, vault: Vault, hashed: str, purpose: Purpose, now: int
+    connection: Connection, vault: LinkKeys, hashed: str, purpose: Purpose, now: int
 ) -> FoundLink:
     """Return a valid link by the hash of its handle; raise `LinkGone` or `LinkExpired`."""
     query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
@@ -180,7 +180,7 @@ def _ended_with_its_token(connection: Connection, row: Any) -> bool:
     return connection.execute(query).first() is not None
 
 
-def hold(connection: Connection, link: FoundLink) -> None:
+def lock_link(connection: Connection, link: FoundLink) -> None:
     """
     Keep a link as it is until the commit; raise `ReportDeleted` when it was revoked meanwhile.
 
@@ -222,7 +222,7 @@ def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Resealed:
+class ResealStep:
     """
     What one step along the links did.
 
@@ -236,8 +236,8 @@ class Resealed:
 
 
 def reseal(
-    connection: Connection, vault: Vault, now: int, after: int = 0, limit: int = 500
-) -> Resealed:
+    connection: Connection, vault: LinkKeys, now: int, after: int = 0, limit: int = 500
+) -> ResealStep:
     """Move the next valid links behind a key to the newest key of the ring."""
     rows = connection.execute(
         select(LINKS)
@@ -246,10 +246,10 @@ def reseal(
         .limit(limit)
     ).all()
     moved = sum(_reseal_one(connection, vault, row) for row in rows)
-    return Resealed(moved, len(rows) - moved, rows[-1].pk if rows else None)
+    return ResealStep(moved, len(rows) - moved, rows[-1].pk if rows else None)
 
 
-def _reseal_one(connection: Connection, vault: Vault, row: Any) -> bool:
+def _reseal_one(connection: Connection, vault: LinkKeys, row: Any) -> bool:
     binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
     try:
         sealed = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)

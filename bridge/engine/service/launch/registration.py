@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import SIGNED, Origin, Status
 from bridge.engine.service.launch.creation import NewReport, OrderInput, create_many, update_order
-from bridge.engine.service.report_lookup import Found, follow_pointers, lock_orders, lock_patients
+from bridge.engine.service.report_lookup import (
+    LockedOrder,
+    follow_pointers,
+    lock_orders,
+    lock_patients,
+)
 from bridge.engine.service.work import Work
 
 
@@ -25,7 +30,7 @@ class Registration(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredOrder:
     """The outcome for one order, and where its report stands."""
 
     report_id: str
@@ -33,27 +38,27 @@ class Registered:
     outcome: Registration
 
 
-def register(work: Work, site_id: str, order: OrderInput) -> Registered:
+def register(work: Work, site_id: str, order: OrderInput) -> RegisteredOrder:
     """Register one order; raise Conflict (from the database) when another node was faster."""
     return register_many(work, site_id, [order])[0]
 
 
-def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[Registered]:
+def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[RegisteredOrder]:
     """Register orders of one site in their order; all of them or none."""
     lock_patients(work, site_id, (order.mrn for order in orders))
     pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
-    triples = [
-        Triple(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
+    identities = [
+        OrderId(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
     ]
-    return register_current(work, triples, orders)
+    return register_current(work, identities, orders)
 
 
 def register_current(
     work: Work,
-    triples: Sequence[Triple],
+    identities: Sequence[OrderId],
     orders: Sequence[OrderInput],
     groups: Sequence[str] | None = None,
-) -> list[Registered]:
+) -> list[RegisteredOrder]:
     """
     Register orders under triples that have just been followed to those that are valid now.
 
@@ -61,9 +66,9 @@ def register_current(
     is none.
     """
     named = groups or [""] * len(orders)
-    done: dict[int, Registered] = {}
-    for turn in _turns(triples):
-        found = lock_orders(work, [triples[index] for index in turn], current=True)
+    done: dict[int, RegisteredOrder] = {}
+    for turn in _turns(identities):
+        found = lock_orders(work, [identities[index] for index in turn], current=True)
         known = {index: each for index, each in zip(turn, found, strict=True) if each}
         done |= {index: _again(work, each, orders[index]) for index, each in known.items()}
         new = [index for index in turn if index not in known]
@@ -71,7 +76,7 @@ def register_current(
             work,
             [
                 NewReport(
-                    triples[index],
+                    identities[index],
                     orders[index],
                     Status.ORDERED,
                     Origin.ORDER,
@@ -84,29 +89,30 @@ def register_current(
     return [done[index] for index in range(len(orders))]
 
 
-def _turns(triples: Sequence[Triple]) -> list[list[int]]:
+def _turns(identities: Sequence[OrderId]) -> list[list[int]]:
     """Split into turns in which no order occurs twice; a repeat waits for the next turn."""
     turns: list[list[int]] = []
-    seen: dict[Triple, int] = {}
-    for index, triple in enumerate(triples):
-        turn = seen.get(triple, 0)
-        seen[triple] = turn + 1
+    seen: dict[OrderId, int] = {}
+    for index, identity in enumerate(identities):
+        turn = seen.get(identity, 0)
+        seen[identity] = turn + 1
         if turn == len(turns):
             turns.append([])
         turns[turn].append(index)
     return turns
 
 
-def _again(work: Work, found: Found, order: OrderInput) -> Registered:
+def _again(work: Work, found: LockedOrder, order: OrderInput) -> RegisteredOrder:
     report = found.report
     if report.status in SIGNED:
-        return Registered(report.report_id, report.status, Registration.SIGNED)
+        return RegisteredOrder(report.report_id, report.status, Registration.SIGNED)
     changed = update_order(work, report, found.order, order, clears=True)
     outcome = Registration.UPDATED if changed else Registration.UNCHANGED
-    return Registered(report.report_id, report.status, outcome)
+    return RegisteredOrder(report.report_id, report.status, outcome)
 
 
-def _create(work: Work, new: Sequence[NewReport]) -> list[Registered]:
+def _create(work: Work, new: Sequence[NewReport]) -> list[RegisteredOrder]:
     return [
-        Registered(each, Status.ORDERED, Registration.CREATED) for each in create_many(work, new)
+        RegisteredOrder(each, Status.ORDERED, Registration.CREATED)
+        for each in create_many(work, new)
     ]

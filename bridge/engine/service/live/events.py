@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import func
-from sqlmodel import Session as Rows
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bridge.engine.documents.html import fragment
-from bridge.engine.records.tables import Addendum, Change, Report, Signature
+from bridge.engine.records.tables import Addendum, FeedChange, Report, Signature
 from bridge.engine.rules.text.document import Document, from_text, restore
-from bridge.engine.service.accounts.sessions import Session
+from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member
 from bridge.engine.service.work import ChangeEvent
 
@@ -30,7 +29,7 @@ _OWNED_ANEW = (ChangeEvent.REPORT_TRANSFERRED, ChangeEvent.REPORT_OPENED)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PageEvent:
     """One change as a page is told of it; `data` is JSON."""
 
     cursor: int
@@ -45,28 +44,30 @@ class _Text:
     document: Any = None
 
 
-def latest_cursor(rows: Rows, report_id: str) -> int:
+def latest_cursor(database: Session, report_id: str) -> int:
     """Return the cursor of a report's newest change, 0 before the first."""
-    query = select(func.max(Change.cursor)).where(Change.report_id == report_id)
-    return rows.exec(query).one() or 0
+    query = select(func.max(FeedChange.cursor)).where(FeedChange.report_id == report_id)
+    return database.exec(query).one() or 0
 
 
-def read_news(rows: Rows, session: Session, after: int) -> list[News]:
+def read_page_events(database: Session, session: BrowserSession, after: int) -> list[PageEvent]:
     """Return what happened to a session's report after a cursor, oldest first."""
     query = (
-        select(Change)
-        .where(Change.report_id == session.report_id, col(Change.cursor) > after)
-        .order_by(col(Change.cursor))
+        select(FeedChange)
+        .where(FeedChange.report_id == session.report_id, col(FeedChange.cursor) > after)
+        .order_by(col(FeedChange.cursor))
         .limit(LIMIT)
     )
-    changes = rows.exec(query).all()
+    changes = database.exec(query).all()
     if not changes:
         return []
-    report = rows.exec(select(Report).where(Report.report_id == session.report_id)).first()
-    return [News(each.cursor or 0, _told(rows, session, report, each)) for each in changes]
+    report = database.exec(select(Report).where(Report.report_id == session.report_id)).first()
+    return [PageEvent(each.cursor or 0, _told(database, session, report, each)) for each in changes]
 
 
-def _told(rows: Rows, session: Session, report: Report | None, change: Change) -> dict[str, Any]:
+def _told(
+    database: Session, session: BrowserSession, report: Report | None, change: FeedChange
+) -> dict[str, Any]:
     record = change.body["record"]
     told: dict[str, Any] = {
         "cursor": change.cursor,
@@ -81,8 +82,8 @@ def _told(rows: Rows, session: Session, report: Report | None, change: Change) -
     if event in _SIGNED:
         told["signedAt"] = moment(change.at)
     if event in _OWNED_ANEW:
-        told |= _new_owner(rows, session, str(record["userEmail"]))
-    text = _text(rows, report, change, event)
+        told |= _new_owner(database, session, str(record["userEmail"]))
+    text = _text(database, report, change, event)
     if text is not None:
         told["content"] = text.content
         told["reportContent"] = report.content_text if report else ""
@@ -91,55 +92,57 @@ def _told(rows: Rows, session: Session, report: Report | None, change: Change) -
     return told
 
 
-def _new_owner(rows: Rows, session: Session, email: str) -> dict[str, Any]:
-    owner = find_member(rows.connection(), session.site_id, email)
+def _new_owner(database: Session, session: BrowserSession, email: str) -> dict[str, Any]:
+    owner = find_member(database.connection(), session.site_id, email)
     return {
         "mine": owner is not None and owner.id == session.account_id,
         "newOwnerName": email if owner is None else owner.shown,
     }
 
 
-def _text(rows: Rows, report: Report | None, change: Change, event: ChangeEvent) -> _Text | None:
+def _text(
+    database: Session, report: Report | None, change: FeedChange, event: ChangeEvent
+) -> _Text | None:
     """Return the text that a change is about; as it is now, where it was not signed."""
     if event in _OF_REPORTS:
-        signed = _signed_text(rows, report, change) if event in _SIGNED else None
+        signed = _signed_text(database, report, change) if event in _SIGNED else None
         present = _Text(report.content_text, report.document) if report else _Text()
         return signed or present
     if event in _OF_ADDENDA:
-        return _addendum_text(rows, report, change)
+        return _addendum_text(database, report, change)
     return None
 
 
-def _signed_text(rows: Rows, report: Report | None, change: Change) -> _Text | None:
+def _signed_text(database: Session, report: Report | None, change: FeedChange) -> _Text | None:
     """Return what was signed at that moment, although it may be recalled and changed by now."""
     if report is None:
         return None
     query = select(Signature).where(
         Signature.report_pk == report.pk, Signature.signed_at == change.at
     )
-    found = rows.exec(query).first()
+    found = database.exec(query).first()
     return None if found is None else _Text(found.content_text, found.document)
 
 
-def _addendum_text(rows: Rows, report: Report | None, change: Change) -> _Text:
+def _addendum_text(database: Session, report: Report | None, change: FeedChange) -> _Text:
     number = change.body.get("addendum")
     if report is None:
         return _Text()
     query = select(Addendum).where(Addendum.report_pk == report.pk, Addendum.number == number)
-    found = rows.exec(query).first()
+    found = database.exec(query).first()
     if found is not None:
         return _Text(found.content_text, found.document)
-    return _cleared(rows, report, number)
+    return _cleared(database, report, number)
 
 
-def _cleared(rows: Rows, report: Report, number: object) -> _Text:
+def _cleared(database: Session, report: Report, number: object) -> _Text:
     """Return an addendum that a recall of its report has cleared since."""
     query = (
         select(Signature)
         .where(Signature.report_pk == report.pk, col(Signature.withdrawn_at).is_not(None))
         .order_by(col(Signature.pk).desc())
     )
-    for signature in rows.exec(query):
+    for signature in database.exec(query):
         for each in signature.cleared or ():
             if each.get("number") == number:
                 return _Text(str(each.get("content", "")), each.get("document"))

@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from bridge.engine.errors import StateConflict
-from bridge.engine.launching.outcome import Awaited
+from bridge.engine.launch.outcome import AwaitedWindow
 from bridge.engine.records.tables import SyncTarget, metadata
 from bridge.engine.rules.following import Answer, follows
-from bridge.engine.service.accounts.sessions import Session
+from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.live.windows import persistent_windows
 
 TARGETS = metadata.tables[str(SyncTarget.__tablename__)]
 
 
-class Superseded(StateConflict):
+class LaunchSuperseded(StateConflict):
     """Another launch came meanwhile, or there was none."""
 
     code = "superseded"
@@ -39,7 +39,7 @@ class NewTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LaunchTarget:
     """What is to be followed."""
 
     sequence: int
@@ -74,7 +74,7 @@ def reserve(connection: Connection, site_id: str, account_id: int, now: int) -> 
     return 1
 
 
-def aim(connection: Connection, new: NewTarget, now: int) -> Awaited | None:
+def set_target(connection: Connection, new: NewTarget, now: int) -> AwaitedWindow | None:
     """Write down what the user's window is to show; return the window that will have to follow."""
     changed = connection.execute(
         update(TARGETS)
@@ -90,7 +90,7 @@ def aim(connection: Connection, new: NewTarget, now: int) -> Awaited | None:
     )
     if changed.rowcount == 0 or not _is_awaited(connection, new, now):
         return None
-    return Awaited(new.site_id, new.account_id, new.sequence)
+    return AwaitedWindow(new.site_id, new.account_id, new.sequence)
 
 
 def _is_awaited(connection: Connection, new: NewTarget, now: int) -> bool:
@@ -100,17 +100,19 @@ def _is_awaited(connection: Connection, new: NewTarget, now: int) -> bool:
     return newest is not None and newest.report_id != new.report_id
 
 
-def present(connection: Connection, site_id: str, account_id: int) -> Target | None:
+def current_target(connection: Connection, site_id: str, account_id: int) -> LaunchTarget | None:
     """Return what a user's windows should show, None before the first launch."""
     row = _row(connection, site_id, account_id)
     return None if row is None else _target(row)
 
 
-def due(connection: Connection, session: Session, now: int) -> Target | None:
+def pending_target(
+    connection: Connection, session: BrowserSession, now: int
+) -> LaunchTarget | None:
     """Return the launch that this very window is to follow now."""
     if not session.persistent:
         return None
-    target = present(connection, session.site_id, session.account_id)
+    target = current_target(connection, session.site_id, session.account_id)
     if target is None or target.report_id == session.report_id:
         return None
     rows = persistent_windows(connection, session.site_id, session.account_id, now)
@@ -125,11 +127,11 @@ def due(connection: Connection, session: Session, now: int) -> Target | None:
     return target if chosen else None
 
 
-def take(connection: Connection, session: Session, sequence: int) -> Target:
+def lock_target(connection: Connection, session: BrowserSession, sequence: int) -> LaunchTarget:
     """Lock what a window is about to open; raise Superseded when it is not the newest."""
     row = _row(connection, session.site_id, session.account_id, lock=True)
     if row is None or row.sequence != sequence or not session.persistent:
-        raise Superseded
+        raise LaunchSuperseded
     return _target(row)
 
 
@@ -157,5 +159,7 @@ def _mine(site_id: str, account_id: int) -> tuple[Any, Any]:
     return TARGETS.c.site_id == site_id, TARGETS.c.account_id == account_id
 
 
-def _target(row: Any) -> Target:
-    return Target(row.sequence, row.handle_hash, row.report_id, row.accession, Answer(row.answer))
+def _target(row: Any) -> LaunchTarget:
+    return LaunchTarget(
+        row.sequence, row.handle_hash, row.report_id, row.accession, Answer(row.answer)
+    )

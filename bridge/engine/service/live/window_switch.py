@@ -8,47 +8,57 @@ from sqlmodel import select
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.following import Answer, Refusal
-from bridge.engine.service.accounts.sessions import Session, end_session
-from bridge.engine.service.caller import Visitor
+from bridge.engine.service.accounts.sessions import BrowserSession, end_session
+from bridge.engine.service.caller import BrowserUser
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.opening import Door, Opened, Visit, open_found
+from bridge.engine.service.launch.link_opening import (
+    LinkContext,
+    LinkVisit,
+    OpenedReport,
+    open_found_link,
+)
 from bridge.engine.service.live import sync_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.work import Work
 
 
 def switch(
-    work: Work, door: Door, session: Session, sequence: int, *, handed_over: bool = False
-) -> Opened:
+    work: Work,
+    door: LinkContext,
+    session: BrowserSession,
+    sequence: int,
+    *,
+    handed_over: bool = False,
+) -> OpenedReport:
     """
     Open in a window the launch that it follows, and end its former session.
 
     Raise `Superseded` when a newer launch came, or as opening the link by itself would
     (`HandoverNeeded` among them).
     """
-    target = sync_launch.take(work.connection, session, sequence)
+    target = sync_launch.lock_target(work.connection, session, sequence)
     link = links.find_hashed(
         work.connection, door.vault, target.handle_hash, Purpose.LAUNCH, work.now
     )
-    visit = Visit(
+    visit = LinkVisit(
         "",
         in_frame=bool(session.details.get("in_frame")),
-        visitor=Visitor(session.account_id, session.site_id),
+        visitor=BrowserUser(session.account_id, session.site_id),
         session=session,
         host=str(session.details.get("host", "")),
         handed_over=handed_over,
     )
     leave(work, session)
-    return open_found(work, door, link, visit)
+    return open_found_link(work, door, link, visit)
 
 
-def stay(work: Work, session: Session, sequence: int, reason: Refusal) -> None:
+def stay(work: Work, session: BrowserSession, sequence: int, reason: Refusal) -> None:
     """Write down that a window stays at its report, and why."""
     owner = (session.site_id, session.account_id)
     sync_launch.answer(work.connection, owner, sequence, Answer.REFUSED, reason.value)
 
 
-def leave(work: Work, session: Session) -> None:
+def leave(work: Work, session: BrowserSession) -> None:
     """End a session, and let others write its report."""
     query = select(Report).where(Report.report_id == session.report_id).with_for_update()
     report = work.session.exec(query).first()

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from bridge.engine.records.tables import Window, metadata
-from bridge.engine.service.accounts.sessions import SESSIONS, Session
+from bridge.engine.service.accounts.sessions import SESSIONS, BrowserSession
 from bridge.engine.service.signing.lease import LEASE_MS
 from bridge.store.lease_clock import lease_time
 
@@ -33,7 +33,7 @@ HANDOVER_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Onlooker:
+class OtherWindow:
     """Another window at the same report."""
 
     name: str
@@ -45,7 +45,7 @@ class Onlooker:
         return {"name": self.name, "sameUser": self.same_user, "writing": self.writing}
 
 
-def open_window(connection: Connection, session: Session, stream: str, now: int) -> None:
+def open_window(connection: Connection, session: BrowserSession, stream: str, now: int) -> None:
     """Note that a page stands open; a newer stream of the same page takes its row over."""
     values = {
         "site_id": session.site_id,
@@ -76,7 +76,7 @@ def close_windows(connection: Connection, streams: Collection[str]) -> None:
     connection.execute(delete(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams))))
 
 
-def onlookers(connection: Connection, session: Session, now: int) -> list[Onlooker]:
+def other_windows(connection: Connection, session: BrowserSession, now: int) -> list[OtherWindow]:
     """Return the other windows at a session's report, those of others first."""
     rows = connection.execute(
         select(WINDOWS.c.session_pk, WINDOWS.c.account_id, MEMBERSHIPS.c.name, ACCOUNTS.c.email)
@@ -97,7 +97,7 @@ def onlookers(connection: Connection, session: Session, now: int) -> list[Onlook
         return []
     writer = _writer(connection, session.report_id, lease_time(connection, now))
     found = [
-        Onlooker(
+        OtherWindow(
             row.name or row.email,
             row.account_id == session.account_id,
             writer == f"session {row.session_pk}",
@@ -169,7 +169,7 @@ def handover_asked(connection: Connection, session_pk: int, now: int) -> int:
     return asked if abs(lease_time(connection, now) - asked) < HANDOVER_MS else 0
 
 
-def finish_handover(connection: Connection, session: Session) -> None:
+def finish_handover(connection: Connection, session: BrowserSession) -> None:
     """Note that a session has saved what was typed: the writing may be taken over."""
     _note_handover(connection, session.pk, 0)
 

@@ -9,28 +9,28 @@ from sqlalchemy import Connection, delete, update
 from sqlmodel import col
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import Link, Report, ReportOrder, Tombstone, metadata
-from bridge.engine.rules.identity import Triple, link_target
+from bridge.engine.records.tables import DeletedReport, IssuedLink, Report, ReportOrder, metadata
+from bridge.engine.rules.identity import OrderId, link_target
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import clear, take
+from bridge.engine.service.lifecycle import apply_event, clear
 from bridge.engine.service.report_lookup import (
-    current_triple,
-    group_of,
+    current_identity,
     key_of,
     lock_orders,
     lock_report,
+    orders_of,
 )
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.work import ChangeEvent, Work
 
-LINKS = metadata.tables[str(Link.__tablename__)]
+LINKS = metadata.tables[str(IssuedLink.__tablename__)]
 
 
 def delete_report(
-    work: Work, triple: Triple, *, only_ordered: bool = False, set_aside: bool = False
+    work: Work, identity: OrderId, *, only_ordered: bool = False, set_aside: bool = False
 ) -> bool:
     """
     Remove the report of an order with all orders that are linked to it.
@@ -40,33 +40,35 @@ def delete_report(
     report that anybody has begun, or that has orders beside this one, is refused (400). The feed
     calls its order cancelled, unless it is only `set_aside`.
     """
-    found = lock_orders(work, [triple])[0]
+    found = lock_orders(work, [identity])[0]
     if found is None:
-        revoke_links(work.connection, [current_triple(work.connection, triple), triple], work.now)
+        revoke_links(
+            work.connection, [current_identity(work.connection, identity), identity], work.now
+        )
         return False
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
-    take(work, found.report, Event.DELETE)
+    apply_event(work, found.report, Event.DELETE)
     _remove(work, found.report, ChangeEvent.REPORT_DELETED, cancelled=not set_aside)
     return True
 
 
 def _is_untouched(work: Work, report: Report) -> bool:
-    alone = len(group_of(work.session, key_of(report))) == 1
+    alone = len(orders_of(work.session, key_of(report))) == 1
     return report.status is Status.ORDERED and not has_content(report) and alone
 
 
-def reset_order(work: Work, triple: Triple) -> Report:
+def reset_order(work: Work, identity: OrderId) -> Report:
     """Make a Draft that began as an order an empty, unassigned order again; links stay."""
-    report = lock_report(work, triple).report
-    clear(work, report, take(work, report, Event.RESET))
+    report = lock_report(work, identity).report
+    clear(work, report, apply_event(work, report, Event.RESET))
     change_feed.announce(work, report, ChangeEvent.REPORT_RESET)
     return report
 
 
 def discard(work: Work, report: Report) -> Report | None:
     """Discard a locked Draft: an order stays as an order, any other report is removed (None)."""
-    branch = take(work, report, Event.DISCARD)
+    branch = apply_event(work, report, Event.DISCARD)
     if branch.to is None:
         _remove(work, report, ChangeEvent.REPORT_DISCARDED)
         return None
@@ -76,12 +78,12 @@ def discard(work: Work, report: Report) -> Report | None:
 
 
 def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool = True) -> None:
-    orders = group_of(work.session, key_of(report))
-    triples = [Triple(order.site_id, order.mrn, order.accession) for order in orders]
+    orders = orders_of(work.session, key_of(report))
+    identities = [OrderId(order.site_id, order.mrn, order.accession) for order in orders]
     change_feed.announce(work, report, event, cancelled=cancelled)
-    revoke_links(work.connection, triples, work.now)
+    revoke_links(work.connection, identities, work.now)
     work.session.add(
-        Tombstone(
+        DeletedReport(
             report_id=report.report_id,
             site_id=report.site_id,
             deleted_at=work.now,
@@ -91,9 +93,9 @@ def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool =
     drop_rows(work, report)
 
 
-def revoke_links(connection: Connection, triples: Sequence[Triple], now: int) -> None:
+def revoke_links(connection: Connection, identities: Sequence[OrderId], now: int) -> None:
     """Revoke every link that leads to these orders."""
-    targets = [link_target(triple) for triple in triples]
+    targets = [link_target(identity) for identity in identities]
     connection.execute(
         update(LINKS)
         .where(LINKS.c.target.in_(targets), LINKS.c.revoked_at.is_(None))

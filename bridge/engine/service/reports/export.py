@@ -24,10 +24,10 @@ from bridge.engine.records.tables import (
     Site,
     metadata,
 )
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import AddendumState, FileKind
 from bridge.engine.rules.text.document import Document, from_text, restore
-from bridge.engine.service.report_lookup import group_of, key_of
+from bridge.engine.service.report_lookup import key_of, orders_of
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.sites.preferences import read_preferences
 
@@ -39,17 +39,17 @@ FILES = metadata.tables[str(ReportFile.__tablename__)]
 SIZE = func.length(FILES.c.data).label("size")
 
 
-def gather(session: Session, triple: Triple) -> model.Exported:
+def export_order(session: Session, identity: OrderId) -> model.Exported:
     """Return the report of an order as exports show it; raise ReportNotFound."""
-    return gather_report(session, read_report(session, triple))
+    return export_report(session, read_report(session, identity))
 
 
-def gather_report(session: Session, report: Report) -> model.Exported:
+def export_report(session: Session, report: Report) -> model.Exported:
     """Return a report as exports show it: signed addenda and active reads, oldest first."""
     site = session.get(Site, report.site_id)
     return model.Exported(
         site=_site(site, report.signed_zone) if site else model.Site(report.site_id),
-        orders=tuple(_tags(order) for order in group_of(session, key_of(report))),
+        orders=tuple(_tags(order) for order in orders_of(session, key_of(report))),
         status=report.status.value,
         body=_document(report.document, report.content_text),
         signed_at=moment(report.signed_at),
@@ -60,7 +60,7 @@ def gather_report(session: Session, report: Report) -> model.Exported:
     )
 
 
-def gather_printed(session: Session, report: Report) -> model.Exported:
+def export_printed(session: Session, report: Report) -> model.Exported:
     """Return a report as it is printed: with its key images, as many as `IMAGE_BYTES` allow."""
     rows = session.execute(
         select_columns(FILES.c.pk, FILES.c.sha256, FILES.c.media_type, FILES.c.details, SIZE)
@@ -84,11 +84,11 @@ def gather_printed(session: Session, report: Report) -> model.Exported:
         )
         for row in chosen
     )
-    exported = gather_report(session, report)
+    exported = export_report(session, report)
     return replace(exported, key_images=images, images_left_out=len(rows) - len(images))
 
 
-def read_until(session: Session, report: Report, until: int) -> Document:
+def read_prelim_text(session: Session, report: Report, until: int) -> Document:
     """
     Return the text of a report's latest preliminary read by a moment (ms), as it was then.
 

@@ -18,19 +18,19 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
-from bridge.engine.launching.outcome import SetAside
-from bridge.engine.launching.reading import fill_tags
-from bridge.engine.launching.request import Attachment, LaunchRequest
+from bridge.engine.launch.outcome import SetAsideFile
+from bridge.engine.launch.parser import fill_tags
+from bridge.engine.launch.request import Attachment, LaunchRequest
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import FileKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.first_text import joined, rewrite
-from bridge.engine.service.lifecycle import take
-from bridge.engine.service.report_lookup import group_of, key_of, lock_report, lock_report_by_id
+from bridge.engine.service.lifecycle import apply_event
+from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -52,47 +52,47 @@ class _Patient:
         )
 
 
-def separate(work: Work, request: LaunchRequest, triple: Triple) -> LaunchRequest:
+def screen_launch(work: Work, request: LaunchRequest, identity: OrderId) -> LaunchRequest:
     """Return the launch with the files of another patient set aside, and without their tags."""
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
     own = {name: value for name, value in request.tags.items() if name not in request.filled}
-    patient = _known_orders(work, request.triple.mrn, triple, own)
+    patient = _known_orders(work, request.identity.mrn, identity, own)
     files = _judged(patient, request.attachments)
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
     tags = fill_tags(own, accepted)
     if any(patient.names) and NAME not in own:  # the file may spell the known name differently
         tags.pop(NAME, None)
-    tags |= {"PatientMRN": request.triple.mrn, "Accession": request.triple.accession}
+    tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
     filled = frozenset(tags.keys() - own.keys())
     return replace(request, tags=tags, filled=filled, attachments=files)
 
 
-def separate_files(
-    work: Work, triple: Triple, order: ReportOrder, files: Sequence[Attachment]
+def screen_files(
+    work: Work, identity: OrderId, order: ReportOrder, files: Sequence[Attachment]
 ) -> tuple[Attachment, ...]:
     """Return the files for an order that exists, those of another patient set aside."""
-    current = Triple(order.site_id, order.mrn, order.accession)
-    return _judged(_known_orders(work, triple.mrn, current, {}), files)
+    current = OrderId(order.site_id, order.mrn, order.accession)
+    return _judged(_known_orders(work, identity.mrn, current, {}), files)
 
 
-def set_aside(files: Iterable[Attachment]) -> tuple[SetAside, ...]:
+def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
     """Return which of these files were set aside, and why."""
     return tuple(
-        SetAside(each.sop_instance_uid or "", tuple(each.details["contradicts"]))
+        SetAsideFile(each.sop_instance_uid or "", tuple(each.details["contradicts"]))
         for each in files
         if each.kind is FileKind.SET_ASIDE
     )
 
 
-def _known_orders(work: Work, named: str, triple: Triple, own: Mapping[str, str]) -> _Patient:
+def _known_orders(work: Work, named: str, identity: OrderId, own: Mapping[str, str]) -> _Patient:
     """Return the patient by the request's own tags, else by the order's, else by other orders'."""
     rows = work.session.exec(
         select(ReportOrder.accession, ReportOrder.tags).where(
-            ReportOrder.site_id == triple.site_id, ReportOrder.mrn == triple.mrn
+            ReportOrder.site_id == identity.site_id, ReportOrder.mrn == identity.mrn
         )
     ).all()
-    stored = [tags for accession, tags in rows if accession == triple.accession]
+    stored = [tags for accession, tags in rows if accession == identity.accession]
     others = [tags for _, tags in rows]
     values = {
         tag: next(filter(None, (_values(each, tag) for each in ([own], stored, others))), ())
@@ -100,10 +100,10 @@ def _known_orders(work: Work, named: str, triple: Triple, own: Mapping[str, str]
     }
     priors = work.session.exec(
         select(PatientPointer.prior_mrn).where(
-            PatientPointer.site_id == triple.site_id, col(PatientPointer.mrn) == triple.mrn
+            PatientPointer.site_id == identity.site_id, col(PatientPointer.mrn) == identity.mrn
         )
     ).all()
-    mrns = frozenset({named.strip(), triple.mrn.strip(), *priors})
+    mrns = frozenset({named.strip(), identity.mrn.strip(), *priors})
     return _Patient(mrns, values[NAME], values[BIRTH_DATE])
 
 
@@ -144,16 +144,16 @@ class UpdateMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class FileUpdate:
     """A report whose files were updated, and the files that were set aside."""
 
     report: Report
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[SetAsideFile, ...]
 
 
 def update_structured_reports(
-    work: Work, triple: Triple, files: Sequence[Attachment], mode: UpdateMode
-) -> Updated:
+    work: Work, identity: OrderId, files: Sequence[Attachment], mode: UpdateMode
+) -> FileUpdate:
     """
     Replace or extend the structured reports of an unsigned report.
 
@@ -161,10 +161,10 @@ def update_structured_reports(
     """
     if not files:
         raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
-    found = lock_report(work, triple)
+    found = lock_report(work, identity)
     report = found.report
-    take(work, report, Event.UPDATE_FILES)
-    files = separate_files(work, triple, found.order, files)
+    apply_event(work, report, Event.UPDATE_FILES)
+    files = screen_files(work, identity, found.order, files)
     accepted = any(each.kind is FileKind.STRUCTURED_REPORT for each in files)
     if mode is UpdateMode.REPLACE and accepted:
         _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
@@ -172,7 +172,7 @@ def update_structured_reports(
     if report.status is Status.DRAFT:  # what was read, if only preliminarily, keeps its words
         refresh_findings(work, report)
     change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
-    return Updated(report, set_aside(files))
+    return FileUpdate(report, set_aside(files))
 
 
 def _delete(work: Work, report: Report, *kinds: FileKind) -> None:
@@ -269,14 +269,14 @@ def refresh_findings(work: Work, report: Report, *, withdrawn: bool = False) -> 
         return False
     if not withdrawn and not structured_texts(work, report):
         return False
-    rewrite(work, report, given_text(work, report))
+    rewrite(work, report, initial_text(work, report))
     work.session.add(report)
     return True
 
 
-def given_text(work: Work, report: Report) -> str:
+def initial_text(work: Work, report: Report) -> str:
     """Return what a report begins with: each order's key findings, then what its SR files say."""
-    orders = group_of(work.session, key_of(report))
+    orders = orders_of(work.session, key_of(report))
     findings = [str(order.tags.get("KeyFindings", "")) for order in orders]
     return joined(*findings, *structured_texts(work, report))
 
@@ -313,7 +313,7 @@ def move_files(work: Work, old: int, new: int, heir: ReportOrder | None = None) 
     work.session.flush()
 
 
-def take_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
+def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
     """
     Let an order take what it brought to another report; what others brought, too, stays as well.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.linking import (
     MINIMUM,
     Candidate,
@@ -23,15 +23,15 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Origin
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
-from bridge.engine.service.report_lookup import group_of, key_of, lock_orders, stamp
+from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
 from bridge.engine.service.report_status import StatusRecord, has_content, status_records
 from bridge.engine.service.reports.deletion import drop_rows
-from bridge.engine.service.reports.files import move_files, take_files
+from bridge.engine.service.reports.files import move_files, split_files
 from bridge.engine.service.work import ChangeEvent, Work
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class RequestedOrder:
     """An order of the request, locked, and its first place there."""
 
     place: int
@@ -39,15 +39,15 @@ class Requested:
     report: Report
 
 
-def link_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
+def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]:
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
     Raise RuleBroken with the place of the guilty order, ReportNotFound, or Changed.
     """
-    if len(set(triples)) < MINIMUM:
+    if len(set(identities)) < MINIMUM:
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
-    found = lock_all(work, triples)
+    found = lock_requested(work, identities)
     if len(found) < MINIMUM:  # two names of one merged patient's order
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     candidates = [_candidate(work, each) for each in found]
@@ -59,18 +59,18 @@ def link_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
     return status_records(work.session, [anchor], work.now)
 
 
-def lock_all(work: Work, triples: Sequence[Triple]) -> list[Requested]:
+def lock_requested(work: Work, identities: Sequence[OrderId]) -> list[RequestedOrder]:
     """Find and lock orders, each once; raise ReportNotFound at the first that is not there."""
-    found: dict[int | None, Requested] = {}
-    for place, each in enumerate(lock_orders(work, triples)):
+    found: dict[int | None, RequestedOrder] = {}
+    for place, each in enumerate(lock_orders(work, identities)):
         if each is None:
             raise ReportNotFound(pointer=f"/clinicalInfo/{place}")
-        found.setdefault(each.order.pk, Requested(place, each.order, each.report))
+        found.setdefault(each.order.pk, RequestedOrder(place, each.order, each.report))
     return list(found.values())
 
 
-def _candidate(work: Work, found: Requested) -> Candidate:
-    group = group_of(work.session, key_of(found.report))
+def _candidate(work: Work, found: RequestedOrder) -> Candidate:
+    group = orders_of(work.session, key_of(found.report))
     own = [found.order, *(order for order in group if order.pk != found.order.pk)]
     return Candidate(
         place=found.place,
@@ -85,19 +85,19 @@ def _candidate(work: Work, found: Requested) -> Candidate:
 
 def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
     own = key_of(anchor)
-    position = len(group_of(work.session, own))
+    position = len(orders_of(work.session, own))
     removed: list[str] = []
     for other in {key_of(report): report for report in others}.values():
         if key_of(other) == own:
             continue
         removed.append(other.report_id)
-        moving = group_of(work.session, key_of(other))
+        moving = orders_of(work.session, key_of(other))
         for order in moving:
             _move(work, order, own, position)
             position += 1
         move_files(work, key_of(other), own)
         drop_rows(work, other)
-    stamp(work, anchor)
+    mark_updated(work, anchor)
     change_feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)
 
 
@@ -117,13 +117,13 @@ class _Outcome:
     untouched: list[Report] = field(default_factory=list)
 
 
-def unlink_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
+def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]:
     """Unlink orders of one site; return the records of what changed, is new or was asked for."""
-    found = lock_all(work, triples)
-    by_report: dict[int, list[Requested]] = {}
+    found = lock_requested(work, identities)
+    by_report: dict[int, list[RequestedOrder]] = {}
     for each in found:
         by_report.setdefault(key_of(each.report), []).append(each)
-    groups = {key: group_of(work.session, key) for key in by_report}
+    groups = {key: orders_of(work.session, key) for key in by_report}
     for key, leaving in by_report.items():
         _refuse(leaving[0], groups[key])
     outcome = _Outcome()
@@ -135,7 +135,7 @@ def unlink_orders(work: Work, triples: Sequence[Triple]) -> list[StatusRecord]:
     return status_records(work.session, reports, work.now)
 
 
-def _refuse(first: Requested, group: Sequence[ReportOrder]) -> None:
+def _refuse(first: RequestedOrder, group: Sequence[ReportOrder]) -> None:
     if len(group) == 1:
         return
     report = first.report
@@ -144,7 +144,7 @@ def _refuse(first: Requested, group: Sequence[ReportOrder]) -> None:
 
 
 def _take_apart(
-    work: Work, leaving: Sequence[Requested], group: Sequence[ReportOrder], outcome: _Outcome
+    work: Work, leaving: Sequence[RequestedOrder], group: Sequence[ReportOrder], outcome: _Outcome
 ) -> None:
     report = leaving[0].report
     if len(group) == 1:
@@ -154,7 +154,7 @@ def _take_apart(
     staying = [order for order in group if all(order.pk != each.pk for each in going)]
     created = [_alone(work, order) for order in going]
     for order, new in zip(going, created, strict=True):
-        take_files(work, order, key_of(report), key_of(new))
+        split_files(work, order, key_of(report), key_of(new))
         outcome.created[order.pk or 0] = new
     if staying:
         _close_ranks(work, report, staying)
@@ -181,5 +181,5 @@ def _close_ranks(work: Work, report: Report, staying: Sequence[ReportOrder]) -> 
     for position, order in enumerate(staying):
         order.position = position
         work.session.add(order)
-    stamp(work, report)
+    mark_updated(work, report)
     change_feed.announce(work, report, ChangeEvent.ORDERS_UNLINKED)

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import col, select
 
-from bridge.engine.errors import Changed, MergeConflict, RuleBroken
-from bridge.engine.records.tables import Link, PatientPointer, Report, ReportOrder
-from bridge.engine.rules.identity import Triple, link_target
+from bridge.engine.errors import MergeConflict, OrderChanged, RuleBroken
+from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
+from bridge.engine.rules.identity import OrderId, link_target
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
@@ -22,10 +22,10 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     ATTEMPTS,
     follow_pointers,
-    group_of,
     lock_patients,
     lock_reports,
-    stamp,
+    mark_updated,
+    orders_of,
 )
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.reports.deletion import drop_rows
@@ -45,7 +45,7 @@ def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str])
     orders, reports = _locked(work, site_id, [current])
     changed = {order.report_pk for order in orders if _set_tags(work, order, demographics)}
     for key in sorted(changed):
-        stamp(work, reports[key])
+        mark_updated(work, reports[key])
         change_feed.announce(work, reports[key], ChangeEvent.PATIENT_UPDATED)
     return len(changed)
 
@@ -105,7 +105,7 @@ def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
         _rename(work, order, target, demographics)
         changed.add(order.report_pk)
     for key in sorted(changed):
-        stamp(work, reports[key])
+        mark_updated(work, reports[key])
         change_feed.announce(work, reports[key], ChangeEvent.PATIENT_MERGED)
     return len(changed)
 
@@ -120,7 +120,7 @@ def _give_way(
     """
     for one, other in ((order, twin), (twin, order)):
         report = reports[one.report_pk]
-        alone = len(group_of(work.session, one.report_pk)) == 1
+        alone = len(orders_of(work.session, one.report_pk)) == 1
         if one.report_pk != other.report_pk and alone and _is_unopened(report):
             if reports[other.report_pk].status not in SIGNED:
                 move_files(work, one.report_pk, other.report_pk, heir=other)
@@ -144,9 +144,9 @@ def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
 
 def _rename(work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]) -> None:
     """Give an order to another patient; its links go with it."""
-    old = link_target(Triple(order.site_id, order.mrn, order.accession))
-    new = link_target(Triple(order.site_id, mrn, order.accession))
-    work.session.exec(update(Link).where(col(Link.target) == old).values(target=new))
+    old = link_target(OrderId(order.site_id, order.mrn, order.accession))
+    new = link_target(OrderId(order.site_id, mrn, order.accession))
+    work.session.exec(update(IssuedLink).where(col(IssuedLink.target) == old).values(target=new))
     order.mrn = mrn
     _set_tags(work, order, demographics)
     order.search = search_text(mrn, order.accession, order.tags)
@@ -176,7 +176,7 @@ def _locked(
         orders = _orders(work, site_id, mrns)
         if all(order.report_pk in reports for order in orders):
             return orders, reports
-    raise Changed  # others link and unlink these orders all the time
+    raise OrderChanged  # others link and unlink these orders all the time
 
 
 def _orders(work: Work, site_id: str, mrns: Sequence[str]) -> list[ReportOrder]:

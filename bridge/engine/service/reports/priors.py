@@ -16,7 +16,7 @@ from bridge.engine.rules.priors import COMPARED, Study, ranked
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.lifecycle import addenda_of, document_json, prelim_reads, signed_addenda
-from bridge.engine.service.report_lookup import group_of, key_of, lock_report_by_id
+from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.report_status import orders_by_report
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
@@ -28,7 +28,7 @@ _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "Study
 def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     """Return the patient's earlier signed reports, the best to compare with first, without text."""
     report = lock_report_by_id(work, report_id)
-    orders = group_of(work.session, key_of(report))
+    orders = orders_of(work.session, key_of(report))
     found = _signed(work, report, {order.mrn for order in orders})
     groups = orders_by_report(work.session, [key_of(each) for each in found])
     others = [Study(groups[key_of(each)][0].tags, each.signed_at or 0) for each in found]
@@ -45,12 +45,12 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
 def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str, Any]:
     """Return an earlier report of the same patient with its text; raise `ReportNotFound`."""
     report = lock_report_by_id(work, report_id)
-    mrns = {order.mrn for order in group_of(work.session, key_of(report))}
+    mrns = {order.mrn for order in orders_of(work.session, key_of(report))}
     prior = next((e for e in _signed(work, report, mrns) if e.report_id == prior_id), None)
     if prior is None:
         raise ReportNotFound
     return {
-        **_summary(prior, group_of(work.session, key_of(prior))),
+        **_summary(prior, orders_of(work.session, key_of(prior))),
         "document": document_json(prior),
         "addenda": [
             {"document": document_json(each), "signedAt": each.signed_at}

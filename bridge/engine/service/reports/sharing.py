@@ -10,12 +10,12 @@ from sqlmodel import Session, col, or_, select
 
 from bridge.engine.documents.model import Exported
 from bridge.engine.errors import Forbidden, NotFound
-from bridge.engine.launching.errors import LinkGone
+from bridge.engine.launch.errors import LinkGone
 from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
 from bridge.engine.rules.authority import Deed, permits
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
-from bridge.engine.service.reports.export import gather_report
+from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import Work
@@ -31,7 +31,7 @@ class NewShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedReport:
     """What the reader of a share sees."""
 
     site_id: str
@@ -39,7 +39,7 @@ class Shared:
     exported: Exported
 
 
-def share(
+def create_share(
     work: Work, editor: Editor, report_id: str, random_bytes: RandomBytes, seconds: int | None
 ) -> NewShare:
     """Give a report away for reading, for so many seconds or as long as the site says."""
@@ -85,7 +85,7 @@ def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, An
     ]
 
 
-def open_share(session: Session, handle: str, now: int) -> Shared:
+def open_share(session: Session, handle: str, now: int) -> SharedReport:
     """Return what a share shows; raise `LinkGone`, whatever is wrong with it."""
     if not is_handle(handle):
         raise LinkGone
@@ -98,7 +98,7 @@ def open_share(session: Session, handle: str, now: int) -> Shared:
     if found is None:
         raise LinkGone
     report = found[1]
-    return Shared(report.site_id, report.report_id, gather_report(session, report))
+    return SharedReport(report.site_id, report.report_id, export_report(session, report))
 
 
 def _mine(work: Work, editor: Editor, report_id: str) -> Report:

@@ -9,8 +9,8 @@ from sqlalchemy import func
 from sqlmodel import col, select
 
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
-from bridge.engine.records.tables import Addendum, Release, Report
-from bridge.engine.rules.identity import Triple
+from bridge.engine.records.tables import Addendum, Report, ReportRelease
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
@@ -21,38 +21,38 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (
     accept_default_text,
     addenda_of,
+    apply_event,
+    describe_person,
     document_json,
     open_addendum,
-    person,
     sign_delay,
     signed_addenda,
-    take,
 )
-from bridge.engine.service.report_lookup import group_of, key_of, lock_report
+from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
 from bridge.engine.service.signing import releases
 from bridge.engine.service.work import ChangeEvent, Work
 
 
-def release_addendum(work: Work, triple: Triple) -> Report:
+def release_addendum(work: Work, identity: OrderId) -> Report:
     """Deliver the most recently signed addendum now (POST addendum/sign)."""
-    return release_newest(work, lock_report(work, triple).report)
+    return release_newest(work, lock_report(work, identity).report)
 
 
 def release_newest(work: Work, report: Report) -> Report:
     """Deliver the most recently signed addendum of a locked report; it is not signed again."""
-    take(work, report, Event.ADDENDUM_RELEASE)
-    releases.expedite(work, report, _newest(work, report))
+    apply_event(work, report, Event.ADDENDUM_RELEASE)
+    releases.release_now(work, report, _newest(work, report))
     return report
 
 
-def unsign_addendum(work: Work, triple: Triple) -> Report:
+def unsign_addendum(work: Work, identity: OrderId) -> Report:
     """Recall the most recently signed addendum (POST addendum/unsign)."""
-    return unsign_newest(work, lock_report(work, triple).report)
+    return unsign_newest(work, lock_report(work, identity).report)
 
 
 def unsign_newest(work: Work, report: Report) -> Report:
     """Recall the most recently signed addendum of a locked report; its text becomes a draft."""
-    take(work, report, Event.ADDENDUM_UNSIGN)
+    apply_event(work, report, Event.ADDENDUM_UNSIGN)
     addendum = _newest(work, report)
     releases.withdraw(work, report, addendum)
     addendum.state = AddendumState.DRAFT
@@ -73,7 +73,7 @@ def _newest(work: Work, report: Report) -> Addendum:
 
 def create(work: Work, report: Report, author_id: int | None) -> Addendum:
     """Begin an addendum to a locked, signed report; one at a time."""
-    take(work, report, Event.ADDENDUM_CREATE)
+    apply_event(work, report, Event.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
         raise RuleBroken(Reason.ADDENDUM_OPEN)
     addendum = Addendum(
@@ -94,8 +94,8 @@ def _next_number(work: Work, report: Report) -> int:
         select(func.max(Addendum.number)).where(Addendum.report_pk == own)
     ).one()
     delivered = work.session.exec(
-        select(func.max(Release.sequence)).where(
-            Release.report_pk == own, col(Release.kind) != ReleaseKind.FINAL
+        select(func.max(ReportRelease.sequence)).where(
+            ReportRelease.report_pk == own, col(ReportRelease.kind) != ReleaseKind.FINAL
         )
     ).one()
     return max(written or 0, delivered or 0) + 1
@@ -103,7 +103,7 @@ def _next_number(work: Work, report: Report) -> int:
 
 def save(work: Work, report: Report, document: Document) -> Addendum:
     """Keep what was written in the open addendum of a locked report."""
-    take(work, report, Event.ADDENDUM_SAVE)
+    apply_event(work, report, Event.ADDENDUM_SAVE)
     addendum = _open(work, report)
     addendum.document = to_json(document)
     addendum.content_text = plain_text(document)
@@ -117,7 +117,7 @@ def save(work: Work, report: Report, document: Document) -> Addendum:
 
 def cancel(work: Work, report: Report) -> None:
     """Throw the open addendum of a locked report away."""
-    take(work, report, Event.ADDENDUM_CANCEL)
+    apply_event(work, report, Event.ADDENDUM_CANCEL)
     addendum = _open(work, report)
     number = addendum.number
     work.session.delete(addendum)
@@ -129,11 +129,11 @@ def sign(
 ) -> Addendum:
     """Sign the open addendum of a locked report; released at once, or after its own cooling."""
     addendum = open_addendum(addenda_of(work, report))
-    take(work, report, Event.ADDENDUM_SIGN)
+    apply_event(work, report, Event.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
     accept_default_text(addendum)
-    signer = person(work, report.site_id, signer_id)
+    signer = describe_person(work, report.site_id, signer_id)
     ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED
     addendum.signed_at = work.now
@@ -149,8 +149,8 @@ def sign(
 
 def _fingerprint(work: Work, report: Report, addendum: Addendum, signer: dict[str, Any]) -> str:
     orders = [
-        Triple(order.site_id, order.mrn, order.accession)
-        for order in group_of(work.session, key_of(report))
+        OrderId(order.site_id, order.mrn, order.accession)
+        for order in orders_of(work.session, key_of(report))
     ]
     content = {"addendum": addendum.number, "document": document_json(addendum)}
     return fingerprint(report.report_id, orders, content, signer["email"], work.now)

@@ -8,14 +8,14 @@ import secrets
 
 from sqlalchemy import insert, select
 
-from bridge.engine.records.tables import JournalKey, metadata
+from bridge.engine.records.tables import DraftKey, metadata
 from bridge.engine.service.work import Work
 
-KEYS = metadata.tables[str(JournalKey.__tablename__)]
+KEYS = metadata.tables[str(DraftKey.__tablename__)]
 KEY_BYTES = 32
 
 
-def journal_key(work: Work, report_pk: int, account_id: int) -> str:
+def draft_key(work: Work, report_pk: int, account_id: int) -> str:
     """Return a user's key for a locked report in base64, made where there is none."""
     here = (KEYS.c.report_pk == report_pk, KEYS.c.account_id == account_id)
     secret = work.connection.execute(select(KEYS.c.secret).where(*here)).scalar_one_or_none()

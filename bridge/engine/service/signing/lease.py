@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from bridge.engine.errors import BeingEdited
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.authority import Role
-from bridge.engine.service.accounts.users import Person, find_person
+from bridge.engine.service.accounts.users import SiteUser, find_person
 from bridge.engine.service.work import Work
 from bridge.store.lease_clock import lease_time
 
@@ -79,7 +79,7 @@ def _runs(work: Work, report: Report) -> bool:
     return 0 < report.lease_until - lease_time(work.connection, work.now) <= LEASE_MS
 
 
-def _holder(connection: Connection, report: Report) -> Person | None:
+def _holder(connection: Connection, report: Report) -> SiteUser | None:
     number = (report.lease_holder or "").rpartition(" ")[2]
     if not number.isdigit():
         return None

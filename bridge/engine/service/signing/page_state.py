@@ -18,10 +18,10 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import find_person, settings_of
 from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
-from bridge.engine.service.report_status import About
+from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.reports.files import list_set_aside
 from bridge.engine.service.signing import lease
-from bridge.engine.service.signing.draft_keys import journal_key
+from bridge.engine.service.signing.draft_keys import draft_key
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import Work
@@ -67,8 +67,8 @@ def _owns(editor: Editor, report: Report) -> bool:
 
 
 def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
-    about = About.of(work.session, report, work.now)
-    described = change_feed.describe(about, report, work.now)
+    context = ReportContext.of(work.session, report, work.now)
+    described = change_feed.describe(context, report, work.now)
     preferences = preferences_of(work.connection, report.site_id)
     return {
         **described["record"],
@@ -95,7 +95,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signChecks": preferences.signChecks.model_dump(),
         # Without a sign delay a signature cannot be recalled: a key alone does not sign.
         "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
-        "journalKey": journal_key(work, key_of(report), editor.account_id),
+        "journalKey": draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
     }
 

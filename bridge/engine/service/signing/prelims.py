@@ -16,7 +16,7 @@ from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
 from bridge.engine.rules.authority import Deed
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.moments import iso
 from bridge.engine.rules.prelims import (
@@ -32,13 +32,13 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (
-    author,
-    author_read,
+    apply_event,
+    describe_person,
     document_json,
-    person,
-    person_asked,
+    person_statement,
     prelim_reads,
-    take,
+    read_author,
+    require_author,
 )
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.report_status import StatusRecord, reports_by_key, status_records
@@ -46,9 +46,9 @@ from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import carry
 
 
-def prelim(work: Work, triple: Triple, group: str, tag: str) -> Report:
+def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
     """Make a report Preliminary in the name of its owner, as the API does."""
-    report = lock_report(work, triple).report
+    report = lock_report(work, identity).report
     return prelim_report(work, report, report.owner_id, group, tag)
 
 
@@ -57,8 +57,8 @@ def prelim_report(
 ) -> Report:
     """Add a preliminary read to a locked report; raise `AuthorNotPermitted` or `RuleBroken`."""
     reviews = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
-    take(work, report, Event.PRELIM)
-    reader, role = author(work, report, reader_id, Deed.PRELIM)
+    apply_event(work, report, Event.PRELIM)
+    reader, role = require_author(work, report, reader_id, Deed.PRELIM)
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
     reason = refuse_prelim(rules, group, tag)
@@ -85,14 +85,14 @@ def prelim_report(
     return report
 
 
-def withdraw(work: Work, triple: Triple) -> Report:
+def withdraw(work: Work, identity: OrderId) -> Report:
     """
     Withdraw the newest preliminary read; the text stays, and so does the owner.
 
     The report is Preliminary with the read before, which waits for its review again, or a Draft.
     """
-    report = lock_report(work, triple).report
-    take(work, report, Event.PRELIM_WITHDRAW)
+    report = lock_report(work, identity).report
+    apply_event(work, report, Event.PRELIM_WITHDRAW)
     newest, *others = [each for each in prelim_reads(work, report)[::-1] if not each.withdrawn_at]
     newest.withdrawn_at = work.now
     work.session.add(newest)
@@ -104,7 +104,7 @@ def withdraw(work: Work, triple: Triple) -> Report:
     return report
 
 
-def may_take(work: Work, report: Report, account_id: int) -> bool:
+def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
     Tell whether a person may own a locked report: anybody on the site, but for Preliminary ones.
 
@@ -122,8 +122,8 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     newest = _newest(work, report)
     if newest is None or account_id is None or newest.read_by_id == account_id:
         return False
-    asked = person_asked(work, report.site_id, account_id)
-    described, role = author_read(carry(work.connection, asked))
+    asked = person_statement(work, report.site_id, account_id)
+    described, role = read_author(carry(work.connection, asked))
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
     return may_review(rules, newest.group_name, Reader(described["email"], role))
@@ -180,12 +180,12 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
     ]
     for index in reviewed_by(seen, reviewer_id):
         reads[index].reviewed_at = work.now
-        reads[index].reviewed_by = person(work, report.site_id, reviewer_id)
+        reads[index].reviewed_by = describe_person(work, report.site_id, reviewer_id)
         work.session.add(reads[index])
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReport:
     """A preliminary report that waits for its review."""
 
     record: StatusRecord
@@ -202,7 +202,9 @@ class Waiting:
         }
 
 
-def waiting(session: Session, site_id: str, group: str, tag: str, now: int) -> list[Waiting]:
+def list_waiting(
+    session: Session, site_id: str, group: str, tag: str, now: int
+) -> list[WaitingReport]:
     """
     Return the reports that wait in a group and tag, the longest-waiting first.
 
@@ -251,11 +253,11 @@ def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
     return there.correlate(Report).exists()
 
 
-def _with_records(session: Session, first: Mapping[int, int], now: int) -> list[Waiting]:
+def _with_records(session: Session, first: Mapping[int, int], now: int) -> list[WaitingReport]:
     by_key = reports_by_key(session, list(first))
     reports: Sequence[Report] = [by_key[key] for key in first if key in by_key]
     records = status_records(session, reports, now)
     return [
-        Waiting(record, first[key_of(report)])
+        WaitingReport(record, first[key_of(report)])
         for record, report in zip(records, reports, strict=True)
     ]

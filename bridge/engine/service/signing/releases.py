@@ -12,17 +12,17 @@ from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
 from bridge.audit.events import AuditEvent
-from bridge.engine.records.tables import Addendum, Release, Report, metadata
+from bridge.engine.records.tables import Addendum, Report, ReportRelease, metadata
 from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import addenda_of, signed_addenda
-from bridge.engine.service.report_lookup import key_of, stamp
-from bridge.engine.service.report_status import About
+from bridge.engine.service.report_lookup import key_of, mark_updated
+from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 from bridge.store.statements import Words, plain, run_all, said
 
-RELEASES = metadata.tables[str(Release.__tablename__)]
+RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
 
 # What may be NULL says of which type it is.
 _OWE: Final = plain(
@@ -51,7 +51,7 @@ def schedule(
     *,
     due_at: int | None = None,
     addendum: Addendum | None = None,
-    about: About | None = None,
+    context: ReportContext | None = None,
     before: Sequence[Words] = (),
 ) -> None:
     """
@@ -72,10 +72,10 @@ def schedule(
     owed = said(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
     row["sequence"] = run_all(connection, [*before, owed])[-1].scalar()
     if due_at is None:
-        _announce(work, report, Release(**row), addendum, about)
+        _announce(work, report, ReportRelease(**row), addendum, context)
 
 
-def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | None) -> None:
+def _let_go(work: Work, report: Report, release: ReportRelease, addendum: Addendum | None) -> None:
     release.released_at = work.now
     work.session.add(release)
     _announce(work, report, release, addendum)
@@ -84,9 +84,9 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
 def _announce(
     work: Work,
     report: Report,
-    release: Release,
+    release: ReportRelease,
     addendum: Addendum | None,
-    about: About | None = None,
+    context: ReportContext | None = None,
 ) -> None:
     """Tell of a release that has just been let go, and end the cooling period."""
     more: dict[str, int] = {}
@@ -99,7 +99,7 @@ def _announce(
         addendum.cooling_until = None
         addendum.released_at = work.now
         work.session.add(addendum)
-    stamp(work, report)
+    mark_updated(work, report)
     work.note(
         AuditEvent(
             "release",
@@ -110,20 +110,22 @@ def _announce(
             details={"kind": release.kind.value, "sequence": release.sequence},
         )
     )
-    change_feed.announce(work, report, _EVENTS[release.kind], release=release, about=about, **more)
+    change_feed.announce(
+        work, report, _EVENTS[release.kind], release=release, context=context, **more
+    )
 
 
-def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[Release]:
+def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[ReportRelease]:
     """Return what a report, or one addendum of it, still owes."""
-    query = select(Release).where(
-        Release.report_pk == key_of(report), col(Release.released_at).is_(None)
+    query = select(ReportRelease).where(
+        ReportRelease.report_pk == key_of(report), col(ReportRelease.released_at).is_(None)
     )
     if addendum is not None:
-        query = query.where(Release.addendum_pk == addendum.pk)
-    return list(work.session.exec(query.order_by(col(Release.due_at), col(Release.pk))))
+        query = query.where(ReportRelease.addendum_pk == addendum.pk)
+    return list(work.session.exec(query.order_by(col(ReportRelease.due_at), col(ReportRelease.pk))))
 
 
-def expedite(work: Work, report: Report, addendum: Addendum | None = None) -> None:
+def release_now(work: Work, report: Report, addendum: Addendum | None = None) -> None:
     """Let go at once of the report itself, or of one addendum, before its time."""
     kind = ReleaseKind.FINAL if addendum is None else ReleaseKind.ADDENDUM
     for release in pending(work, report, addendum):

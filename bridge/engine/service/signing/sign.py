@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
 from bridge.engine.rules.authority import Deed, Role
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event, Fact
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
@@ -24,19 +24,24 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (
     accept_default_text,
     addenda_of,
-    author_read,
+    apply_event,
+    collect_facts,
     document_json,
-    gather,
-    permitted_author,
-    person_asked,
+    person_statement,
     prelim_reads,
-    take,
+    read_author,
+    require_permitted,
 )
-from bridge.engine.service.report_facts import Around
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import About, GroupOrder, group_asked, group_read
+from bridge.engine.service.report_status import (
+    GroupOrder,
+    ReportContext,
+    ReportSummary,
+    group_asked,
+    group_read,
+)
 from bridge.engine.service.signing import releases
-from bridge.engine.service.signing.lone import lock_alone
+from bridge.engine.service.signing.detached_report import lock_detached
 from bridge.engine.service.signing.prelims import review
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import Words, inserted, insertion, run_all
@@ -59,7 +64,7 @@ _KEPT: Final = insertion(
 class _Scene(NamedTuple):
     """What a signing needs to know: what stands around, the report's orders, who signs."""
 
-    around: Around
+    summary: ReportSummary
     orders: Sequence[GroupOrder]
     signer: dict[str, Any]
     role: Role | None
@@ -73,7 +78,7 @@ class _How(TypedDict):
 
 
 def sign(
-    work: Work, triple: Triple, *, ignore_delay: bool = False, time_zone: str | None = None
+    work: Work, identity: OrderId, *, ignore_delay: bool = False, time_zone: str | None = None
 ) -> Report:
     """
     Sign in the name of the report's owner, as the API does.
@@ -82,13 +87,13 @@ def sign(
     the account that acted. Raise `AuthorNotPermitted`.
     """
     how: _How = {"ignore_delay": ignore_delay, "time_zone": time_zone}
-    lone = lock_alone(work, triple)
+    lone = lock_detached(work, identity)
     scene = None if lone is None else _look(work, lone.report, lone.report.owner_id)
-    if lone is None or scene is None or triple not in map(_triple, scene.orders):
-        report = lock_report(work, triple).report
+    if lone is None or scene is None or identity not in map(_triple, scene.orders):
+        report = lock_report(work, identity).report
         return sign_report(work, report, report.owner_id, **how)
     report = sign_report(work, lone.report, lone.report.owner_id, **how, scene=scene)
-    work.last += lone.written(work.connection)
+    work.final_statements += lone.written(work.connection)
     return report
 
 
@@ -107,47 +112,49 @@ def sign_report(
     `scene` is what has been read of this report and signer since the lock.
     """
     was_signed = report.status in SIGNED
-    around, orders, signer, role = scene or _look(work, report, signer_id)
-    facts = gather(work, report, ignores_delay=ignore_delay, around=around)
-    take(work, report, Event.SIGN, facts=facts)
+    summary, orders, signer, role = scene or _look(work, report, signer_id)
+    facts = collect_facts(work, report, ignores_delay=ignore_delay, summary=summary)
+    apply_event(work, report, Event.SIGN, facts=facts)
     if was_signed:
-        releases.expedite(work, report)
+        releases.release_now(work, report)
         return report
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
-    permitted_author(role, Deed.SIGN, owner=signer_id == report.owner_id)
+    require_permitted(role, Deed.SIGN, owner=signer_id == report.owner_id)
     # Past the session, so that all that changes of the report is one statement.
-    about = About.by(work.connection, report, work.now, around, orders)
+    context = ReportContext.by(work.connection, report, work.now, summary, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
     if Fact.PRELIM_READ in facts:
         review(work, report, signer_id)
-    ends = cooling_end(work.now, around.sign_delay, ignore_delay=ignore_delay)
+    ends = cooling_end(work.now, summary.sign_delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
-    change_feed.announce(work, report, ChangeEvent.REPORT_SIGNED, about=about)
-    releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about, before=[signature])
+    change_feed.announce(work, report, ChangeEvent.REPORT_SIGNED, context=context)
+    releases.schedule(
+        work, report, ReleaseKind.FINAL, due_at=ends, context=context, before=[signature]
+    )
     return report
 
 
 def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
     connection = work.connection
     asked = [
-        Around.asked(connection, report),
+        ReportSummary.statement(connection, report),
         group_asked(connection, report),
-        person_asked(work, report.site_id, signer_id),
+        person_statement(work, report.site_id, signer_id),
     ]
     proxy = work.actor.account_id not in (None, signer_id)
     if proxy:
-        asked.append(person_asked(work, report.site_id, work.actor.account_id))
-    around, orders, author, *acting = run_all(connection, asked)
-    signer, role = author_read(author)
+        asked.append(person_statement(work, report.site_id, work.actor.account_id))
+    summary, orders, author, *acting = run_all(connection, asked)
+    signer, role = read_author(author)
     if proxy:
-        actor, _ = author_read(acting[0])
+        actor, _ = read_author(acting[0])
         signer["actedBy"] = {"name": actor["name"], "email": actor["email"]}
-    return _Scene(Around.read(around), group_read(orders), signer, role)
+    return _Scene(ReportSummary.read(summary), group_read(orders), signer, role)
 
 
-def _triple(order: GroupOrder) -> Triple:
-    return Triple(order.site_id, order.mrn, order.accession)
+def _triple(order: GroupOrder) -> OrderId:
+    return OrderId(order.site_id, order.mrn, order.accession)
 
 
 def _signature(
@@ -161,12 +168,14 @@ def _signature(
     """Let the report say that it is signed; give what keeps the signing."""
     accept_default_text(report)
     content = document_json(report)
-    triples = list(map(_triple, orders))
+    identities = list(map(_triple, orders))
     report.signed_at = work.now
     report.signed_by_id = signer_id
     report.signed_by = signer
     report.signed_zone = time_zone
-    report.content_hash = fingerprint(report.report_id, triples, content, signer["email"], work.now)
+    report.content_hash = fingerprint(
+        report.report_id, identities, content, signer["email"], work.now
+    )
     report.lease_holder = report.lease_until = None
     row = {
         "report_pk": key_of(report),
@@ -181,14 +190,14 @@ def _signature(
     return inserted(work.connection, _KEPT, [row])
 
 
-def unsign(work: Work, triple: Triple) -> Report:
+def unsign(work: Work, identity: OrderId) -> Report:
     """Recall the report of an order."""
-    return unsign_report(work, lock_report(work, triple).report)
+    return unsign_report(work, lock_report(work, identity).report)
 
 
 def unsign_report(work: Work, report: Report) -> Report:
     """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
-    take(work, report, Event.UNSIGN)
+    apply_event(work, report, Event.UNSIGN)
     signed_at = report.signed_at or 0
     releases.withdraw(work, report)
     addenda = addenda_of(work, report)

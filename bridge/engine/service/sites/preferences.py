@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 from sqlalchemy import Connection, select
 
 from bridge.engine.documents.model import PageSize
-from bridge.engine.launching.languages import language
+from bridge.engine.launch.languages import language
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.checks import Behaviour, Check
 from bridge.engine.settings import Lifetimes

@@ -4,14 +4,14 @@ The prompt before a transfer is the app's; here it has been answered, or forced.
 """
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import clear, take
+from bridge.engine.service.lifecycle import apply_event, clear
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.files import refresh_findings
-from bridge.engine.service.signing.prelims import may_take
+from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
 
 
@@ -31,9 +31,9 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     was = report.status
     if was in SIGNED or (was is not Status.ORDERED and before == account_id):
         return report
-    if not may_take(work, report, account_id):
+    if not may_own(work, report, account_id):
         return report
-    take(work, report, Event.OPEN)
+    apply_event(work, report, Event.OPEN)
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
     if was is Status.ORDERED:
@@ -44,13 +44,13 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     return report
 
 
-def unassign(work: Work, triple: Triple) -> Report:
+def unassign(work: Work, identity: OrderId) -> Report:
     """Give a Draft back to the worklist; its content stays."""
-    return unassign_report(work, lock_report(work, triple).report)
+    return unassign_report(work, lock_report(work, identity).report)
 
 
 def unassign_report(work: Work, report: Report) -> Report:
     """Give a locked Draft back to the worklist; its content stays."""
-    clear(work, report, take(work, report, Event.UNASSIGN))
+    clear(work, report, apply_event(work, report, Event.UNASSIGN))
     change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
     return report

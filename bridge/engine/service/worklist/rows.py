@@ -12,14 +12,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 
-from bridge.engine.records.tables import Change, Membership, PrelimRead, Report, ReportOrder
+from bridge.engine.records.tables import FeedChange, Membership, PrelimRead, Report, ReportOrder
 from bridge.engine.rules.status import Status
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
 from bridge.engine.service.worklist.worklist import WorklistQuery, filters, items_of
 
 
-class Column(StrEnum):
+class SortColumn(StrEnum):
     """What the rows can be sorted by."""
 
     UPDATED = "updated"
@@ -36,7 +36,7 @@ class Column(StrEnum):
     WAITING = "waiting"
 
 
-class Owner(StrEnum):
+class OwnerFilter(StrEnum):
     """Whose reports are wanted."""
 
     ANYBODY = ""
@@ -50,20 +50,20 @@ class RowsQuery:
 
     site_id: str
     status: Collection[Status] = ()
-    owner: Owner = Owner.ANYBODY
+    owner: OwnerFilter = OwnerFilter.ANYBODY
     text: str = ""
     location: str = ""
     prelim_group: str = ""
     prelim_tag: str = ""
     report_ids: Collection[str] = ()
-    sort: Column = Column.UPDATED
+    sort: SortColumn = SortColumn.UPDATED
     descending: bool = True
     offset: int = 0
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WorklistRows:
     """A stretch of the worklist; `cursor` is the newest change of the site that it shows."""
 
     items: tuple[Mapping[str, Any], ...]
@@ -76,10 +76,10 @@ class Rows:
 
 
 _TAGS = {
-    Column.PATIENT: "PatientName",
-    Column.STUDY: "StudyDescription",
-    Column.STUDY_DATE: "StudyDate",
-    Column.MODALITY: "Modality",
+    SortColumn.PATIENT: "PatientName",
+    SortColumn.STUDY: "StudyDescription",
+    SortColumn.STUDY_DATE: "StudyDate",
+    SortColumn.MODALITY: "Modality",
 }
 _ANCHOR = col(ReportOrder.position) == 0
 _WAITS = col(PrelimRead.reviewed_at).is_(None) & col(PrelimRead.withdrawn_at).is_(None)
@@ -87,45 +87,47 @@ _OWNER_NAME = select(func.lower(Membership.name)).where(
     Membership.site_id == Report.site_id, Membership.account_id == Report.owner_id
 )
 _FIRST_READ = select(func.min(PrelimRead.read_at)).where(PrelimRead.report_pk == Report.pk, _WAITS)
-_VALUES: Mapping[Column, Any] = {
-    Column.UPDATED: col(Report.updated_at),
-    Column.CREATED: col(Report.created_at),
-    Column.STATUS: col(Report.status),
-    Column.MRN: col(ReportOrder.mrn),
-    Column.ACCESSION: col(ReportOrder.accession),
-    Column.LOCATION: col(ReportOrder.location),
-    Column.OWNER: func.coalesce(_OWNER_NAME.scalar_subquery(), ""),
-    Column.WAITING: func.coalesce(_FIRST_READ.scalar_subquery(), 0),
+_VALUES: Mapping[SortColumn, Any] = {
+    SortColumn.UPDATED: col(Report.updated_at),
+    SortColumn.CREATED: col(Report.created_at),
+    SortColumn.STATUS: col(Report.status),
+    SortColumn.MRN: col(ReportOrder.mrn),
+    SortColumn.ACCESSION: col(ReportOrder.accession),
+    SortColumn.LOCATION: col(ReportOrder.location),
+    SortColumn.OWNER: func.coalesce(_OWNER_NAME.scalar_subquery(), ""),
+    SortColumn.WAITING: func.coalesce(_FIRST_READ.scalar_subquery(), 0),
 }
 
 
-def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> Rows:
+def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> WorklistRows:
     """Return a stretch of a site's worklist as an account sees it."""
     conditions = _conditions(session, query, account_id)
     total = session.exec(select(func.count()).select_from(Report).where(*conditions)).one()
     statement = select(Report).where(*conditions)
-    if query.sort not in (Column.UPDATED, Column.CREATED):
+    if query.sort not in (SortColumn.UPDATED, SortColumn.CREATED):
         anchor = (col(ReportOrder.report_pk) == col(Report.pk)) & _ANCHOR
         statement = statement.join(ReportOrder, anchor, isouter=True)
     value = _value(query)
     last = col(Report.pk)
     order = (value.desc(), last.desc()) if query.descending else (value.asc(), last.asc())
     reports = list(session.exec(statement.order_by(*order).offset(query.offset).limit(query.limit)))
-    return Rows(_with_reads(session, reports, now), total, newest_change(session, query.site_id))
+    return WorklistRows(
+        _with_reads(session, reports, now), total, newest_change(session, query.site_id)
+    )
 
 
 def newest_change(session: Session, site_id: str) -> int:
     """Return the cursor of a site's newest change, 0 before the first."""
-    newest = select(func.max(Change.cursor)).where(Change.site_id == site_id)
+    newest = select(func.max(FeedChange.cursor)).where(FeedChange.site_id == site_id)
     return session.exec(newest).one() or 0
 
 
 def _conditions(session: Session, query: RowsQuery, account_id: int) -> list[ColumnElement[bool]]:
     shared = WorklistQuery(query.site_id, query.status, text=query.text)
     found = [col(Report.site_id) == query.site_id, *filters(session, shared)]
-    if query.owner is Owner.ME:
+    if query.owner is OwnerFilter.ME:
         found.append(col(Report.owner_id) == account_id)
-    if query.owner is Owner.NOBODY:
+    if query.owner is OwnerFilter.NOBODY:
         found.append(col(Report.owner_id).is_(None))
     if query.report_ids:
         found.append(col(Report.report_id).in_(query.report_ids))

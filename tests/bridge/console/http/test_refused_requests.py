@@ -6,7 +6,7 @@ import pytest
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import Origin
-from bridge.engine.service.accounts.audit_trail import TrailQuery, newest
+from bridge.engine.service.accounts.audit_trail import TrailQuery, read_newest
 from bridge.network_source import Proxies
 from bridge.wiring import stores
 from tests.bridge.console.http.office import BASE, Office
@@ -100,6 +100,6 @@ def test_behind_a_trusted_proxy(office: Office) -> None:
     engine = stores.open_engine_database(office.settings)
     with engine.read() as connection:
         query = TrailQuery(user=email_of(office, AUTHOR), origins=(Origin.CONSOLE,))
-        rows = newest(connection, query, 2, ENGINE_CHAIN)
+        rows = read_newest(connection, query, 2, ENGINE_CHAIN)
     engine.dispose()
     assert {each.source for each in rows} == {"203.0.113.9"}

@@ -287,7 +287,9 @@ def test_the_trail_names_what_a_user_changed(reader: Service) -> None:
     body = {"present": PASSWORD, "wanted": wanted}
     assert account(reader, "POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
-        rows = [each.as_json() for each in audit_trail.page(connection, audit_trail.TrailQuery())]
+        rows = [
+            each.as_json() for each in audit_trail.read_page(connection, audit_trail.TrailQuery())
+        ]
     (profile,) = [each for each in rows if each["action"] == "profile-update"]
     (password,) = [each for each in rows if each["action"] == "password-update"]
     assert profile["after"] == changed

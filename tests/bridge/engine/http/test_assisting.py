@@ -11,7 +11,7 @@ import pytest
 
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.settings import Assistance, ModelEndpoint
+from bridge.engine.settings import ModelEndpoint, WritingAids
 from tests.bridge.engine.http.house import Page, Service
 from tests.bridge.engine.http.model_house import Model, listening
 
@@ -34,7 +34,7 @@ def opened(service: Service, **launch: Any) -> Page:
 def assisted(service: Service, **assistance: Any) -> None:
     """Give the installation models."""
     engine = service.application.state.engine
-    engine.settings = replace(engine.settings, assistance=Assistance(**assistance))
+    engine.settings = replace(engine.settings, assistance=WritingAids(**assistance))
 
 
 def spoken(

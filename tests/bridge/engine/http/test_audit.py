@@ -9,7 +9,7 @@ from typing import Any
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.audit_event import audit_events
-from bridge.engine.live.access_journal import Journal, merged
+from bridge.engine.live.audit_buffer import AuditBuffer, merged
 from bridge.engine.service.accounts import audit_trail
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
@@ -96,7 +96,7 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
     service.runner.run(service.application.state.engine.journal.flush())
     with service.database.read() as connection:
-        (permission,) = audit_trail.page(connection, audit_trail.TrailQuery())
+        (permission,) = audit_trail.read_page(connection, audit_trail.TrailQuery())
         rows = audit_trail.newest_anonymous(connection, None, 100)
     assert (permission.action, permission.outcome, permission.user) == (
         *("permission", "refused"), FOREIGN
@@ -120,14 +120,14 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
     service.runner.run(journal.flush())
     with service.database.read() as connection:
         rows = audit_trail.newest_anonymous(connection, None, 1000)
-        assert audit_trail.page(connection, audit_trail.TrailQuery()) == []
+        assert audit_trail.read_page(connection, audit_trail.TrailQuery()) == []
     assert len(rows) <= (service.clock() // 60_000 - before + 1) * (audit_trail.MOST_A_MINUTE + 1)
     assert sum(each["details"]["count"] for each in rows) == requests
     with service.database.write() as connection:
         assert audit_trail.purge_before(connection, 2**60) == len(rows)
 
 
-async def _note(journal: Journal, event: AuditEvent, *, flush: bool) -> None:
+async def _note(journal: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
     journal.note([event])
     if flush:
         await journal.flush()
@@ -226,7 +226,7 @@ def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [asked]}, "canary-token")
     events(service)
     with service.database.read() as connection:
-        rows = audit_trail.page(connection, audit_trail.TrailQuery())
+        rows = audit_trail.read_page(connection, audit_trail.TrailQuery())
         assert ENGINE_CHAIN.verify(connection).broken is None
         named = audit_trail.patients_of(connection, rows[0].reports)
     told = json.dumps([each.as_json() for each in rows])

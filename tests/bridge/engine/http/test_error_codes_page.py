@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bridge.authority import Refusal
 from bridge.engine.documents.errors import ImageFault, SrFault
-from bridge.engine.launching.outcome import Caution
+from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.passwords import Weakness
 from bridge.engine.rules.reasons import TEXTS, Reason
@@ -66,7 +66,7 @@ def test_the_page_lists_every_code() -> None:
     codes, _, warnings = PAGE.read_text("utf-8").partition("## Warnings")
     listed = [code for code, _ in _ROW.findall(codes)]
     assert sorted(listed) == sorted(found)
-    assert {code for code, _ in _ROW.findall(warnings)} == {each.value for each in Caution}
+    assert {code for code, _ in _ROW.findall(warnings)} == {each.value for each in LaunchWarning}
 
 
 def test_the_page_says_what_the_rules_say() -> None:

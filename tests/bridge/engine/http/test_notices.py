@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from bridge.engine.http.pages.pages import Notice, words
-from bridge.engine.launching.languages import LANGUAGES
+from bridge.engine.launch.languages import LANGUAGES
 from tests.bridge.engine.http.house import BASE, READER, Service
 
 CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read_text("utf-8"))

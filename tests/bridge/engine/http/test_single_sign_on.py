@@ -93,7 +93,7 @@ def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
     account = door.get("/reporting/api/account", cookie_of(answer))
     assert account.json()["email"] == ADA
     with door.database.read() as connection:
-        (event,) = audit_trail.page(connection, audit_trail.TrailQuery(action="login"))
+        (event,) = audit_trail.read_page(connection, audit_trail.TrailQuery(action="login"))
     assert (event.user, event.outcome) == (ADA, "success")
 
 

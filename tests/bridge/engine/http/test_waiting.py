@@ -69,7 +69,7 @@ def test_long_polls_are_bounded_by_token(service: Service) -> None:
         done, _ = await asyncio.wait(others, timeout=0.2)
         assert not done
         engine.stopping = True
-        engine.work.changed.ring()
+        engine.work.changed.notify()
         rest = [each for each in (*waiting, *others) if not each.done()]
         answers = await asyncio.gather(*rest)
         assert [each.status_code for each in answers] == [200] * 5

@@ -6,8 +6,8 @@ import secrets
 import pytest
 
 from bridge.engine.http.application import create_application
-from bridge.engine.live.wakeups import heard
-from bridge.engine.rules.identity import Triple
+from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Actor
 from bridge.engine.settings import EngineSettings
@@ -24,9 +24,9 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
     engine = service.application.state.engine
 
     async def waiting() -> bool:
-        bell = engine.work.changed.bell()
+        notification = engine.work.changed.notification()
         await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
-        return await heard(bell, LONG)
+        return await wait_notified(notification, LONG)
 
     assert service.runner.run(waiting())
     assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
@@ -37,14 +37,14 @@ def test_who_passes_over_an_event_is_not_woken_by_it(service: Service) -> None:
     changed, orders = service.application.state.engine.work.changed, {"order_registered"}
 
     async def bells() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
-        return changed.bell(), changed.bell(orders)
+        return changed.notification(), changed.notification(orders)
 
     every, others = service.runner.run(bells())
     service.launch(lazyLaunch=True, registerOrder=True)
-    assert service.runner.run(heard(every, LONG))
+    assert service.runner.run(wait_notified(every, LONG))
     assert not others.done()
     service.launch(userInfo=user())
-    assert service.runner.run(heard(others, LONG))
+    assert service.runner.run(wait_notified(others, LONG))
 
 
 def test_events_that_are_passed_over(service: Service) -> None:
@@ -74,12 +74,12 @@ def test_a_signature_wakes_the_readers_of_other_processes(
 
     async def waiting() -> bool:
         await other.start()
-        first = other.work.changed.bell()
-        await heard(first, 2.0)  # it rings once, when the listener is ready
-        bell = other.work.changed.bell()
+        first = other.work.changed.notification()
+        await wait_notified(first, 2.0)  # it rings once, when the listener is ready
+        notification = other.work.changed.notification()
         engine = service.application.state.engine
         await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
-        rang = await heard(bell, LONG)
+        rang = await wait_notified(notification, LONG)
         await other.stop()
         return rang
 
@@ -87,4 +87,4 @@ def test_a_signature_wakes_the_readers_of_other_processes(
     there.dispose()
 
 
-A1 = Triple("SITE1", "P1", "A1")
+A1 = OrderId("SITE1", "P1", "A1")

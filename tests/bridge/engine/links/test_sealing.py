@@ -11,7 +11,7 @@ from bridge.engine.links import (
     Purpose,
     SealBroken,
     Sealed,
-    UnknownKey,
+    UnknownSealKey,
     handle_hash,
     is_handle,
     new_handle,
@@ -72,7 +72,7 @@ def test_resealing_moves_a_payload_to_the_newest_key() -> None:
 
 def test_a_key_that_left_the_ring_opens_nothing() -> None:
     """The failure names the key, never the payload."""
-    with pytest.raises(UnknownKey, match="2025"):
+    with pytest.raises(UnknownSealKey, match="2025"):
         ring(NEW).open(ring(OLD).seal(PAYLOAD, BINDING), BINDING)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from bridge.engine.errors import EngineError, ReportNotFound
-from bridge.engine.live.database_work import Workshop
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service import change_feed as feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
@@ -26,7 +26,7 @@ class Place:
     """An engine, and where its work is done."""
 
     ward: Ward
-    work: Workshop
+    work: DatabaseExecutor
     here: str
 
     def do(
@@ -61,7 +61,7 @@ class Place:
 def place(database: Database, request: pytest.FixtureRequest) -> Iterator[Place]:
     """An engine that is alone, and one that is not."""
     ward = Ward(database)
-    workshop = Workshop(database, 4, alone=request.param)
+    workshop = DatabaseExecutor(database, 4, alone=request.param)
     here = LOOP if request.param and database.dialect == "sqlite" else THREAD
     yield Place(ward, workshop, here)
     workshop.close()

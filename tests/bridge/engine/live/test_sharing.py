@@ -9,9 +9,9 @@ from sqlalchemy import event, insert
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.errors import EngineError, ReportNotFound
-from bridge.engine.live.database_work import Workshop
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.records.tables import Site, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
@@ -36,9 +36,9 @@ def ward(database: Database) -> Ward:
 
 
 @pytest.fixture
-def workshop(ward: Ward) -> Iterator[Workshop]:
+def workshop(ward: Ward) -> Iterator[DatabaseExecutor]:
     """The way from the loop to that database."""
-    workshop = Workshop(ward.database, 4)
+    workshop = DatabaseExecutor(ward.database, 4)
     yield workshop
     workshop.close()
 
@@ -63,7 +63,7 @@ def after(first: Use, error: Exception) -> Use:
     return use
 
 
-def together(workshop: Workshop, *uses: Use) -> list[object]:
+def together(workshop: DatabaseExecutor, *uses: Use) -> list[object]:
     """Ask for all of it in one turn of the loop; return results and errors."""
 
     async def asking() -> list[object]:
@@ -92,7 +92,9 @@ def trail_of(ward: Ward) -> list[str]:
         return [row.details["name"] for row in rows if row.action == "order"]
 
 
-def test_neighbours_of_a_failure_are_kept_and_it_is_not(ward: Ward, workshop: Workshop) -> None:
+def test_neighbours_of_a_failure_are_kept_and_it_is_not(
+    ward: Ward, workshop: DatabaseExecutor
+) -> None:
     """Refusals, defects and broken statements undo their own piece; feed and trail know nothing."""
     uses = [
         order("A"),
@@ -110,7 +112,9 @@ def test_neighbours_of_a_failure_are_kept_and_it_is_not(ward: Ward, workshop: Wo
     assert feed_of(ward) == trail_of(ward) == ["A", "C", "E"]
 
 
-def test_a_taken_key_is_the_trouble_of_whoever_comes_second(ward: Ward, workshop: Workshop) -> None:
+def test_a_taken_key_is_the_trouble_of_whoever_comes_second(
+    ward: Ward, workshop: DatabaseExecutor
+) -> None:
     """A unique key that is taken is tried again alone, then refused; the others are kept."""
 
     def twice(work: Work) -> None:
@@ -123,17 +127,17 @@ def test_a_taken_key_is_the_trouble_of_whoever_comes_second(ward: Ward, workshop
     assert feed_of(ward) == ["A", "B"]
 
 
-def test_pieces_see_what_those_before_them_did(ward: Ward, workshop: Workshop) -> None:
+def test_pieces_see_what_those_before_them_did(ward: Ward, workshop: DatabaseExecutor) -> None:
     """Two that sign one report at once: one signs, the other is told that it is signed."""
     ward.draft("A")
-    uses: list[Use] = [lambda work: sign(work, Triple(SITE, "M1", "A")).report_id] * 6
+    uses: list[Use] = [lambda work: sign(work, OrderId(SITE, "M1", "A")).report_id] * 6
     outcomes = together(workshop, *uses)
     codes = [each.code for each in outcomes if isinstance(each, EngineError)]
     assert codes == ["already_signed"] * 5
     assert ward.releases() == [("final", 1)]
 
 
-def test_many_share_few_commits(ward: Ward, workshop: Workshop) -> None:
+def test_many_share_few_commits(ward: Ward, workshop: DatabaseExecutor) -> None:
     """Forty that wait at once are durable with fewer commits than ten, each announced once."""
     commits: list[object] = []
     event.listen(ward.database.engine, "commit", commits.append)
@@ -145,7 +149,7 @@ def test_many_share_few_commits(ward: Ward, workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("spoiled", ["A1", "A3"])
 def test_minutes_that_cannot_be_written_fail_only_their_piece(
-    ward: Ward, workshop: Workshop, spoiled: str
+    ward: Ward, workshop: DatabaseExecutor, spoiled: str
 ) -> None:
     """A deed that no trail takes undoes its own work; its neighbours go alone and are kept."""
 
@@ -168,14 +172,14 @@ def test_minutes_that_cannot_be_written_fail_only_their_piece(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: Workshop) -> None:
+def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: DatabaseExecutor) -> None:
     """A report that another node holds holds up nobody but those who want that report."""
     for name in "AB":
         ward.draft(name)
 
     async def asking() -> str:
         with ward.work() as other:
-            lock_report(other, Triple(SITE, "M1", "A"))
+            lock_report(other, OrderId(SITE, "M1", "A"))
             held = asyncio.gather(*(_signing(workshop, "A") for _ in range(2)))
             free = asyncio.gather(*(_signing(workshop, f"{n}") for n in "B"))
             await asyncio.wait_for(free, 10)
@@ -186,10 +190,10 @@ def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: Workshop) -
     assert asyncio.run(asking()) == "already_signed signed"
 
 
-async def _signing(workshop: Workshop, accession: str) -> str:
+async def _signing(workshop: DatabaseExecutor, accession: str) -> str:
     try:
         await workshop.change(
-            Actor(), START, lambda work: sign(work, Triple(SITE, "M1", accession)).report_id
+            Actor(), START, lambda work: sign(work, OrderId(SITE, "M1", accession)).report_id
         )
     except EngineError as refusal:
         return refusal.code

@@ -8,16 +8,16 @@ from bridge.engine.errors import (
     RuleBroken,
     SignDelayDisabled,
 )
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.text.document import from_text
-from bridge.engine.service.reports.export import gather
+from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.ward import Ward
 
 
-def signed_report(ward: Ward, delay: int = 60) -> Triple:
+def signed_report(ward: Ward, delay: int = 60) -> OrderId:
     """Sign a report and let its own cooling period end."""
     ward.delay(delay)
     order = ward.draft("A1")
@@ -27,7 +27,7 @@ def signed_report(ward: Ward, delay: int = 60) -> Triple:
     return order
 
 
-def addend(ward: Ward, order: Triple, text: str = "More.") -> None:
+def addend(ward: Ward, order: OrderId, text: str = "More.") -> None:
     """Write and sign an addendum."""
     ward.on_report(order, addenda.create, ward.bob)
     ward.on_report(order, addenda.save, from_text(text))
@@ -63,7 +63,7 @@ def test_release_now(ward: Ward) -> None:
     ward.later(100)
     assert release_due(ward.database, ward.now) == 0
     with ward.work() as work:
-        (addendum,) = gather(work.session, order).addenda
+        (addendum,) = export_order(work.session, order).addenda
         assert addendum.signed_by.email == "bob@example.org"
         assert addendum.signed_at.timestamp() * 1000 == ward.now - 110_000
 
@@ -124,7 +124,7 @@ def test_unsign_the_only_addendum(ward: Ward) -> None:
     ward.later(100)
     assert release_due(ward.database, ward.now) == 0
     with ward.work() as work:
-        assert gather(work.session, order).addenda == ()
+        assert export_order(work.session, order).addenda == ()
 
 
 def test_unsign_the_newest_of_two_addenda(ward: Ward) -> None:

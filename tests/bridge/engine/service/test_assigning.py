@@ -6,13 +6,13 @@ from sqlmodel import select
 from bridge.engine.errors import Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
     Account,
-    Link,
+    DeletedReport,
+    IssuedLink,
     Membership,
     PrelimGroup,
     Report,
     ReportOrder,
     Site,
-    Tombstone,
 )
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import link_target
@@ -22,10 +22,10 @@ from bridge.engine.service.launch.registration import Registration, register, re
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import query_status
 from bridge.engine.service.reports.deletion import delete_report, discard, reset_order
-from bridge.engine.service.signing.prelims import prelim, waiting, withdraw
+from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.worklist.assignment import needs_transfer, open_for, unassign
-from bridge.engine.service.worklist.picking import assign_order
+from bridge.engine.service.worklist.ownership import assign_order
 from tests.bridge.engine.service.ward import SITE, Ward
 
 
@@ -79,7 +79,7 @@ def test_registering_many_keeps_their_order(ward: Ward) -> None:
     assert [each.outcome for each in done] == ["created", "updated", "updated", "created"]
     assert done[0].report_id == done[2].report_id
     with ward.work() as work:
-        assert lock_report(work, ward.triple("A1")).order.tags["Modality"] == "MR"
+        assert lock_report(work, ward.identity("A1")).order.tags["Modality"] == "MR"
 
 
 def test_opening_an_order_makes_it_a_draft(ward: Ward) -> None:
@@ -183,7 +183,7 @@ def test_delete(ward: Ward, state: str) -> None:
     old = ward.record(order).report_id
     with ward.work() as work:
         work.session.add(
-            Link(
+            IssuedLink(
                 handle_hash="h",
                 purpose="launch",
                 site_id=SITE,
@@ -198,9 +198,9 @@ def test_delete(ward: Ward, state: str) -> None:
     assert ward.do(delete_report, order)
 
     with ward.work() as work:
-        assert query_status(work.connection, [order, ward.triple("X")], ward.now) == []
-        assert work.session.exec(select(Link)).one().revoked_at == ward.now
-        assert work.session.exec(select(Tombstone)).one().report_id == old
+        assert query_status(work.connection, [order, ward.identity("X")], ward.now) == []
+        assert work.session.exec(select(IssuedLink)).one().revoked_at == ward.now
+        assert work.session.exec(select(DeletedReport)).one().report_id == old
     assert ward.changes()[-1]["event"] == "report_deleted"
     assert ward.changes()[-1]["orders"][0]["Accession"] == "A1"
     ward.order("A1")
@@ -221,7 +221,7 @@ def test_delete_of_a_signed_report_is_refused(ward: Ward) -> None:
 
 def test_delete_of_what_was_only_launched_lazily(ward: Ward) -> None:
     """G26: PreLaunch has no record, yet its pending links are revoked."""
-    assert ward.do(delete_report, ward.triple("A1")) is False
+    assert ward.do(delete_report, ward.identity("A1")) is False
 
 
 def test_prelim_and_its_queue(ward: Ward) -> None:
@@ -233,13 +233,13 @@ def test_prelim_and_its_queue(ward: Ward) -> None:
     ward.do(prelim, one, "Night", "CT")
 
     with ward.work() as work:
-        queue = waiting(work.session, SITE, "Night", "CT", ward.now)
+        queue = list_waiting(work.session, SITE, "Night", "CT", ward.now)
         assert [each.record.orders[0].accession for each in queue] == ["A2", "A1"]
         with pytest.raises(PrelimNotFound):
-            waiting(work.session, SITE, "Night", "MR", ward.now)
+            list_waiting(work.session, SITE, "Night", "MR", ward.now)
     ward.do(sign, two)
     with ward.work() as work:
-        assert len(waiting(work.session, SITE, "Night", "CT", ward.now)) == 1
+        assert len(list_waiting(work.session, SITE, "Night", "CT", ward.now)) == 1
 
 
 def test_a_report_that_left_a_tag_is_not_listed_there(ward: Ward) -> None:
@@ -254,7 +254,7 @@ def test_a_report_that_left_a_tag_is_not_listed_there(ward: Ward) -> None:
             return [
                 (group, tag)
                 for group, tag in (("Night", "CT"), ("Night", "MR"), ("Day", "MR"))
-                if waiting(work.session, SITE, group, tag, ward.now)
+                if list_waiting(work.session, SITE, group, tag, ward.now)
             ]
 
     assert waits() == [("Day", "MR")]
@@ -294,7 +294,7 @@ def test_the_read_before_waits_for_its_review_again(ward: Ward) -> None:
 
     assert ward.status(order) == "Preliminary"
     with ward.work() as work:
-        (one,) = waiting(work.session, SITE, "Night", "CT", ward.now)
+        (one,) = list_waiting(work.session, SITE, "Night", "CT", ward.now)
         assert one.read_at == ward.now - 2000
 
 
@@ -412,10 +412,10 @@ def test_status_of_several(ward: Ward) -> None:
     one, two = ward.draft("A1"), ward.order("A2")
 
     with ward.work() as work:
-        records = query_status(work.connection, [two, ward.triple("X"), one, two], ward.now)
+        records = query_status(work.connection, [two, ward.identity("X"), one, two], ward.now)
         assert [each.orders[0].accession for each in records] == ["A2", "A1"]
         with pytest.raises(ReportNotFound):
-            query_status(work.connection, [ward.triple("X")], ward.now)
+            query_status(work.connection, [ward.identity("X")], ward.now)
 
 
 def test_sites_do_not_see_each_other(ward: Ward) -> None:

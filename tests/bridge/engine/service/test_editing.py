@@ -6,13 +6,13 @@ import pytest
 
 from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.reports.patients import update_patient
-from bridge.engine.service.signing import editing, page_state
+from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
@@ -24,7 +24,7 @@ def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
     return Editor(ward.ann, role, session)
 
 
-def page(ward: Ward, order: Triple, who: Editor, **options: Any) -> dict[str, Any]:
+def page(ward: Ward, order: OrderId, who: Editor, **options: Any) -> dict[str, Any]:
     """Load the page."""
     return ward.do(page_state.load, who, ward.record(order).report_id, **options)
 
@@ -42,12 +42,12 @@ def test_load_and_save(ward: Ward) -> None:
     assert loaded["writable"]
     assert loaded["content"] == "Clear lungs."
 
-    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("a\nb"))
+    saved = ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("a\nb"))
 
     assert ward.content(order) == "a\nb"
     assert saved.version > loaded["version"]
     assert ward.events()[-1] == "report_content_updated"
-    again = ward.do(editing.save, ann, loaded["reportId"], saved.version, text("a\nb"))
+    again = ward.do(page_actions.save, ann, loaded["reportId"], saved.version, text("a\nb"))
     assert again.version == saved.version
 
 
@@ -57,8 +57,10 @@ def test_an_applied_template_is_kept(ward: Ward) -> None:
     ann = editor(ward)
     loaded = page(ward, order, ann)
 
-    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text(""), template=3)
-    ward.do(editing.save, ann, loaded["reportId"], saved.version, text("  "))
+    saved = ward.do(
+        page_actions.save, ann, loaded["reportId"], loaded["version"], text(""), template=3
+    )
+    ward.do(page_actions.save, ann, loaded["reportId"], saved.version, text("  "))
 
     assert ward.record(order).has_content
 
@@ -68,10 +70,10 @@ def test_a_stale_save_is_refused(ward: Ward) -> None:
     order = ward.draft("A1")
     ann = editor(ward)
     loaded = page(ward, order, ann)
-    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("first"))
+    ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("first"))
 
     with pytest.raises(VersionConflict):
-        ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("second"))
+        ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("second"))
 
     assert ward.content(order) == "first"
 
@@ -84,11 +86,11 @@ def test_one_writer_at_a_time(ward: Ward) -> None:
 
     assert not page(ward, order, there)["writable"]
     with pytest.raises(BeingEdited):
-        ward.do(editing.save, there, loaded["reportId"], loaded["version"], text("x"))
+        ward.do(page_actions.save, there, loaded["reportId"], loaded["version"], text("x"))
 
     assert page(ward, order, there, take_over=True)["writable"]
     with pytest.raises(BeingEdited):
-        ward.do(editing.save, here, loaded["reportId"], loaded["version"], text("x"))
+        ward.do(page_actions.save, here, loaded["reportId"], loaded["version"], text("x"))
     ward.later(30)
     assert page(ward, order, here)["writable"]
 
@@ -102,10 +104,10 @@ def test_only_the_owner_writes(ward: Ward) -> None:
     version = page(ward, order, resident)["version"]
 
     assert not page(ward, order, bob)["writable"]
-    for service, who in ((editing.sign, bob), (editing.sign, resident)):
+    for service, who in ((page_actions.sign, bob), (page_actions.sign, resident)):
         with pytest.raises(Forbidden):
             ward.do(service, who, report_id, version)
-    ward.do(editing.prelim, resident, report_id, version, "Night", "CT")
+    ward.do(page_actions.prelim, resident, report_id, version, "Night", "CT")
     assert ward.status(order) == "Preliminary"
 
 
@@ -114,16 +116,16 @@ def test_sign_what_one_sees(ward: Ward) -> None:
     order = ward.draft("A1")
     ann = editor(ward)
     loaded = page(ward, order, ann)
-    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("later"))
+    ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("later"))
 
     with pytest.raises(VersionConflict):
-        ward.do(editing.sign, ann, loaded["reportId"], loaded["version"])
+        ward.do(page_actions.sign, ann, loaded["reportId"], loaded["version"])
     fresh = page(ward, order, ann)
-    ward.do(editing.sign, ann, loaded["reportId"], fresh["version"])
+    ward.do(page_actions.sign, ann, loaded["reportId"], fresh["version"])
 
     assert ward.status(order) == "Final"
     with pytest.raises(RuleBroken):
-        ward.do(editing.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
+        ward.do(page_actions.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
 
 
 def test_addendum_from_begin_to_release(ward: Ward) -> None:
@@ -132,17 +134,19 @@ def test_addendum_from_begin_to_release(ward: Ward) -> None:
     order = ward.draft("A1")
     ann = editor(ward)
     report_id = page(ward, order, ann)["reportId"]
-    ward.do(editing.sign, ann, report_id, page(ward, order, ann)["version"])
+    ward.do(page_actions.sign, ann, report_id, page(ward, order, ann)["version"])
 
-    ward.do(editing.create_addendum, ann, report_id)
-    ward.do(editing.save_addendum, ann, report_id, 1, text("more"))
+    ward.do(page_actions.create_addendum, ann, report_id)
+    ward.do(page_actions.save_addendum, ann, report_id, 1, text("more"))
     with pytest.raises(VersionConflict):
-        ward.do(editing.save_addendum, ann, report_id, 1, text("stale"))
-    ward.do(editing.sign_addendum, ann, report_id, 2)
-    ward.do(editing.unsign_addendum, ann, report_id)
+        ward.do(page_actions.save_addendum, ann, report_id, 1, text("stale"))
+    ward.do(page_actions.sign_addendum, ann, report_id, 2)
+    ward.do(page_actions.unsign_addendum, ann, report_id)
     assert page(ward, order, ann)["addenda"][0]["state"] == "draft"
-    ward.do(editing.sign_addendum, ann, report_id, page(ward, order, ann)["addenda"][0]["version"])
-    ward.do(editing.release_addendum, ann, report_id)
+    ward.do(
+        page_actions.sign_addendum, ann, report_id, page(ward, order, ann)["addenda"][0]["version"]
+    )
+    ward.do(page_actions.release_addendum, ann, report_id)
 
     assert ward.status(order) == "Addendum"
     assert ward.releases() == [("addendum", 1)]
@@ -156,8 +160,10 @@ def test_a_recalled_text_is_offered_again(ward: Ward) -> None:
     ward.do(prelim, order, "G", "T")
     ann = editor(ward)
     loaded = page(ward, order, ann)
-    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("corrected"))
-    ward.do(editing.sign, ann, loaded["reportId"], saved.version)
+    saved = ward.do(
+        page_actions.save, ann, loaded["reportId"], loaded["version"], text("corrected")
+    )
+    ward.do(page_actions.sign, ann, loaded["reportId"], saved.version)
 
     ward.do(unsign, order)
 
@@ -173,7 +179,7 @@ def test_a_bad_document_is_refused_with_its_place(ward: Ward) -> None:
     loaded = page(ward, order, ann)
 
     with pytest.raises(RuleBroken) as refused:
-        ward.do(editing.save, ann, loaded["reportId"], loaded["version"], {"type": "html"})
+        ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], {"type": "html"})
 
     assert (refused.value.code, refused.value.pointer) == ("bad_document", "/document/type")
 
@@ -187,6 +193,6 @@ def test_an_order_change_does_not_stop_the_writer(ward: Ward) -> None:
     ward.do(register, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
     ward.do(update_patient, SITE, "M1", {"PatientName": "EXAMPLE^ADA^B"})
     ward.do(link_orders, [order, other])
-    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("typed"))
+    ward.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("typed"))
 
     assert ward.content(order) == "typed"

@@ -7,12 +7,12 @@ import pytest
 from bridge.engine.documents.model import PageSize
 from bridge.engine.documents.record import CLINICAL_TAGS, export_record
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.launching.request import Attachment
+from bridge.engine.launch.request import Attachment
 from bridge.engine.records.tables import Membership, Site
 from bridge.engine.rules.status import FileKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.reports.export import IMAGES, gather, gather_printed
+from bridge.engine.service.reports.export import IMAGES, export_order, export_printed
 from bridge.engine.service.reports.files import attach
 from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.signing import addenda
@@ -41,7 +41,7 @@ def test_a_signed_report_with_everything(ward: Ward) -> None:
     ward.on_report(order, addenda.sign, ward.bob)
 
     with ward.work() as work:
-        exported = gather(work.session, other)
+        exported = export_order(work.session, other)
         record = export_record(exported)
 
     assert [each["Accession"] for each in record["clinicalInfo"]] == ["A1", "A2"]
@@ -72,7 +72,7 @@ def test_a_signature_keeps_the_name_it_was_made_with(ward: Ward) -> None:
         assert ann is not None
         ann.name = "Ann Newname"
     with ward.work() as work:
-        signer = gather(work.session, order).signed_by
+        signer = export_order(work.session, order).signed_by
 
     assert signer is not None
     assert signer.name == "Ann"
@@ -83,9 +83,9 @@ def test_an_unsigned_report_can_be_exported(ward: Ward) -> None:
     order = ward.order("A1")
 
     with ward.work() as work:
-        record = export_record(gather(work.session, order))
+        record = export_record(export_order(work.session, order))
         with pytest.raises(ReportNotFound):
-            gather(work.session, ward.triple("X"))
+            export_order(work.session, ward.identity("X"))
 
     assert record["reportInfo"] == {"content": "", "signedAt": None, "signedBy": None}
 
@@ -111,7 +111,7 @@ def test_what_is_printed(ward: Ward) -> None:
         attach(work, report, images, lock_report(work, order).order)
 
     with ward.work() as work:
-        exported = gather_printed(work.session, lock_report(work, order).report)
+        exported = export_printed(work.session, lock_report(work, order).report)
 
     assert exported.site.page_size is PageSize.LETTER
     assert len(exported.key_images) == IMAGES

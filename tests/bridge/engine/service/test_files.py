@@ -7,7 +7,7 @@ import pytest
 from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.launching.request import Attachment
+from bridge.engine.launch.request import Attachment
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.status import FileKind
 from bridge.engine.service.reports.files import UpdateMode, update_structured_reports

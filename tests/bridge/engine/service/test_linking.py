@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.launch.first_text import first_text
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import StatusRecord
@@ -21,7 +21,7 @@ def accessions(record: StatusRecord) -> list[str]:
     return [each.accession for each in record.orders]
 
 
-def refused(ward: Ward, *orders: Triple) -> tuple[str, str]:
+def refused(ward: Ward, *orders: OrderId) -> tuple[str, str]:
     """Link, expect a refusal with 400, return its code and place; nothing may have changed."""
     before = len(ward.changes())
     with pytest.raises(RuleBroken) as error:
@@ -127,7 +127,7 @@ def test_rule_6_all_or_nothing(ward: Ward) -> None:
 
     assert refused(ward, one, two, three) == ("order_not_ordered", "/clinicalInfo/2")
     with pytest.raises(ReportNotFound) as missing:
-        ward.do(link_orders, [one, two, ward.triple("NOWHERE")])
+        ward.do(link_orders, [one, two, ward.identity("NOWHERE")])
 
     assert missing.value.pointer == "/clinicalInfo/2"
     assert len(ward.record(one).orders) == len(ward.record(two).orders) == 1
@@ -168,10 +168,10 @@ def test_fewer_than_two_different_orders(ward: Ward) -> None:
     ward.do(merge_patients, "SITE1", "M1", "OLD")
 
     assert refused(ward, one, one) == ("too_few_orders", "/clinicalInfo")
-    assert refused(ward, one, ward.triple("A1")) == ("too_few_orders", "/clinicalInfo")
+    assert refused(ward, one, ward.identity("A1")) == ("too_few_orders", "/clinicalInfo")
 
 
-def group(ward: Ward, *names: str) -> list[Triple]:
+def group(ward: Ward, *names: str) -> list[OrderId]:
     """Link new orders."""
     orders = [ward.order(name) for name in names]
     ward.do(link_orders, orders)
@@ -200,7 +200,7 @@ def test_unlinking_the_anchor(ward: Ward) -> None:
 
     assert (surviving.report_id, accessions(surviving)) == (old, ["A3", "A2"])
     assert accessions(removed) == ["A1"]
-    (record,) = ward.do(link_orders, [ward.triple("A3"), ward.triple("A1")])
+    (record,) = ward.do(link_orders, [ward.identity("A3"), ward.identity("A1")])
     assert accessions(record) == ["A3", "A2", "A1"]
 
 

@@ -13,7 +13,7 @@ from bridge.engine.rules.text.billing import CodeRow, CodeSystem
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
-from bridge.engine.service.launch.starting import give
+from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import find_orders, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.signing.prelims import prelim
@@ -80,7 +80,7 @@ def test_an_order_that_arrives_during_a_merge_belongs_to_the_survivor(ward: Ward
     )
 
     assert mrns(ward) == {"A1": "M1", "A2": "M1"}
-    assert ward.status(ward.triple("A2", "OLD")) == "Ordered"
+    assert ward.status(ward.identity("A2", "OLD")) == "Ordered"
 
 
 def test_a_merge_during_a_launch_takes_its_order_along(ward: Ward) -> None:
@@ -218,8 +218,8 @@ def test_a_merge_waits_for_a_report_that_is_being_opened(ward: Ward) -> None:
 
     beside(
         ward,
-        lambda work: give(work, lock_report(work, order).report, ward.ann),
+        lambda work: assign_report(work, lock_report(work, order).report, ward.ann),
         lambda: insist(ward, merge_patients, SITE, "M1", "OLD"),
     )
 
-    assert ward.status(ward.triple("A1")) == "Draft"
+    assert ward.status(ward.identity("A1")) == "Draft"

@@ -43,7 +43,7 @@ def test_merge_moves_the_orders_and_points_on(ward: Ward) -> None:
     assert ward.do(merge_patients, SITE, "M1", "OLD") == 1
     assert ward.do(merge_patients, SITE, "M1", "OLD") == 0
 
-    record = ward.record(ward.triple("B1", "OLD"))
+    record = ward.record(ward.identity("B1", "OLD"))
     assert [(each.mrn, each.accession) for each in record.orders] == [("M1", "B1")]
     assert ward.changes()[-1]["orders"][0]["PatientName"] == "EXAMPLE^ADA"
     done = ward.do(register, SITE, OrderInput("OLD", "B1", tags={"Modality": "CT"}))
@@ -60,7 +60,7 @@ def test_merges_never_chain(ward: Ward) -> None:
     with ward.work() as work:
         pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
     assert pointers == {"A": "C", "B": "C"}
-    assert ward.record(ward.triple("A1", "A")).orders[0].mrn == "C"
+    assert ward.record(ward.identity("A1", "A")).orders[0].mrn == "C"
     with pytest.raises(RuleBroken) as circle:
         ward.do(merge_patients, SITE, "A", "C")
     assert circle.value.code == "merge_cycle"
@@ -81,13 +81,13 @@ def test_one_accession_of_both_patients(ward: Ward) -> None:
 
     ward.do(merge_patients, SITE, "M1", "OLD")
 
-    assert ward.content(ward.triple("A1")) == "begun"
-    assert ward.content(ward.triple("A2")) == "Clear lungs."
+    assert ward.content(ward.identity("A1")) == "begun"
+    assert ward.content(ward.identity("A2")) == "Clear lungs."
     ward.draft("C1", mrn="X")
     ward.draft("C1")
     with pytest.raises(MergeConflict):
         ward.do(merge_patients, SITE, "M1", "X")
-    assert ward.record(ward.triple("C1", "X")).orders[0].mrn == "X"
+    assert ward.record(ward.identity("C1", "X")).orders[0].mrn == "X"
 
 
 def test_a_site_may_refuse_merged_identifiers(ward: Ward) -> None:
@@ -100,7 +100,7 @@ def test_a_site_may_refuse_merged_identifiers(ward: Ward) -> None:
         site.settings = {REFUSE_MERGED: True}
 
     with pytest.raises(RuleBroken) as refused:
-        ward.record(ward.triple("A1", "OLD"))
+        ward.record(ward.identity("A1", "OLD"))
 
     assert refused.value.code == "identifier_merged"
-    assert ward.record(ward.triple("A1")).status == "Ordered"
+    assert ward.record(ward.identity("A1")).status == "Ordered"

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 import pytest
 
 from bridge.engine.errors import EngineError
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
@@ -26,7 +26,7 @@ def sign_all(url: str, accessions: list[str]) -> Counter[str]:
     for accession in accessions:
         try:
             with transaction(database, Actor(), START) as work:
-                sign(work, Triple(SITE, "M1", accession))
+                sign(work, OrderId(SITE, "M1", accession))
             outcome["ok"] += 1
         except EngineError as refusal:
             outcome[refusal.code] += 1

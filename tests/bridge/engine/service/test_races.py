@@ -12,7 +12,7 @@ import pytest
 from bridge.engine.errors import EngineError
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
-from bridge.engine.service.launch.starting import give
+from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
@@ -25,9 +25,9 @@ from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.ward import SITE, Ward
 
 
-def together(*deeds: Callable[[], Any]) -> Counter[str]:
+def together(*audit_events: Callable[[], Any]) -> Counter[str]:
     """Do all at once; count `ok` and the codes of the refusals."""
-    gate = Barrier(len(deeds))
+    gate = Barrier(len(audit_events))
 
     def attempt(deed: Callable[[], Any]) -> str:
         gate.wait(30)
@@ -39,8 +39,8 @@ def together(*deeds: Callable[[], Any]) -> Counter[str]:
             return type(lost).__name__
         return "ok"
 
-    with ThreadPoolExecutor(len(deeds)) as pool:
-        return Counter(pool.map(attempt, deeds))
+    with ThreadPoolExecutor(len(audit_events)) as pool:
+        return Counter(pool.map(attempt, audit_events))
 
 
 def test_sign_fifty_times_at_once(ward: Ward) -> None:
@@ -76,7 +76,9 @@ def test_sign_of_an_order_that_leaves_its_report(ward: Ward) -> None:
     with ThreadPoolExecutor(1) as pool:
         with ward.work() as work:
             unlink_orders(work, [other])
-            give(work, lock_report(work, anchor).report, ward.ann).content_text = "Clear lungs."
+            assign_report(
+                work, lock_report(work, anchor).report, ward.ann
+            ).content_text = "Clear lungs."
             signing = pool.submit(ward.do, sign, other)
             time.sleep(0.3)  # it waits
         with pytest.raises(EngineError):  # it is Ordered again, and nobody's
@@ -164,7 +166,7 @@ def test_fifty_at_once_on_one_report(ward: Ward) -> None:
     """Everything at once: the report ends in a state of the table, and the feed tells how."""
     ward.delay(60)
     order = ward.draft("A1")
-    deeds: list[Callable[[], Any]] = [
+    audit_events: list[Callable[[], Any]] = [
         lambda: ward.do(sign, order),
         lambda: ward.do(unsign, order),
         lambda: ward.do(prelim, order, "G", "T"),
@@ -172,7 +174,7 @@ def test_fifty_at_once_on_one_report(ward: Ward) -> None:
         lambda: ward.do(release_addendum, order),
     ]
 
-    outcome = together(*(deeds * 3))
+    outcome = together(*(audit_events * 3))
 
     assert "Busy" not in outcome
     assert ward.status(order) in {"Ordered", "Draft", "Preliminary", "Final"}

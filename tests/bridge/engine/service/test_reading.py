@@ -1,7 +1,7 @@
 """What a stack trace may show: places and codes, nothing about a patient."""
 
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.report_lookup import lock_report
@@ -12,14 +12,14 @@ CANARY = "CANARY"
 
 def test_nothing_prints_what_it_holds(ward: Ward) -> None:
     """Rows, inputs, identities, records and the work itself hide their values."""
-    triple = ward.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
+    identity = ward.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
     with ward.work() as work:
-        found = lock_report(work, triple)
-        shown = [repr(found), str(found.order), repr(found.report), repr(work), repr(triple)]
+        found = lock_report(work, identity)
+        shown = [repr(found), str(found.order), repr(found.report), repr(work), repr(identity)]
     shown += [
-        repr(ward.record(triple)),
+        repr(ward.record(identity)),
         repr(OrderInput(CANARY, CANARY, tags={"Notes": CANARY}, metadata={"x": CANARY})),
-        repr(Triple("SITE1", CANARY, CANARY)),
+        repr(OrderId("SITE1", CANARY, CANARY)),
         repr(ReportOrder(report_pk=1, site_id="S", mrn=CANARY, accession=CANARY)),
         str(
             Report(

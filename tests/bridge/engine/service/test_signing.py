@@ -7,8 +7,8 @@ from bridge.engine.errors import (
     AlreadySigned,
     AuthorNotPermitted,
     CoolingElapsed,
-    NotSigned,
     ReportNotFound,
+    ReportNotSigned,
     RuleBroken,
 )
 from bridge.engine.records.tables import (
@@ -20,10 +20,10 @@ from bridge.engine.records.tables import (
     Signature,
 )
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.reports.export import gather
+from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import next_due, release_due
@@ -221,13 +221,13 @@ def test_unsign_restores_the_most_recent_prelim_read(ward: Ward) -> None:
     ward.later(5)
     ward.do(sign, order)
     with ward.work() as work:
-        assert gather(work.session, order).prelims[0].reviewed_by.email == "bob@example.org"
+        assert export_order(work.session, order).prelims[0].reviewed_by.email == "bob@example.org"
 
     ward.do(unsign, order)
 
     assert (ward.status(order), ward.content(order)) == ("Preliminary", "first read")
     with ward.work() as work:
-        assert gather(work.session, order).prelims[0].reviewed_by is None
+        assert export_order(work.session, order).prelims[0].reviewed_by is None
         history = work.session.exec(select(Signature)).one()
         assert (history.content_text, history.withdrawn_at) == ("corrected by Bob", ward.now)
 
@@ -241,7 +241,7 @@ def test_unsign_what_is_not_signed_fails_with_500(ward: Ward, state: str) -> Non
     if state == "Ordered with content":
         ward.do(unassign, order)
 
-    with pytest.raises(NotSigned) as refused:
+    with pytest.raises(ReportNotSigned) as refused:
         ward.do(unsign, order)
 
     assert refused.value.status == 500
@@ -308,16 +308,16 @@ def test_unknown_orders_are_not_found(ward: Ward) -> None:
     """A triple that nobody launched is 404 for sign and unsign."""
     for service in (sign, unsign):
         with pytest.raises(ReportNotFound):
-            ward.do(service, ward.triple("NOWHERE"))
+            ward.do(service, ward.identity("NOWHERE"))
 
 
-def write_addendum(ward: Ward, order: Triple, text: str) -> None:
+def write_addendum(ward: Ward, order: OrderId, text: str) -> None:
     """Write the text of an addendum."""
     ward.on_report(order, addenda.create, ward.ann)
     ward.on_report(order, addenda.save, from_text(text))
 
 
-def ward_addenda(work: Work, order: Triple) -> list[Addendum]:
+def ward_addenda(work: Work, order: OrderId) -> list[Addendum]:
     """Return the addenda there are."""
     return addenda.addenda_of(work, lock_report(work, order).report)
 

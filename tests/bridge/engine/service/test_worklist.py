@@ -11,7 +11,7 @@ from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import Actor, working
+from bridge.engine.service.work import Actor, work_within
 from bridge.engine.service.worklist.assignment import open_for
 from bridge.engine.service.worklist.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
 from tests.bridge.engine.service.ward import PATIENT, SITE, Ward
@@ -105,7 +105,7 @@ def test_an_item_carries_the_most_urgent_priority_and_the_first_time(ward: Ward)
         order = OrderInput("M1", accession, tags=PATIENT, metadata={"Priority": priority})
         ward.do(register, SITE, order)
         ward.later(60)
-    ward.do(link_orders, [ward.triple("A1"), ward.triple("A2")])
+    ward.do(link_orders, [ward.identity("A1"), ward.identity("A2")])
 
     found = {
         each["clinicalInfo"][0]["Accession"]: (each["priority"], each["orderedAt"])
@@ -151,7 +151,7 @@ def test_cursors_are_given_out_in_the_order_of_commits(ward: Ward) -> None:
     """Who has appended to the feed holds all others back until the commit."""
     with ThreadPoolExecutor(1) as pool:
         with ward.database.write() as connection:
-            with working(connection, ward.database, Actor(), ward.now) as work:
+            with work_within(connection, ward.database, Actor(), ward.now) as work:
                 register(work, SITE, OrderInput("M1", "FIRST"))
             second = pool.submit(ward.do, register, SITE, OrderInput("M1", "SECOND"))
             with pytest.raises(TimeoutError):

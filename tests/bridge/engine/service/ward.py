@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from bridge.engine.records.tables import Account, Membership, Site
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service import change_feed, report_status
-from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.report_lookup import lock_report
@@ -69,41 +69,43 @@ class Ward:
             site.sign_delay = seconds
             session.add(site)
 
-    def triple(self, accession: str, mrn: str = "M1") -> Triple:
+    def identity(self, accession: str, mrn: str = "M1") -> OrderId:
         """Identity of an order."""
-        return Triple(SITE, mrn, accession)
+        return OrderId(SITE, mrn, accession)
 
-    def order(self, accession: str, mrn: str = "M1", **tags: str) -> Triple:
+    def order(self, accession: str, mrn: str = "M1", **tags: str) -> OrderId:
         """Register an order."""
         self.do(register, SITE, OrderInput(mrn, accession, tags=PATIENT | tags))
-        return self.triple(accession, mrn)
+        return self.identity(accession, mrn)
 
     def draft(
         self, accession: str, mrn: str = "M1", text: str = "Clear lungs.", **tags: str
-    ) -> Triple:
+    ) -> OrderId:
         """Launch a report with some text, for Ann."""
         order = OrderInput(mrn, accession, tags=PATIENT | tags)
-        self.do(create_draft, SITE, order, Person(self.ann, "ann@example.org", "Ann"), text)
-        return self.triple(accession, mrn)
+        self.do(create_draft, SITE, order, SiteUser(self.ann, "ann@example.org", "Ann"), text)
+        return self.identity(accession, mrn)
 
-    def on_report(self, triple: Triple, service: Callable[..., T], *args: Any, **options: Any) -> T:
+    def on_report(
+        self, identity: OrderId, service: Callable[..., T], *args: Any, **options: Any
+    ) -> T:
         """Call a service that takes a locked report."""
         with self.work() as work:
-            return service(work, lock_report(work, triple).report, *args, **options)
+            return service(work, lock_report(work, identity).report, *args, **options)
 
-    def record(self, triple: Triple) -> StatusRecord:
+    def record(self, identity: OrderId) -> StatusRecord:
         """Status record of a report."""
         with self.work() as work:
-            return report_status.query_status(work.connection, [triple], self.now)[0]
+            return report_status.query_status(work.connection, [identity], self.now)[0]
 
-    def status(self, triple: Triple) -> str:
+    def status(self, identity: OrderId) -> str:
         """Status of a report."""
-        return self.record(triple).status.value
+        return self.record(identity).status.value
 
-    def content(self, triple: Triple) -> str:
+    def content(self, identity: OrderId) -> str:
         """Content of a report."""
         with self.work() as work:
-            return report_status.read_report(work.session, triple).content_text
+            return report_status.read_report(work.session, identity).content_text
 
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
         """The feed."""

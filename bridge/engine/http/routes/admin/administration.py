@@ -31,8 +31,8 @@ from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.launch.host_origins import observed_hosts
-from bridge.engine.service.signing.editing import read_document
-from bridge.engine.service.sites import sites, supply_states
+from bridge.engine.service.signing.page_actions import read_document
+from bridge.engine.service.sites import audit_states, sites
 from bridge.engine.service.sites.site_changes import (
     audited,
     changed,
@@ -111,7 +111,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
     def deed(work: Work) -> None:
         current = sites.get_site(work.connection, site_id, lock=True)
         sites.update_site(work.connection, site)
-        work.described = difference(current, site)
+        work.audit_members = difference(current, site)
 
     await act(request, "site-update", Place(site_id), deed)
     return JSONResponse(site_json(site))
@@ -126,7 +126,7 @@ async def change_site(site_id: str, body: SiteChange, request: Request) -> Respo
         current = sites.get_site(work.connection, site_id, lock=True)
         site = changed(current, changes)
         sites.update_site(work.connection, site)
-        work.described = difference(current, site)
+        work.audit_members = difference(current, site)
         return site_json(site)
 
     return await act(request, "site-update", Place(site_id), deed)
@@ -145,7 +145,7 @@ async def set_signature(
         Place(site_id),
         lambda work: site_users.set_signature(work, site_id, email, image),
         target=("user", email),
-        state=supply_states.signature(email, site_id),
+        state=audit_states.signature(email, site_id),
     )
 
 
@@ -269,7 +269,7 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
             work.connection, site_id, body.name, body.tags, body.members, body.reviewers
         ),
         target=("prelim-group", body.name),
-        state=supply_states.prelim_group(site_id, body.name),
+        state=audit_states.prelim_group(site_id, body.name),
     )
 
 
@@ -282,7 +282,7 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
         Place(site_id),
         lambda work: sites.delete_prelim_group(work.connection, site_id, name),
         target=("prelim-group", name),
-        state=supply_states.prelim_group(site_id, name),
+        state=audit_states.prelim_group(site_id, name),
     )
 
 
@@ -322,7 +322,7 @@ async def set_template(
             work.connection, site_id, number, body.name, document, work.now
         ),
         target=("template", str(number)),
-        state=supply_states.template(site_id, number),
+        state=audit_states.template(site_id, number),
     )
 
 
@@ -335,5 +335,5 @@ async def delete_template(site_id: str, number: Number, request: Request) -> Res
         Place(site_id),
         lambda work: sites.delete_template(work.connection, site_id, number),
         target=("template", str(number)),
-        state=supply_states.template(site_id, number),
+        state=audit_states.template(site_id, number),
     )

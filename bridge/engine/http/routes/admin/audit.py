@@ -30,9 +30,9 @@ async def read_audit(
         "audit-read",
         [Place(site_id)],
         lambda session: (
-            audit_trail.newest(session.connection(), query, limit)
+            audit_trail.read_newest(session.connection(), query, limit)
             if after is None
-            else audit_trail.page(session.connection(), query, after, limit)
+            else audit_trail.read_page(session.connection(), query, after, limit)
         ),
     )
     return JSONResponse({"events": [each.as_json() for each in rows]})

@@ -9,7 +9,7 @@ from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.actions import Place, act, look
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.service.sites import macros, supply_states
+from bridge.engine.service.sites import audit_states, macros
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -40,7 +40,7 @@ async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Re
             work.connection, site_id, None, trigger, body.name, content, work.now
         ),
         target=("macro", trigger),
-        state=supply_states.macro(site_id, None, trigger),
+        state=audit_states.macro(site_id, None, trigger),
     )
 
 
@@ -53,5 +53,5 @@ async def delete_macro(site_id: str, trigger: Trigger, request: Request) -> Resp
         Place(site_id),
         lambda work: macros.delete_macro(work.connection, site_id, None, trigger),
         target=("macro", trigger),
-        state=supply_states.macro(site_id, None, trigger),
+        state=audit_states.macro(site_id, None, trigger),
     )

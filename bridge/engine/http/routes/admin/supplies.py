@@ -14,7 +14,7 @@ from bridge.engine.http.requests.actions import Place, act, look
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
-from bridge.engine.service.sites import billing, sites, supply_states
+from bridge.engine.service.sites import audit_states, billing, sites
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -59,7 +59,7 @@ async def import_template(
             work.connection, site_id, number, name, to_json(document), work.now
         ),
         target=("template", str(number)),
-        state=supply_states.template(site_id, number),
+        state=audit_states.template(site_id, number),
     )
 
 
@@ -99,5 +99,5 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
         Place(site_id),
         lambda work: billing.set_code_map(work.connection, site_id, rows),
         target=("code-map", site_id),
-        state=supply_states.code_map(site_id),
+        state=audit_states.code_map(site_id),
     )

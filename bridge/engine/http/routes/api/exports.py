@@ -18,12 +18,12 @@ from bridge.engine.http.models.exports import ExportRecord, PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.requests import responses
-from bridge.engine.http.requests.actions import look, place_of, triple_of, zone_of
+from bridge.engine.http.requests.actions import look, order_id_of, place_of, zone_of
 from bridge.engine.http.requests.guard import ExportRoute
 from bridge.engine.http.requests.problems import bad_request
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import read_report
-from bridge.engine.service.reports.export import gather_printed, gather_report, read_until
+from bridge.engine.service.reports.export import export_printed, export_report, read_prelim_text
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
@@ -38,20 +38,20 @@ async def _export(
     body: ExportBody,
     render: Callable[[Exported, tzinfo], Rendered],
     addenda: int | None = None,
-    gather: Callable[[Session, Report], Exported] = gather_report,
+    gather: Callable[[Session, Report], Exported] = export_report,
 ) -> Rendered:
     """
     Gather a report, render it off the loop, and note in the audit trail who took it.
 
     With `addenda` only the first so many are shown.
     """
-    zone, triple = zone_of(body.timeZone), triple_of(body.clinicalInfo)
+    zone, identity = zone_of(body.timeZone), order_id_of(body.clinicalInfo)
 
     def reading(session: Session) -> tuple[Exported, str]:
-        report = read_report(session, triple)
+        report = read_report(session, identity)
         found = gather(session, report)
         if body.prelimUntil is not None:
-            found = replace(found, body=read_until(session, report, body.prelimUntil))
+            found = replace(found, body=read_prelim_text(session, report, body.prelimUntil))
         return found, report.report_id
 
     exported, _ = await look(
@@ -59,7 +59,7 @@ async def _export(
         "export",
         [place_of(body.clinicalInfo)],
         reading,
-        shown=lambda found: [(triple.site_id, found[1])],
+        shown=lambda found: [(identity.site_id, found[1])],
     )
     shown = replace(exported, addenda=exported.addenda[:addenda])
     return await Threads.EXPORTS.run(render, shown, zone or _zone(shown))
@@ -118,7 +118,7 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     if not request.state.caller.service:
         raise bad_request("Not Found", code="no_such_path", status=404)
     try:
-        data = await _export(request, body, pdf.render, body.addenda, gather_printed)
+        data = await _export(request, body, pdf.render, body.addenda, export_printed)
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}

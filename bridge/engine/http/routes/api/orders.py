@@ -24,24 +24,24 @@ from bridge.engine.http.requests.actions import Place, ReportAnswer, act, act_on
 from bridge.engine.http.requests.guard import FileRoute, WriteRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
-from bridge.engine.launching.attachments import structured_reports
-from bridge.engine.launching.outcome import Caution
+from bridge.engine.launch.attachments import structured_reports
+from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import unassign
-from bridge.engine.service.worklist.picking import assign_order
+from bridge.engine.service.worklist.ownership import assign_order
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
-Regroup = Callable[[Work, Sequence[Triple]], Sequence[StatusRecord]]
+Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecord]]
 
 
 @router.post("/delete", response_class=Response, responses=DONE)
@@ -52,8 +52,10 @@ async def delete(body: DeleteBody, request: Request) -> Response:
         request,
         "delete",
         body.clinicalInfo,
-        lambda work, triple: gone.append(
-            delete_report(work, triple, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside)
+        lambda work, identity: gone.append(
+            delete_report(
+                work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
+            )
         ),
     )
     # Pending links of an order without a report are revoked all the same, and stay so.
@@ -80,11 +82,11 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     texts = [each.fileData for each in body.dicomSR]
     read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
 
-    def update(work: Work, triple: Triple) -> Report | ReportAnswer:
-        done = update_structured_reports(work, triple, read, UpdateMode(body.mode))
+    def update(work: Work, identity: OrderId) -> Report | ReportAnswer:
+        done = update_structured_reports(work, identity, read, UpdateMode(body.mode))
         if not done.set_aside:
             return done.report
-        warnings = warnings_of([Caution.SR_OTHER_PATIENT], done.set_aside)
+        warnings = warnings_of([LaunchWarning.SR_OTHER_PATIENT], done.set_aside)
         return ReportAnswer(done.report, warnings)
 
     return await act_on(request, "update-dicomsr", body.clinicalInfo, update)
@@ -109,7 +111,7 @@ async def assign(body: AssignOrderBody, request: Request) -> Response:
         request,
         "assign",
         body.clinicalInfo,
-        lambda work, triple: assign_order(work, triple, body.UserEmail),
+        lambda work, identity: assign_order(work, identity, body.UserEmail),
     )
 
 
@@ -119,7 +121,7 @@ async def _regroup(request: Request, action: str, body: LinkBody, change: Regrou
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
-    orders = [Triple(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    orders = [OrderId(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
     place = Place(body.SiteID, body.SiteLocation)
     return await act(
         request, action, place, lambda work: [each.as_json() for each in change(work, orders)]

@@ -22,7 +22,7 @@ from bridge.engine.http.models.responses import (
     WorklistResponse,
     problems,
 )
-from bridge.engine.http.requests.actions import Place, look, place_of, triple_of
+from bridge.engine.http.requests.actions import Place, look, order_id_of, place_of
 from bridge.engine.http.requests.audit import reading_of
 from bridge.engine.http.requests.guard import GuardedRoute, Rate, take
 from bridge.engine.http.requests.problems import FieldError, bad_request
@@ -31,7 +31,7 @@ from bridge.engine.http.state import engine_of
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_status import StatusRecord, query_status, read_report
-from bridge.engine.service.signing.prelims import waiting
+from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
 
@@ -111,16 +111,16 @@ async def status(body: StatusBody, request: Request) -> Response:
         detail = f"at most {MOST_TEXTS} orders in one request with texts"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     now = engine_of(request).clock()
-    triples = [triple_of(each) for each in body.clinicalInfo]
+    identities = [order_id_of(each) for each in body.clinicalInfo]
     places = [
         place_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
 
     def read(session: Session) -> tuple[list[StatusRecord], dict[str, dict[str, Any]]]:
         connection = session.connection()
-        records = query_status(connection, triples, now)
+        records = query_status(connection, identities, now)
         names = [each.report_id for each in records] if body.texts else []
-        return records, change_feed.texts(connection, names)
+        return records, change_feed.report_texts(connection, names)
 
     records, said = await look(
         request,
@@ -148,12 +148,12 @@ async def content(
     identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
 ) -> Response:
     """Return the report's plain text, without addenda."""
-    triple = triple_of(identity)
+    order_id = order_id_of(identity)
     report = await look(
         request,
         "content",
         [place_of(identity, "")],
-        lambda session: read_report(session, triple),
+        lambda session: read_report(session, order_id),
         shown=lambda found: [(found.site_id, found.report_id)],
     )
     return QuickJSON({"content": report.content_text})
@@ -172,7 +172,7 @@ async def prelims(
         request,
         "prelims",
         [Place(SiteID)],
-        lambda session: waiting(session, SiteID, prelimGroup, prelimTag, now),
+        lambda session: list_waiting(session, SiteID, prelimGroup, prelimTag, now),
         shown=lambda each: [(SiteID, one.record.report_id) for one in each],
     )
     reports = [each.as_json() for each in found]

@@ -22,9 +22,9 @@ async def sign_report(body: SignBody, request: Request) -> Response:
         request,
         "sign",
         body.clinicalInfo,
-        lambda work, triple: sign.sign(
+        lambda work, identity: sign.sign(
             work,
-            triple,
+            identity,
             ignore_delay=body.ignoreSignDelay,
             time_zone=zone.key if zone else None,
         ),
@@ -58,7 +58,7 @@ async def prelim_report(body: PrelimBody, request: Request) -> Response:
         request,
         "prelim",
         body.clinicalInfo,
-        lambda work, triple: prelims.prelim(work, triple, body.prelimGroup, body.prelimTag),
+        lambda work, identity: prelims.prelim(work, identity, body.prelimGroup, body.prelimTag),
     )
 
 

@@ -13,9 +13,9 @@ from bridge.engine.http.sign_in import owner_proof
 from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
 from bridge.engine.http.sign_in.password_form import sign_out
 from bridge.engine.http.state import EngineDep, engine_of
-from bridge.engine.service.accounts import accounts, passwords, tokens, users
+from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
-from bridge.engine.service.sites import supply_states
+from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.site_changes import image_uri
 from bridge.engine.service.work import Actor, Work
 
@@ -29,7 +29,7 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 @router.get("")
 async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
     """Return the user, what they have chosen, and their sites."""
-    return JSONResponse(await engine.work.read(lambda c: accounts.account_json(c, signed)))
+    return JSONResponse(await engine.work.read(lambda c: own_account.account_json(c, signed)))
 
 
 @router.put("")
@@ -38,19 +38,19 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
     engine, key = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
-    look = supply_states.profile(key)
+    look = audit_states.profile(key)
 
     def deed(work: Work) -> dict[str, Any]:
         before = look(work.connection)
-        accounts.choose(work.connection, signed.visitor, body.choices())
+        own_account.save_choices(work.connection, signed.visitor, body.choices())
         if body.name:
-            accounts.rename(work.connection, signed.visitor, body.name)
+            own_account.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
-            users.tell(work.connection, key, signature=image)
+            users.update_membership(work.connection, key, signature=image)
         event = deed_of(request, "profile-update", target=("account", str(key)))
-        changes = supply_states.difference(before, look(work.connection))
+        changes = audit_states.difference(before, look(work.connection))
         work.note(replace(event, **changes))
-        return accounts.account_json(work.connection, signed)
+        return own_account.account_json(work.connection, signed)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
 
@@ -59,7 +59,7 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
 async def change_password(body: PasswordBody, request: Request, signed: SignedDep) -> Response:
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
-    own = await engine.work.read(lambda c: accounts.profile(c, signed.visitor))
+    own = await engine.work.read(lambda c: own_account.profile(c, signed.visitor))
     present, attempt = await owner_proof.verify(request, signed, body.present, pointer="/present")
 
     def hashed() -> str:
@@ -69,7 +69,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
     wanted = await engine.hashing.run(hashed)
 
     def deed(work: Work) -> None:
-        accounts.change_password(work.connection, signed, present, wanted, work.now)
+        own_account.change_password(work.connection, signed, present, wanted, work.now)
         engine.throttle.give_back(work.connection, attempt)
         event = deed_of(request, "password-update", target=("account", str(key)))
         work.note(replace(event, before={}, after={"password": "changed"}))
@@ -86,7 +86,7 @@ async def confirm(body: ConfirmBody, request: Request, signed: SignedDep) -> Res
 
     def deed(work: Work) -> None:
         proof = owner_proof.proof(engine, work, signed.account, password_hash, body.code)
-        accounts.confirm(work.connection, signed, proof, work.now)
+        own_account.confirm(work.connection, signed, proof, work.now)
         engine.throttle.give_back(work.connection, attempt)
         work.note(deed_of(request, "confirm"))
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from bridge.engine.app import built
+from bridge.engine.app import static_files
 from bridge.engine.http.pages import pages, visits
 from bridge.engine.http.requests.guard import bounded
 from bridge.engine.http.requests.problems import bad_request
@@ -83,9 +83,9 @@ async def assets(name: str, request: Request) -> Response:
     if name in pages.ASSETS:
         headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
         return Response(pages.asset(name), headers=headers, media_type=pages.ASSETS[name])
-    media_type = built.media_type(name)
+    media_type = static_files.media_type(name)
     zipped = "gzip" in request.headers.get("accept-encoding", "")
-    content = built.content(name, compressed=zipped) if media_type else None
+    content = static_files.content(name, compressed=zipped) if media_type else None
     if content is None:
         raise bad_request("no such file", code="no_such_path", status=404)
     kept = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}

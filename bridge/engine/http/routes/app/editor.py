@@ -16,8 +16,8 @@ from bridge.engine.http.pages.sessions import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.rules.text.document import restore, to_json
 from bridge.engine.rules.text.findings import apply_template
-from bridge.engine.service.signing import checks, page_state
-from bridge.engine.service.sites import macros, sites, supply_states
+from bridge.engine.service.signing import page_state, sign_checks
+from bridge.engine.service.sites import audit_states, macros, sites
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -74,7 +74,7 @@ async def set_macro(trigger: Trigger, body: MacroBody, desk: DeskDep) -> Respons
         lambda work, editor: macros.set_macro(
             work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
         ),
-        state=supply_states.macro(site_id, session.account_id, trigger),
+        state=audit_states.macro(site_id, session.account_id, trigger),
         target=("macro", trigger),
     )
 
@@ -89,7 +89,7 @@ async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
         lambda work, editor: macros.delete_macro(
             work.connection, site_id, editor.account_id, trigger
         ),
-        state=supply_states.macro(site_id, session.account_id, trigger),
+        state=audit_states.macro(site_id, session.account_id, trigger),
         target=("macro", trigger),
     )
 
@@ -97,7 +97,7 @@ async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
 @router.get("/checks", response_model=Page)
 async def check(desk: DeskDep) -> Response:
     """Return what the checks before signing find in the saved text."""
-    found = await desk.read(partial(checks.check, report_id=desk.session.report_id))
+    found = await desk.read(partial(sign_checks.check, report_id=desk.session.report_id))
     return JSONResponse({"findings": found})
 
 

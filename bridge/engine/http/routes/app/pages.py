@@ -14,12 +14,12 @@ from bridge.engine.http.requests.same_origin import from_our_page, in_frame
 from bridge.engine.http.sign_in import password_form
 from bridge.engine.http.sign_in.accounts import whoever_signed_in
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.launching.languages import first_language
-from bridge.engine.service.accounts.accounts import SignedIn, profile
-from bridge.engine.service.launch.links import Vault
-from bridge.engine.service.launch.opening import Door, Opened
+from bridge.engine.launch.languages import first_language
+from bridge.engine.service.accounts.own_account import AccountSession, profile
+from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import Actor, Work
-from bridge.engine.service.worklist.picking import open_picked
+from bridge.engine.service.worklist.ownership import open_from_worklist
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
 root = APIRouter(include_in_schema=False)
@@ -68,11 +68,11 @@ async def report(report_id: str, request: Request) -> Response:
     if signed is None or not from_our_page(engine, request):
         return RedirectResponse(password_form.HOME, 303)
     before = await visitor(engine, request)
-    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     account_id = signed.account.id
 
-    def deed(work: Work) -> Opened:
-        opened = open_picked(work, door, signed.visitor, report_id, before)
+    def deed(work: Work) -> OpenedReport:
+        opened = open_from_worklist(work, door, signed.visitor, report_id, before)
         site_id, opened_id = opened.site_id, opened.report_id
         work.note(deed_of(request, "open", site_id, opened_id, account_id=account_id))
         return opened
@@ -89,7 +89,7 @@ async def report(report_id: str, request: Request) -> Response:
     return page
 
 
-async def _boot(engine: Engine, signed: SignedIn) -> dict[str, Any]:
+async def _boot(engine: Engine, signed: AccountSession) -> dict[str, Any]:
     own = await engine.work.read(lambda c: profile(c, signed.visitor))
     language, theme = str(own["AppLanguage"]), own["theme"] or "dark"
     return {"mode": "worklist", "locale": first_language([language]), "theme": theme}

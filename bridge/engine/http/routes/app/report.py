@@ -16,11 +16,11 @@ from bridge.engine.http.models.fields import Body, Identifier, Passage
 from bridge.engine.http.models.responses import LEFT, problems
 from bridge.engine.http.pages.sessions import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
-from bridge.engine.service.accounts import accounts
-from bridge.engine.service.launch import opening
-from bridge.engine.service.signing import editing, page_state
+from bridge.engine.service.accounts import own_account
+from bridge.engine.service.launch import link_opening
+from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.signing.lease import Editor
-from bridge.engine.service.sites import supply_states
+from bridge.engine.service.sites import audit_states
 from bridge.engine.service.work import Work
 
 router = APIRouter(
@@ -87,7 +87,7 @@ async def transfer(desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     await handed_over(desk.engine, report_id, desk.session.pk)
     return await desk.change(
-        "transfer", lambda work, editor: opening.take_over(work, report_id, editor.account_id)
+        "transfer", lambda work, editor: link_opening.take_over(work, report_id, editor.account_id)
     )
 
 
@@ -97,7 +97,9 @@ async def save(body: Writing, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
 
     def deed(work: Work, editor: Editor) -> None:
-        editing.save(work, editor, report_id, body.version, body.sent(), template=body.template)
+        page_actions.save(
+            work, editor, report_id, body.version, body.sent(), template=body.template
+        )
 
     if not body.leaving:
         return await desk.change("save", deed)
@@ -114,7 +116,7 @@ async def sign(body: Versioned, desk: DeskDep) -> Response:
     """Sign."""
     report_id = desk.session.report_id
     return await desk.change(
-        "sign", lambda work, editor: editing.sign(work, editor, report_id, body.version)
+        "sign", lambda work, editor: page_actions.sign(work, editor, report_id, body.version)
     )
 
 
@@ -124,7 +126,9 @@ async def sign_now(body: Versioned, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "sign",
-        lambda work, editor: editing.sign(work, editor, report_id, body.version, ignore_delay=True),
+        lambda work, editor: page_actions.sign(
+            work, editor, report_id, body.version, ignore_delay=True
+        ),
     )
 
 
@@ -132,7 +136,9 @@ async def sign_now(body: Versioned, desk: DeskDep) -> Response:
 async def unsign(desk: DeskDep) -> Response:
     """Recall the report."""
     report_id = desk.session.report_id
-    return await desk.change("unsign", lambda work, editor: editing.unsign(work, editor, report_id))
+    return await desk.change(
+        "unsign", lambda work, editor: page_actions.unsign(work, editor, report_id)
+    )
 
 
 @router.post("/prelim", response_model=Page)
@@ -141,7 +147,7 @@ async def prelim(body: Prelim, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "prelim",
-        lambda work, editor: editing.prelim(
+        lambda work, editor: page_actions.prelim(
             work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
         ),
     )
@@ -153,8 +159,10 @@ async def choose(body: ChoicesBody, desk: DeskDep) -> Response:
     session = desk.session
     return await desk.leave(
         "profile-update",
-        lambda work, editor: accounts.choose_here(work.connection, session, body.choices()),
-        state=supply_states.profile(session.account_id, session.site_id),
+        lambda work, editor: own_account.save_page_choices(
+            work.connection, session, body.choices()
+        ),
+        state=audit_states.profile(session.account_id, session.site_id),
         target=("account", str(session.account_id)),
     )
 
@@ -164,7 +172,7 @@ async def discard(desk: DeskDep) -> Response:
     """Discard the Draft."""
     report_id = desk.session.report_id
     return await desk.leave(
-        "discard", lambda work, editor: editing.discard_report(work, editor, report_id)
+        "discard", lambda work, editor: page_actions.discard_report(work, editor, report_id)
     )
 
 
@@ -174,7 +182,7 @@ async def create_addendum(desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-create",
-        lambda work, editor: editing.create_addendum(work, editor, report_id),
+        lambda work, editor: page_actions.create_addendum(work, editor, report_id),
     )
 
 
@@ -184,7 +192,7 @@ async def save_addendum(body: Writing, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-save",
-        lambda work, editor: editing.save_addendum(
+        lambda work, editor: page_actions.save_addendum(
             work, editor, report_id, body.version, body.sent()
         ),
     )
@@ -196,7 +204,7 @@ async def sign_addendum(body: Versioned, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-sign",
-        lambda work, editor: editing.sign_addendum(work, editor, report_id, body.version),
+        lambda work, editor: page_actions.sign_addendum(work, editor, report_id, body.version),
     )
 
 
@@ -206,7 +214,7 @@ async def release_addendum(desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-release",
-        lambda work, editor: editing.release_addendum(work, editor, report_id),
+        lambda work, editor: page_actions.release_addendum(work, editor, report_id),
     )
 
 
@@ -216,7 +224,7 @@ async def unsign_addendum(desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-unsign",
-        lambda work, editor: editing.unsign_addendum(work, editor, report_id),
+        lambda work, editor: page_actions.unsign_addendum(work, editor, report_id),
     )
 
 
@@ -226,5 +234,5 @@ async def cancel_addendum(desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "addendum-cancel",
-        lambda work, editor: editing.cancel_addendum(work, editor, report_id),
+        lambda work, editor: page_actions.cancel_addendum(work, editor, report_id),
     )

@@ -27,7 +27,7 @@ from bridge.engine.http.requests.problems import bad_request
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_lookup import lock_report_by_id
 from bridge.engine.service.reports import files, priors
-from bridge.engine.service.reports.export import gather_printed, gather_report
+from bridge.engine.service.reports.export import export_printed, export_report
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -54,7 +54,7 @@ class Format(StrEnum):
 class _Writer:
     media_type: str
     render: Callable[[Exported, tzinfo], bytes]
-    gather: Callable[[Session, Report], Exported] = gather_report
+    gather: Callable[[Session, Report], Exported] = export_report
 
 
 def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
@@ -68,11 +68,11 @@ def _docx(exported: Exported, zone: tzinfo) -> bytes:
 
 
 WRITERS = {
-    Format.PDF: _Writer("application/pdf", pdf.render, gather_printed),
+    Format.PDF: _Writer("application/pdf", pdf.render, export_printed),
     Format.DOCX: _Writer(
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         _docx,
-        gather_printed,
+        export_printed,
     ),
     Format.RTF: _Writer("application/rtf", rtf.render),
     Format.HTML: _Writer("text/html; charset=utf-8", _html_bytes),

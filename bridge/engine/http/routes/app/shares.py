@@ -18,7 +18,7 @@ from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.links import Purpose
 from bridge.engine.rules.moments import iso
 from bridge.engine.service.reports import sharing
-from bridge.engine.service.signing import editing
+from bridge.engine.service.signing import page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
 
@@ -45,7 +45,7 @@ async def generate_billing(desk: DeskDep) -> Response:
     return await desk.obtain(
         "billing",
         "billingCode",
-        lambda work, editor: editing.generate_billing(work, editor, report_id),
+        lambda work, editor: page_actions.generate_billing(work, editor, report_id),
     )
 
 
@@ -53,7 +53,7 @@ async def generate_billing(desk: DeskDep) -> Response:
 async def read_billing(desk: DeskDep) -> Response:
     """Return the billing codes that were generated last, null before that."""
     report_id = desk.session.report_id
-    codes = await desk.read(lambda work, editor: editing.read_billing(work, editor, report_id))
+    codes = await desk.read(lambda work, editor: page_actions.read_billing(work, editor, report_id))
     return JSONResponse({"billingCode": codes})
 
 
@@ -72,7 +72,7 @@ async def share(body: ShareBody, desk: DeskDep, request: Request) -> Response:
     base = engine.base_url(request)
 
     def deed(work: Work, editor: Editor) -> dict[str, Any]:
-        made = sharing.share(work, editor, report_id, engine.random, body.expiresSeconds)
+        made = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
         address = link_to(base, Purpose.SHARE, made.handle)
         return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
 

@@ -14,18 +14,18 @@ from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.requests.audit import deed_of, reading_of
 from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
 from bridge.engine.http.state import EngineDep, engine_of
-from bridge.engine.live.wakeups import heard
+from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.status import Status
 from bridge.engine.service.accounts import users
-from bridge.engine.service.accounts.accounts import SignedIn
+from bridge.engine.service.accounts.own_account import AccountSession
 from bridge.engine.service.accounts.sessions import works
 from bridge.engine.service.caller import account_role
-from bridge.engine.service.change_feed import ChangePage, read_changes
+from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.sites.sites import get_site, list_prelim_groups
 from bridge.engine.service.work import Actor, Work
-from bridge.engine.service.worklist import picking
-from bridge.engine.service.worklist.rows import Column, Owner, RowsQuery, read_rows
+from bridge.engine.service.worklist import ownership
+from bridge.engine.service.worklist.rows import OwnerFilter, RowsQuery, SortColumn, read_rows
 
 LOOK_EVERY = 0.5  # seconds: whether the page is still there is looked at, too
 
@@ -41,13 +41,13 @@ def _query(
     *,
     SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
     status: Annotated[list[Status] | None, Query()] = None,
-    owner: Owner = Owner.ANYBODY,
+    owner: OwnerFilter = OwnerFilter.ANYBODY,
     q: Text = "",
     location: Text = "",
     group: Text = "",
     tag: Text = "",
     reportId: Annotated[list[str] | None, Query(max_length=_PAGE)] = None,  # noqa: N803  # as above
-    sort: Column = Column.UPDATED,
+    sort: SortColumn = SortColumn.UPDATED,
     descending: bool = True,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=_PAGE)] = 100,
@@ -68,7 +68,7 @@ def _query(
     )
 
 
-def _member(connection: Connection, signed: SignedIn, site_id: str) -> Role:
+def _member(connection: Connection, signed: AccountSession, site_id: str) -> Role:
     account_id = signed.visitor.on(site_id)
     role = None if account_id is None else account_role(connection, account_id, site_id)
     if role is None:
@@ -129,7 +129,7 @@ async def changes(
     """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
     engine, loop = engine_of(request), asyncio.get_running_loop()
 
-    def reading(connection: Connection) -> ChangePage:
+    def reading(connection: Connection) -> FeedPage:
         # Again at each look: the session may end while the page waits.
         if not works(connection, signed.session, engine.clock(), engine.settings.lifetimes):
             raise Forbidden
@@ -141,13 +141,13 @@ async def changes(
     deadline = loop.time() + wait
     with engine.polls.counted(caller):
         while True:
-            bell = engine.work.changed.bell()
+            notification = engine.work.changed.notification()
             page = await engine.work.read(reading)
             left = deadline - loop.time()
             if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
-                bell.cancel()
+                notification.cancel()
                 break
-            await heard(bell, min(left, LOOK_EVERY))
+            await wait_notified(notification, min(left, LOOK_EVERY))
     changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 
@@ -159,9 +159,9 @@ async def assign(body: AssignBody, request: Request, signed: SignedDep) -> Respo
 
     def deed(work: Work) -> None:
         if body.email:
-            report = picking.assign(work, signed.visitor, body.reportId, body.email)
+            report = ownership.assign(work, signed.visitor, body.reportId, body.email)
         else:
-            report = picking.put_back(work, signed.visitor, body.reportId)
+            report = ownership.return_to_worklist(work, signed.visitor, body.reportId)
         action = "assign" if body.email else "unassign"
         work.note(deed_of(request, action, report.site_id, report.report_id))
 

@@ -16,14 +16,14 @@ from bridge.engine.rules.moments import iso
 from bridge.engine.service.accounts import revocation, users
 from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
 from bridge.engine.service.accounts.sessions import (
+    BrowserSession,
     NewSession,
-    Session,
     begin_session,
     describe,
     find_session,
 )
-from bridge.engine.service.accounts.users import ACCOUNTS, Account
-from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor
+from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
+from bridge.engine.service.caller import MEMBERSHIPS, SITES, BrowserUser
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.settings import Lifetimes
 
@@ -40,16 +40,16 @@ class WrongPassword(EngineError):  # noqa: N818  # named for what happened
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
+class AccountSession:
     """A valid session of an account."""
 
-    session: Session
-    account: Account
+    session: BrowserSession
+    account: AccountRef
 
     @property
-    def visitor(self) -> Visitor:
+    def visitor(self) -> BrowserUser:
         """Who this is, and where."""
-        return Visitor(self.account.id)
+        return BrowserUser(self.account.id)
 
     @property
     def authenticated_at(self) -> int:
@@ -63,16 +63,16 @@ class SignedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class SignInProof:
     """How somebody proved to own an account: by the provider where `password_hash` is None."""
 
-    account: Account
+    account: AccountRef
     password_hash: str | None = field(default=None, repr=False)
     second_factor: bool = False
 
 
 def sign_in(
-    connection: Connection, proof: Proof, random_bytes: RandomBytes, now: int, life: Lifetimes
+    connection: Connection, proof: SignInProof, random_bytes: RandomBytes, now: int, life: Lifetimes
 ) -> str:
     """
     Begin a session for an account and return its secret.
@@ -87,7 +87,7 @@ def sign_in(
         mark_enrolled(connection, account.id, now)
     elif not still_has(connection, account.id, proof.password_hash):
         raise WrongPassword
-    home = users.home_of(connection, account.id)
+    home = users.home_site_of(connection, account.id)
     if home is None:
         raise Forbidden
     details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
@@ -95,7 +95,7 @@ def sign_in(
     return begin_session(connection, random_bytes, new, now, life)
 
 
-def confirm(connection: Connection, signed: SignedIn, proof: Proof, now: int) -> None:
+def confirm(connection: Connection, signed: AccountSession, proof: SignInProof, now: int) -> None:
     """Note that the owner proved again to be there; raise `WrongPassword` as `sign_in` does."""
     known = proof.password_hash or ""
     if not still_has(connection, signed.account.id, known):
@@ -105,21 +105,23 @@ def confirm(connection: Connection, signed: SignedIn, proof: Proof, now: int) ->
     describe(connection, signed.session, details)
 
 
-def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) -> SignedIn | None:
+def signed_in(
+    connection: Connection, secret: str, now: int, life: Lifetimes
+) -> AccountSession | None:
     """Return whose session this is; None when it ended."""
     session = find_session(connection, secret, now, life)
     if session is None or session.details.get("kind") != _KIND:
         return None
     query = select(ACCOUNTS.c.email).where(ACCOUNTS.c.id == session.account_id)
     email = connection.execute(query).scalar_one()
-    return SignedIn(session, Account(session.account_id, email))
+    return AccountSession(session, AccountRef(session.account_id, email))
 
 
 def _within(only_site: str | None) -> ColumnElement[bool]:
     return true() if only_site is None else MEMBERSHIPS.c.site_id == only_site
 
 
-def account_json(connection: Connection, signed: SignedIn) -> dict[str, Any]:
+def account_json(connection: Connection, signed: AccountSession) -> dict[str, Any]:
     """Return an account as its owner sees it, with what its session proves."""
     return {
         **profile(connection, signed.visitor),
@@ -130,7 +132,7 @@ def account_json(connection: Connection, signed: SignedIn) -> dict[str, Any]:
     }
 
 
-def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
+def profile(connection: Connection, visitor: BrowserUser) -> dict[str, Any]:
     """
     Return an account as its owner sees it, with the sites that they have come in to.
 
@@ -169,32 +171,34 @@ def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-def choose(connection: Connection, visitor: Visitor, choices: Mapping[str, Any]) -> None:
+def save_choices(connection: Connection, visitor: BrowserUser, choices: Mapping[str, Any]) -> None:
     """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
     kept = {**_known_at_home(connection, visitor, lock=True).settings, **choices}
     settings = {name: value for name, value in kept.items() if value not in ("", None)}
-    users.tell(connection, visitor.account_id, visitor.site_id, settings=settings)
+    users.update_membership(connection, visitor.account_id, visitor.site_id, settings=settings)
 
 
-def choose_here(connection: Connection, session: Session, choices: Mapping[str, Any]) -> None:
+def save_page_choices(
+    connection: Connection, session: BrowserSession, choices: Mapping[str, Any]
+) -> None:
     """
     Change what a user has chosen, for the site whose report is open.
 
     A language chosen on the page goes before the launch's, also when the page is loaded anew.
     """
-    choose(connection, Visitor(session.account_id, session.site_id), choices)
+    save_choices(connection, BrowserUser(session.account_id, session.site_id), choices)
     if language := choices.get("AppLanguage"):
         describe(connection, session, {"chosen_language": language})
 
 
-def rename(connection: Connection, visitor: Visitor, name: str) -> None:
+def rename(connection: Connection, visitor: BrowserUser, name: str) -> None:
     """Change the name that a user's reports are signed with from now on, on all their sites."""
     if name != _known_at_home(connection, visitor).name:
-        users.tell(connection, visitor.account_id, visitor.site_id, name=name)
+        users.update_membership(connection, visitor.account_id, visitor.site_id, name=name)
 
 
-def _known_at_home(connection: Connection, visitor: Visitor, *, lock: bool = False) -> Row[Any]:
-    home = visitor.site_id or users.home_of(connection, visitor.account_id)
+def _known_at_home(connection: Connection, visitor: BrowserUser, *, lock: bool = False) -> Row[Any]:
+    home = visitor.site_id or users.home_site_of(connection, visitor.account_id)
     query = select(MEMBERSHIPS).where(
         MEMBERSHIPS.c.account_id == visitor.account_id, MEMBERSHIPS.c.site_id == home
     )
@@ -202,7 +206,7 @@ def _known_at_home(connection: Connection, visitor: Visitor, *, lock: bool = Fal
 
 
 def change_password(
-    connection: Connection, signed: SignedIn, present: str, wanted: str, now: int
+    connection: Connection, signed: AccountSession, present: str, wanted: str, now: int
 ) -> None:
     """
     Change a password and end the account's other sessions; both are given as hashes.

@@ -15,10 +15,10 @@ from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import addenda_of, document_json, take
+from bridge.engine.service.lifecycle import addenda_of, apply_event, document_json
 from bridge.engine.service.report_lookup import lock_report_by_id
 from bridge.engine.service.reports.deletion import discard
-from bridge.engine.service.signing import addenda, checks, lease
+from bridge.engine.service.signing import addenda, lease, sign_checks
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim_report
 from bridge.engine.service.signing.sign import sign_report, unsign_report
@@ -51,7 +51,7 @@ def save(
     lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
-    take(work, report, Event.SAVE)
+    apply_event(work, report, Event.SAVE)
     report.template_number = template if template is not None else report.template_number
     report.document = to_json(content)
     report.content_text = plain_text(content)
@@ -69,7 +69,7 @@ def sign(
         lease.require(work, editor, report)
         if version != report.version:
             raise VersionConflict
-        checks.refuse_prohibited(work, report)
+        sign_checks.refuse_prohibited(work, report)
     return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
 
 

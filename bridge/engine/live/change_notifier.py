@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection
 
 
-class Wakeups:
+class ChangeNotifier:
     """One bell for all waiters of this process; rung from any thread."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Wakeups:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
-    def ring(self, events: frozenset[str] = frozenset()) -> None:
+    def notify(self, events: frozenset[str] = frozenset()) -> None:
         """
         Wake everybody but who waits for none of these events; none given: for whatever it may be.
 
@@ -33,7 +33,7 @@ class Wakeups:
         else:
             self._loop.call_soon_threadsafe(self._wake, events)
 
-    def bell(self, without: Collection[str] = ()) -> asyncio.Future[None]:
+    def notification(self, without: Collection[str] = ()) -> asyncio.Future[None]:
         """
         Return a future that the next ring resolves, unless it tells of such events alone.
 
@@ -54,11 +54,11 @@ class Wakeups:
                 future.set_result(None)
 
 
-async def heard(bell: asyncio.Future[None], seconds: float) -> bool:
+async def wait_notified(notification: asyncio.Future[None], seconds: float) -> bool:
     """Wait for the bell, at most so long; tell whether it rang."""
     try:
         async with asyncio.timeout(max(0.0, seconds)):
-            await bell
+            await notification
     except TimeoutError:
         return False
     return True

@@ -20,11 +20,11 @@ from bridge.engine.service.sites.macros import MACROS
 from bridge.engine.service.sites.sites import GROUPS, TEMPLATES
 
 State = dict[str, Any]
-Look = Callable[[Connection], State]
+StateReader = Callable[[Connection], State]
 """Reads the state of one thing in the transaction that changes it."""
 
 
-def template(site_id: str, number: int) -> Look:
+def template(site_id: str, number: int) -> StateReader:
     """Look at a numbered template."""
 
     def look(connection: Connection) -> State:
@@ -35,7 +35,7 @@ def template(site_id: str, number: int) -> Look:
     return look
 
 
-def macro(site_id: str, account_id: int | None, trigger: str) -> Look:
+def macro(site_id: str, account_id: int | None, trigger: str) -> StateReader:
     """Look at a macro of a site, or of a user there."""
 
     def look(connection: Connection) -> State:
@@ -47,7 +47,7 @@ def macro(site_id: str, account_id: int | None, trigger: str) -> Look:
     return look
 
 
-def prelim_group(site_id: str, name: str) -> Look:
+def prelim_group(site_id: str, name: str) -> StateReader:
     """Look at a prelim group."""
 
     def look(connection: Connection) -> State:
@@ -60,7 +60,7 @@ def prelim_group(site_id: str, name: str) -> Look:
     return look
 
 
-def code_map(site_id: str) -> Look:
+def code_map(site_id: str) -> StateReader:
     """Look at the billing code map."""
 
     def look(connection: Connection) -> State:
@@ -72,7 +72,7 @@ def code_map(site_id: str) -> Look:
     return look
 
 
-def signature(email: str, site_id: str | None = None) -> Look:
+def signature(email: str, site_id: str | None = None) -> StateReader:
     """Look at the signatures of a user, on one site or on all of theirs."""
 
     def look(connection: Connection) -> State:
@@ -89,11 +89,11 @@ def signature(email: str, site_id: str | None = None) -> Look:
     return look
 
 
-def profile(account_id: int, site_id: str | None = None) -> Look:
+def profile(account_id: int, site_id: str | None = None) -> StateReader:
     """Look at what a user chose about themselves, on one site or on the site they begin at."""
 
     def look(connection: Connection) -> State:
-        place = site_id or users.home_of(connection, account_id)
+        place = site_id or users.home_site_of(connection, account_id)
         row = connection.execute(
             select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.signature, MEMBERSHIPS.c.settings).where(
                 MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id == place

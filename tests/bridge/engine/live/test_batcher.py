@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.live.gathering import Gatherer
+from bridge.engine.live.batcher import Batcher
 
 
 class RefusedError(Exception):
@@ -32,7 +32,7 @@ def gathered(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: int
     """Give numbers all at once; a refusal is -1."""
 
     async def giving() -> list[int]:
-        gatherer = Gatherer[int, int](counter.together, most, lanes)
+        gatherer = Batcher[int, int](counter.together, most, lanes)
         answers = await asyncio.gather(
             *(gatherer.give(number) for number in numbers), return_exceptions=True
         )
@@ -69,7 +69,7 @@ def test_lanes_run_side_by_side() -> None:
                 await gate.wait()
             return numbers
 
-        gatherer = Gatherer[int, int](together, 1, lanes=2)
+        gatherer = Batcher[int, int](together, 1, lanes=2)
         held = asyncio.create_task(gatherer.give(0))
         assert await asyncio.wait_for(gatherer.give(1), 30) == 1
         gate.set()
@@ -82,7 +82,7 @@ def test_whoever_is_gone_is_passed_over() -> None:
     """An answer that nobody waits for any more is nobody's trouble."""
 
     async def giving() -> None:
-        gatherer = Gatherer[int, int](Counter().together, 4)
+        gatherer = Batcher[int, int](Counter().together, 4)
         gone, stays = (asyncio.create_task(gatherer.give(number)) for number in (1, 2))
         await asyncio.sleep(0)
         gone.cancel()
@@ -107,7 +107,7 @@ def test_a_party_that_is_cancelled_keeps_nobody_waiting() -> None:
                 await asyncio.Event().wait()
             return list(items)
 
-        gatherer = Gatherer[int, int](together, 8)
+        gatherer = Batcher[int, int](together, 8)
         given = asyncio.ensure_future(gatherer.give(1))
         await begun.wait()
         later = asyncio.ensure_future(gatherer.give(2))

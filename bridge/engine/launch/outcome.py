@@ -19,7 +19,7 @@ class LaunchStatus(StrEnum):
     PRE_LAUNCH = "PreLaunch"
 
 
-class Caution(StrEnum):
+class LaunchWarning(StrEnum):
     """What a launch could not do, and why it was launched nevertheless."""
 
     UNKNOWN_TEMPLATE = "unknown_template"
@@ -32,7 +32,7 @@ class Caution(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class AwaitedWindow:
     """A window that stands open and is to follow the launch: whose, and the launch's number."""
 
     site_id: str
@@ -41,7 +41,7 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAsideFile:
     """A DICOM SR file of another patient, and the tags by which it contradicts the order."""
 
     sop_instance_uid: str
@@ -53,7 +53,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchOutcome:
     """The outcome of one launch; `owner` is None while nobody owns the report."""
 
     status: LaunchStatus
@@ -61,9 +61,9 @@ class Launched:
     report_id: str | None
     owner: tuple[str, str] | None  # name, e-mail
     handle: str = ""
-    warnings: tuple[Caution, ...] = ()
-    awaited: Awaited | None = None
-    set_aside: tuple[SetAside, ...] = ()
+    warnings: tuple[LaunchWarning, ...] = ()
+    awaited: AwaitedWindow | None = None
+    set_aside: tuple[SetAsideFile, ...] = ()
 
 
 def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:

@@ -15,7 +15,7 @@ import structlog
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
-from bridge.engine.live.database_work import Workshop
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts import audit_trail
 from bridge.store.errors import StoreError
 
@@ -31,22 +31,22 @@ MOST_AT_ONCE = 500
 log = structlog.get_logger(__name__)
 
 
-class Journal:
+class AuditBuffer:
     """Deeds on their way to the audit trail."""
 
-    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
         self._waiting: list[tuple[int, AuditEvent]] = []
         self._dropped = 0
-        self._tally = audit_trail.Tally()
+        self._tally = audit_trail.RefusalTally()
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()  # who asks for a record waits for one that is under way
 
-    def note(self, deeds: Sequence[AuditEvent]) -> None:
+    def note(self, audit_events: Sequence[AuditEvent]) -> None:
         """Take deeds, which are recorded a moment later. On the event loop."""
         now = self._clock()
-        for deed in deeds:
+        for deed in audit_events:
             if audit_trail.is_anonymous(deed):
                 self._tally.count(deed, now)
             else:
@@ -69,18 +69,20 @@ class Journal:
         counts = self._tally.take()
         if not taken and not counts:
             return
-        deeds = merged(taken)
+        audit_events = merged(taken)
         if dropped:
             note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
-            deeds.append((self._clock(), note))
-        while deeds or counts:
-            some, deeds = deeds[:MOST_AT_ONCE], deeds[MOST_AT_ONCE:]
+            audit_events.append((self._clock(), note))
+        while audit_events or counts:
+            some, audit_events = audit_events[:MOST_AT_ONCE], audit_events[MOST_AT_ONCE:]
             try:
                 await self._work.run(partial(self._record, some, counts))
             except StoreError as error:
-                deeds = some + deeds
-                log.warning("audit_waits", failure=type(error).__name__, deeds=len(deeds))
-                self._waiting = deeds + self._waiting
+                audit_events = some + audit_events
+                log.warning(
+                    "audit_waits", failure=type(error).__name__, audit_events=len(audit_events)
+                )
+                self._waiting = audit_events + self._waiting
                 self._tally.give_back(counts)
                 return
             counts.clear()  # written
@@ -100,20 +102,22 @@ class Journal:
             await asyncio.shield(self.flush())
 
     def _record(
-        self, deeds: Sequence[tuple[int, AuditEvent]], counts: Mapping[audit_trail.Key, int]
+        self,
+        audit_events: Sequence[tuple[int, AuditEvent]],
+        counts: Mapping[audit_trail.RefusalKey, int],
     ) -> None:
         database = self._work.database
         with database.write() as connection:
             if counts:
                 database.serialize(connection, audit_trail.LOCK)
-                audit_trail.add(connection, counts)
-            ENGINE_CHAIN.record_all(connection, database, deeds)
+                audit_trail.add_counts(connection, counts)
+            ENGINE_CHAIN.record_all(connection, database, audit_events)
 
 
-def merged(deeds: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
+def merged(audit_events: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
     """Make one event of refusals that differ in nothing but their request; keep all successes."""
     counted: dict[object, tuple[int, AuditEvent, int]] = {}
-    for number, (at, deed) in enumerate(deeds):
+    for number, (at, deed) in enumerate(audit_events):
         details = {name: value for name, value in deed.details.items() if name != "request"}
         alike = str(replace(deed, details=dict(sorted(details.items()))))
         key: object = number if deed.outcome is Outcome.SUCCESS else alike

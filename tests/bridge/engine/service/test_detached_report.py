@@ -3,10 +3,10 @@
 from typing import Any
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.patients import merge_patients
-from bridge.engine.service.signing.lone import lock_alone
+from bridge.engine.service.signing.detached_report import lock_detached
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Work
 from tests.bridge.engine.service.ward import SITE, Ward
@@ -21,7 +21,7 @@ def test_a_signature_leaves_the_row_that_the_orm_would_leave(ward: Ward) -> None
     ward.do(merge_patients, SITE, "M1", "M2")
     ward.later(1)
 
-    assert ward.do(lambda work: lock_alone(work, merged)) is None
+    assert ward.do(lambda work: lock_detached(work, merged)) is None
     ward.do(sign, direct, time_zone="Europe/Zurich")
     ward.do(sign, merged, time_zone="Europe/Zurich")
 
@@ -35,12 +35,12 @@ def test_every_column_is_read_and_what_was_changed_is_written(ward: Ward) -> Non
     order = ward.draft("A1")
 
     def change(work: Work) -> None:
-        lone = lock_alone(work, order)
+        lone = lock_detached(work, order)
         assert lone is not None
         assert lone.written(work.connection) == []
         lone.report.reporting = {"Überweiser": ["a", None]}
         lone.report.document, lone.report.owner_id = None, None
-        work.last += lone.written(work.connection)
+        work.final_statements += lone.written(work.connection)
 
     before = row(ward, order)
     ward.do(change)
@@ -48,12 +48,12 @@ def test_every_column_is_read_and_what_was_changed_is_written(ward: Ward) -> Non
     assert row(ward, order) == before | changed
 
 
-def row(ward: Ward, order: Triple) -> dict[str, Any]:
+def row(ward: Ward, order: OrderId) -> dict[str, Any]:
     """A report as the ORM reads it, and as it is read past it: all but what is its own."""
     with ward.work() as work:
-        report = lock_report(work, Triple(order.site_id, "M1", order.accession)).report
+        report = lock_report(work, OrderId(order.site_id, "M1", order.accession)).report
         found = {name: getattr(report, name) for name in Report.model_fields}
-        lone = lock_alone(work, Triple(order.site_id, "M1", order.accession))
+        lone = lock_detached(work, OrderId(order.site_id, "M1", order.accession))
         assert lone is not None
         assert {name: getattr(lone.report, name) for name in Report.model_fields} == found
     return {name: value for name, value in found.items() if name not in OWN}

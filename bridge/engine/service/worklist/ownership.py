@@ -7,22 +7,22 @@ before the user has agreed.
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED
-from bridge.engine.service.accounts.sessions import Session
+from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_person
-from bridge.engine.service.caller import Visitor, account_role
-from bridge.engine.service.launch.opening import Door, Opened, present
-from bridge.engine.service.launch.seating import Seat
-from bridge.engine.service.launch.starting import give
+from bridge.engine.service.caller import BrowserUser, account_role
+from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport, begin_page
+from bridge.engine.service.launch.report_updates import assign_report
+from bridge.engine.service.launch.window_options import WindowOptions
 from bridge.engine.service.report_lookup import lock_report, lock_report_by_id
 from bridge.engine.service.signing import lease
-from bridge.engine.service.signing.prelims import may_take
+from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import needs_transfer, unassign_report
 
-_OWN_WINDOW = Seat(framed=False, details={"in_frame": False, "host": ""})
+_OWN_WINDOW = WindowOptions(framed=False, details={"in_frame": False, "host": ""})
 
 
 class NoSuchReader(Forbidden):
@@ -32,9 +32,13 @@ class NoSuchReader(Forbidden):
     text = "the site has no such user"
 
 
-def open_picked(
-    work: Work, door: Door, visitor: Visitor, report_id: str, before: Session | None
-) -> Opened:
+def open_from_worklist(
+    work: Work,
+    door: LinkContext,
+    visitor: BrowserUser,
+    report_id: str,
+    before: BrowserSession | None,
+) -> OpenedReport:
     """
     Open a report for a member of its site; raise `ReportNotFound` for anybody else.
 
@@ -49,14 +53,14 @@ def open_picked(
     account = get_person(work.connection, report.site_id, account_id)
     transfer = needs_transfer(report, account.id)
     if not transfer:
-        give(work, report, account.id)
+        assign_report(work, report, account.id)
     work.session.flush()
-    return present(
+    return begin_page(
         work, door, report, account, _OWN_WINDOW, wishes=report.reporting, transfer=transfer
     )
 
 
-def assign(work: Work, administrator: Visitor, report_id: str, email: str) -> Report:
+def assign(work: Work, administrator: BrowserUser, report_id: str, email: str) -> Report:
     """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
     report = _administered(work, administrator, report_id)
     if report.status in SIGNED:
@@ -64,9 +68,9 @@ def assign(work: Work, administrator: Visitor, report_id: str, email: str) -> Re
     return _assign(work, report, email, "/email")
 
 
-def assign_order(work: Work, triple: Triple, email: str) -> Report:
+def assign_order(work: Work, identity: OrderId, email: str) -> Report:
     """Give the unsigned report of an order to a reader of its site, as the API does."""
-    report = lock_report(work, triple).report
+    report = lock_report(work, identity).report
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED)
     return _assign(work, report, email, "/UserEmail")
@@ -76,17 +80,17 @@ def _assign(work: Work, report: Report, email: str, pointer: str) -> Report:
     reader = find_member(work.connection, report.site_id, email)
     if reader is None:
         raise NoSuchReader(pointer=pointer)
-    if not may_take(work, report, reader.id):
+    if not may_own(work, report, reader.id):
         raise RuleBroken(Reason.NOT_PRELIM_REVIEWER, pointer=pointer)
-    return give(work, report, reader.id)
+    return assign_report(work, report, reader.id)
 
 
-def put_back(work: Work, administrator: Visitor, report_id: str) -> Report:
+def return_to_worklist(work: Work, administrator: BrowserUser, report_id: str) -> Report:
     """Give a Draft back to the worklist; its content stays."""
     return unassign_report(work, _administered(work, administrator, report_id))
 
 
-def _administered(work: Work, visitor: Visitor, report_id: str) -> Report:
+def _administered(work: Work, visitor: BrowserUser, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
     account_id = visitor.on(report.site_id)
     if account_id is None:

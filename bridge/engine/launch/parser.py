@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from bridge.engine.launching.attachments import key_images, structured_reports
-from bridge.engine.launching.errors import BadLaunch
-from bridge.engine.launching.languages import LANGUAGES, language
-from bridge.engine.launching.request import App, Attachment, LaunchRequest, NamedUser
-from bridge.engine.rules.identity import Triple, has_unseen
+from bridge.engine.launch.attachments import key_images, structured_reports
+from bridge.engine.launch.errors import BadLaunch
+from bridge.engine.launch.languages import LANGUAGES, language
+from bridge.engine.launch.request import Attachment, LaunchRequest, NamedUser, ReportingOptions
+from bridge.engine.rules.identity import OrderId, has_unseen
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
 from bridge.workers.documents import Budget
@@ -25,7 +25,7 @@ IDENTITY_TAGS = ("PatientMRN", "Accession")
 _LOCATION = "SiteLocation"
 _METADATA = "Metadata"
 _APART = frozenset({_LOCATION, _METADATA})
-_SILENT = App()
+_SILENT = ReportingOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def read_launch(
     _require_identity(tags, limits)
     user = _user(parts.user_info)
     return LaunchRequest(
-        triple=Triple(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
+        identity=OrderId(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
         tags=tags,
         cleared=tuple(name for name in parts.emptied if name not in tags),
         location=parts.clinical_info.get(_LOCATION, ""),
@@ -178,7 +178,7 @@ def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
     return tuple(found.values())
 
 
-def read_app(options: Mapping[str, Any]) -> App:
+def read_app(options: Mapping[str, Any]) -> ReportingOptions:
     """Return `reportingApp` with its languages mapped; raise `BadLaunch`."""
     if all(each is None or each == "" for each in options.values()):
         return _SILENT
@@ -186,7 +186,7 @@ def read_app(options: Mapping[str, Any]) -> App:
     if return_format is not None and return_format.upper() != "HL7":
         detail = "ReturnFormat is not HL7"
         raise BadLaunch("unknown_format", detail, pointer="/reportingApp/ReturnFormat")
-    return App(
+    return ReportingOptions(
         app_language=read_language(options.get("AppLanguage"), "/reportingApp/AppLanguage"),
         speech_language=read_language(
             options.get("SpeechLanguage"), "/reportingApp/SpeechLanguage"

@@ -10,23 +10,23 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from bridge.engine.launching.request import App
-from bridge.engine.records.tables import Change, metadata
+from bridge.engine.launch.request import ReportingOptions
+from bridge.engine.records.tables import FeedChange, metadata
 from bridge.engine.rules.following import Answer, is_persistent
-from bridge.engine.service.accounts.sessions import Session, idle_seconds
+from bridge.engine.service.accounts.sessions import BrowserSession, idle_seconds
 from bridge.engine.service.launch import links
 from bridge.engine.service.live import sync_launch
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
-CHANGES = metadata.tables[str(Change.__tablename__)]
+CHANGES = metadata.tables[str(FeedChange.__tablename__)]
 KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
 """The details that stay when the page is loaded anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WindowOptions:
     """Through which link, and into what kind of window, a report is opened."""
 
     framed: bool  # whether a frame may show it
@@ -43,7 +43,9 @@ class Seat:
         """The language that its user chose on the page that is loaded anew; else empty."""
         return str(self.details.get("chosen_language", ""))
 
-    def warmed_by(self, session: Session | None, site_id: str, account_id: int) -> "Seat":
+    def with_prewarmed_languages(
+        self, session: BrowserSession | None, site_id: str, account_id: int
+    ) -> "WindowOptions":
         """Carry the languages of a session over, if it was pre-warmed for this user and site."""
         same = session is not None and (session.site_id, session.account_id) == (
             site_id,
@@ -77,9 +79,15 @@ class WindowFacts:
         }
 
 
-def seat_for(
-    work: Work, link: links.FoundLink, app: App, account_id: int, *, in_frame: bool, host: str
-) -> Seat:
+def options_for_link(
+    work: Work,
+    link: links.FoundLink,
+    app: ReportingOptions,
+    account_id: int,
+    *,
+    in_frame: bool,
+    host: str,
+) -> WindowOptions:
     """Return the seat of a window that opens a link."""
     site = preferences_of(work.connection, link.site_id)
     persistent = is_persistent(
@@ -88,7 +96,7 @@ def seat_for(
     details: dict[str, Any] = {"in_frame": in_frame, "host": host, "persistent": persistent}
     if persistent:
         details["sync_sequence"] = _sequence(work, link, account_id)
-    return Seat(link.framed, link.pk, details)
+    return WindowOptions(link.framed, link.pk, details)
 
 
 def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
@@ -98,7 +106,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     A link's first window catches up with what was launched since; one that opens the link again
     came for this report.
     """
-    target = sync_launch.present(work.connection, link.site_id, account_id)
+    target = sync_launch.current_target(work.connection, link.site_id, account_id)
     if target is None:
         return 0
     own = int(link.payload.get("sync_sequence", 0))
@@ -108,13 +116,15 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     return target.sequence if link.opened or not own else own
 
 
-def seat_again(work: Work, session: Session) -> Seat:
+def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
     """Return the seat of a window whose page is loaded anew."""
     details = {name: session.details[name] for name in KEPT if name in session.details}
-    return Seat(session.framed, session.link_pk, details)  # it ends with the link's token
+    return WindowOptions(session.framed, session.link_pk, details)  # it ends with the link's token
 
 
-def window_facts(work: Work, report_id: str, seat: Seat, site: Any, life: Lifetimes) -> WindowFacts:
+def window_facts(
+    work: Work, report_id: str, seat: WindowOptions, site: Any, life: Lifetimes
+) -> WindowFacts:
     """Return what the page must know of its window; `site` is the row, the report is locked."""
     newest = select(func.max(CHANGES.c.cursor)).where(CHANGES.c.report_id == report_id)
     return WindowFacts(

@@ -7,17 +7,22 @@ within its five minutes leads to the same user; a launch of another user replace
 from dataclasses import dataclass, field
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.launching.errors import BadLaunch
-from bridge.engine.launching.languages import first_language
-from bridge.engine.launching.outcome import Caution
-from bridge.engine.launching.request import NamedUser
+from bridge.engine.launch.errors import BadLaunch
+from bridge.engine.launch.languages import first_language
+from bridge.engine.launch.outcome import LaunchWarning
+from bridge.engine.launch.request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.rules.authority import Role
-from bridge.engine.service.accounts.sessions import NewSession, Session, begin_session, describe
+from bridge.engine.service.accounts.sessions import (
+    BrowserSession,
+    NewSession,
+    begin_session,
+    describe,
+)
 from bridge.engine.service.accounts.users import settings_of
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.people import People
+from bridge.engine.service.launch.launch_users import LaunchUsers
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
@@ -37,18 +42,18 @@ class InitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class InitLink:
     """A session link before it has an address; `expires_at` in milliseconds."""
 
     handle: str
     expires_at: int
     app_language: str
     speech_language: str
-    warnings: tuple[Caution, ...] = ()
+    warnings: tuple[LaunchWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
+class PrewarmedSession:
     """A session that waits for its first study."""
 
     secret: str
@@ -58,17 +63,17 @@ class Warmed:
     theme: str
 
 
-def prepare(
-    work: Work, caller: Caller, vault: links.Vault, life: Lifetimes, request: InitRequest
-) -> Prepared:
+def issue_init_link(
+    work: Work, caller: Caller, vault: links.LinkKeys, life: Lifetimes, request: InitRequest
+) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
-    people = People(work.connection, caller, work.now)
+    people = LaunchUsers(work.connection, caller, work.now)
     administrator = people.role(request.site_id) is Role.ADMINISTRATOR
     lent = people.has_authority(request.site_id, request.authority)
     if not administrator and not lent:
         people.refuse_authority(request.authority)
         raise Forbidden("neither token is a site administrator's")
-    people.standing(request.site_id).check_location(request.location)
+    people.site_access(request.site_id).check_location(request.location)
     account = people.account(request.site_id, request.user, administrator=True)
     if account is None:
         detail = "UserEmail says who will work in the session"
@@ -89,13 +94,13 @@ def prepare(
         framed=True,
     )
     handle = links.issue(work.connection, vault, [link], work.now)[0]
-    warnings = (Caution.AUTH_IGNORED,) if request.authority and not lent else ()
-    return Prepared(handle, expires_at, app, speech, warnings)
+    warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and not lent else ()
+    return InitLink(handle, expires_at, app, speech, warnings)
 
 
-def warm(
-    work: Work, vault: links.Vault, life: Lifetimes, handle: str, present: Session | None
-) -> Warmed:
+def begin_prewarmed(
+    work: Work, vault: links.LinkKeys, life: Lifetimes, handle: str, present: BrowserSession | None
+) -> PrewarmedSession:
     """
     Begin the session that a link was issued for; raise `LinkGone` or `LinkExpired`.
 
@@ -108,11 +113,11 @@ def warm(
     details = {"prewarmed": {name: link.payload[name] for name in _LANGUAGES}}
     if present is not None and (present.site_id, present.account_id) == (link.site_id, account_id):
         describe(work.connection, present, details)
-        return Warmed("", link.site_id, account_id, language, theme)
+        return PrewarmedSession("", link.site_id, account_id, language, theme)
     new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
     secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)
     links.mark_opened(work.connection, link, work.now)
-    return Warmed(secret, link.site_id, account_id, language, theme)
+    return PrewarmedSession(secret, link.site_id, account_id, language, theme)
 
 
 def _text(value: object) -> str | None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
 from bridge.engine.documents.images import ImageLimits, accept
-from bridge.engine.launching.errors import BadLaunch
-from bridge.engine.launching.request import Attachment
+from bridge.engine.launch.errors import BadLaunch
+from bridge.engine.launch.request import Attachment
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
 from bridge.workers.documents import Budget, TooCostly, Unparsable, parse

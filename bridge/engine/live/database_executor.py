@@ -18,10 +18,17 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlmodel import Session
 
-from bridge.engine.errors import Changed
-from bridge.engine.live.gathering import Gatherer
-from bridge.engine.live.wakeups import Wakeups
-from bridge.engine.service.work import Actor, Minutes, Work, events_of, part, working
+from bridge.engine.errors import OrderChanged
+from bridge.engine.live.batcher import Batcher
+from bridge.engine.live.change_notifier import ChangeNotifier
+from bridge.engine.service.work import (
+    Actor,
+    CommitRecords,
+    Work,
+    event_kinds,
+    nested_work,
+    work_within,
+)
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.store.on_loop.short_work import ShortWork
@@ -35,7 +42,7 @@ Then the piece that wants the lock goes alone, where it may wait as long as ever
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PendingUseCase:
     """A use case that waits for its transaction: who does it, when, and what."""
 
     actor: Actor
@@ -43,11 +50,13 @@ class Piece:
     deed: Callable[[Work], Any]
 
 
-class TryAlone(Exception):  # noqa: N818  # named for what to do
+class RetryAlone(Exception):  # noqa: N818  # named for what to do
     """The piece was undone because of others: in a transaction of its own it may succeed."""
 
 
-def share(database: Database, pieces: Sequence[Piece]) -> tuple[list[Any], frozenset[str]]:
+def run_together(
+    database: Database, pieces: Sequence[PendingUseCase]
+) -> tuple[list[Any], frozenset[str]]:
     """
     Carry out pieces in one transaction, in their order; return a result or an error for each.
 
@@ -61,28 +70,35 @@ def share(database: Database, pieces: Sequence[Piece]) -> tuple[list[Any], froze
             raise
     except Exception:  # noqa: BLE001, S110  # whose fault it was shows when each goes alone
         pass
-    return [TryAlone() for _ in pieces], frozenset()
+    return [RetryAlone() for _ in pieces], frozenset()
 
 
-def _in_one(database: Database, pieces: Sequence[Piece]) -> tuple[list[Any], frozenset[str]]:
-    minutes, outcomes = Minutes(), []
+def _in_one(
+    database: Database, pieces: Sequence[PendingUseCase]
+) -> tuple[list[Any], frozenset[str]]:
+    minutes, outcomes = CommitRecords(), []
     with database.write() as connection:
         database.be_patient(connection, PATIENCE_MS)
         for piece in pieces:
             outcomes.append(outcome := _attempt(database, connection, minutes, piece))
-            if isinstance(outcome, TryAlone):
+            if isinstance(outcome, RetryAlone):
                 database.be_patient(connection, LITTLE_PATIENCE_MS)
         database.be_patient(connection, None)
         minutes.append(connection, database)
-    return outcomes, events_of(minutes.announced)
+    return outcomes, event_kinds(minutes.announced)
 
 
-def _attempt(database: Database, connection: Connection, minutes: Minutes, piece: Piece) -> Any:
+def _attempt(
+    database: Database, connection: Connection, minutes: CommitRecords, piece: PendingUseCase
+) -> Any:
     try:
-        with database.savepoint(connection), part(connection, piece.actor, piece.now) as work:
+        with (
+            database.savepoint(connection),
+            nested_work(connection, piece.actor, piece.now) as work,
+        ):
             result = piece.deed(work)
     except (Conflict, Busy):
-        return TryAlone()
+        return RetryAlone()
     except StoreUnavailable:
         raise
     except Exception as error:  # noqa: BLE001  # it is this piece's answer, not its neighbours'
@@ -105,18 +121,20 @@ GLANCE_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
 """How often to look for what another process wrote: on PostgreSQL its writers ring."""
 
 
-class Workshop:
+class DatabaseExecutor:
     """The only way from the event loop to the database."""
 
     def __init__(self, database: Database, threads: int, *, alone: bool = False) -> None:
         """`alone`: nobody but the engine's own callers waits for this loop."""
         self.database = database
         self._alone_here = alone
-        self.changed = Wakeups()
+        self.changed = ChangeNotifier()
         self.patience = GLANCE_SECONDS[database.dialect]
         self._watch = database.reader()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
-        self._changes = Gatherer[Piece, Any](self._share, MOST_SHARING, LANES[database.dialect])
+        self._changes = Batcher[PendingUseCase, Any](
+            self._share, MOST_SHARING, LANES[database.dialect]
+        )
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Run blocking work that needs no transaction."""
@@ -131,7 +149,7 @@ class Workshop:
 
         return await self.run(reading)
 
-    async def glance(self, work: Callable[[Connection], Result]) -> Result:
+    async def read_inline(self, work: Callable[[Connection], Result]) -> Result:
         """
         As `read`, of what is a few rows: from a file of this machine in the loop's own turn.
 
@@ -152,7 +170,9 @@ class Workshop:
         """Give what a commit changes, by whatever process; None where the database rings."""
         return self._watch.mark()
 
-    async def heard(self, bell: asyncio.Future[None], mark: int | None, seconds: float) -> bool:
+    async def wait_for_change(
+        self, notification: asyncio.Future[None], mark: int | None, seconds: float
+    ) -> bool:
         """
         Wait for the bell, at most so long; tell whether it rang.
 
@@ -163,11 +183,11 @@ class Workshop:
         end = loop.time() + seconds
         while True:
             left = max(0.0, end - loop.time())
-            await asyncio.wait({bell}, timeout=min(left, self.patience))
-            if bell.done():
-                return not bell.cancelled()
+            await asyncio.wait({notification}, timeout=min(left, self.patience))
+            if notification.done():
+                return not notification.cancelled()
             if left <= self.patience or mark is None or self.mark() != mark:
-                bell.cancel()
+                notification.cancel()
                 return False
 
     async def read_session(self, work: Callable[[Session], Result]) -> Result:
@@ -182,20 +202,20 @@ class Workshop:
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one write transaction; all of it is kept, or nothing."""
         result = await self.run(lambda: self._insist(work))
-        self.changed.ring()
+        self.changed.notify()
         return result
 
-    async def _change_alone(self, piece: Piece) -> Any:
+    async def _change_alone(self, piece: PendingUseCase) -> Any:
         return await self.run(lambda: self._rung(self._insist(lambda c: self._alone(c, piece))))
 
-    def _here(self, short_work: ShortWork, piece: Piece) -> Any:
+    def _here(self, short_work: ShortWork, piece: PendingUseCase) -> Any:
         """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
         return short_work.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
 
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
         """Ring for what was committed, where that was done: nobody waits for a thread's return."""
         result, events = done
-        self.changed.ring(events)
+        self.changed.notify(events)
         return result
 
     async def change(
@@ -213,7 +233,7 @@ class Workshop:
         `brief`: it takes a few milliseconds. `urgent`: so it does, and comes so rarely that
         listeners may wait for it too.
         """
-        piece = Piece(actor, now, deed)
+        piece = PendingUseCase(actor, now, deed)
         short = urgent or (brief and self._alone_here)
         if short and self.database.short_work is not None and not self._changes.is_busy:
             with suppress(Busy, Conflict):  # a thread tries it again
@@ -221,7 +241,7 @@ class Workshop:
                 return done
         try:
             result: Result = await self._changes.give(piece)
-        except TryAlone:
+        except RetryAlone:
             result = await self._change_alone(piece)
         return result
 
@@ -230,15 +250,15 @@ class Workshop:
         self._pool.shutdown(wait=True)
         self._watch.close()
 
-    async def _share(self, pieces: Sequence[Piece]) -> list[Any]:
+    async def _share(self, pieces: Sequence[PendingUseCase]) -> list[Any]:
         if len(pieces) == 1:
             return [await self._change_alone(pieces[0])]
-        return await self.run(lambda: self._rung(share(self.database, pieces)))
+        return await self.run(lambda: self._rung(run_together(self.database, pieces)))
 
-    def _alone(self, connection: Connection, piece: Piece) -> tuple[Any, frozenset[str]]:
-        with working(connection, self.database, piece.actor, piece.now) as work:
+    def _alone(self, connection: Connection, piece: PendingUseCase) -> tuple[Any, frozenset[str]]:
+        with work_within(connection, self.database, piece.actor, piece.now) as work:
             result = piece.deed(work)
-        return result, events_of(work.announced)
+        return result, event_kinds(work.announced)
 
     def _insist(self, work: Callable[[Connection], Result]) -> Result:
         for _ in range(ATTEMPTS - 1):
@@ -249,7 +269,7 @@ class Workshop:
         try:
             return self._write(work)
         except (Conflict, Busy):
-            raise Changed from None
+            raise OrderChanged from None
 
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         with self.database.write() as connection:

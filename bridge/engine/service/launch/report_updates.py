@@ -10,19 +10,19 @@ from typing import Final
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
-from bridge.engine.launching.request import Attachment, LaunchRequest
+from bridge.engine.launch.request import Attachment, LaunchRequest
 from bridge.engine.records.tables import Report, ReportOrder, Template
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.patients import names_conflict
 from bridge.engine.rules.status import SIGNED, FileKind, Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.accounts.users import Person
+from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft, update_order
 from bridge.engine.service.launch.first_text import first_text, joined
-from bridge.engine.service.report_lookup import group_of, key_of, touch
+from bridge.engine.service.report_lookup import bump_version, key_of, orders_of
 from bridge.engine.service.report_status import has_content
-from bridge.engine.service.reports.files import attach, given_text
-from bridge.engine.service.signing.prelims import may_take
+from bridge.engine.service.reports.files import attach, initial_text
+from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.engine.service.worklist.assignment import open_for
 from bridge.store.statements import among, ask
@@ -37,11 +37,11 @@ _NAMES: Final = among(
 ).instead("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
 
 
-def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
+def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
     """Return the order that a launch describes, under the identifier that is valid now."""
     return OrderInput(
-        mrn=triple.mrn,
-        accession=triple.accession,
+        mrn=identity.mrn,
+        accession=identity.accession,
         location=request.location,
         tags=dict(request.tags) | dict.fromkeys(request.cleared, ""),
         metadata=request.metadata or {},
@@ -58,7 +58,7 @@ def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[
     return found
 
 
-def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
+def require_matching_name(names: Iterable[str], request: LaunchRequest) -> None:
     """Raise `PatientNameMismatch` when the launch contradicts a name that is known."""
     if request.force_name or not request.patient_name:
         return
@@ -66,17 +66,17 @@ def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
 
 
-def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> Report:
+def create_report(work: Work, request: LaunchRequest, identity: OrderId, owner: SiteUser) -> Report:
     """Create a Draft that belongs to somebody, with what the launch brought."""
     text = joined(request.key_findings, *_texts(request.attachments))
-    order = order_input(request, triple)
-    report = create_draft(work, triple.site_id, order, owner, text)
+    order = order_input(request, identity)
+    report = create_draft(work, identity.site_id, order, owner, text)
     if request.attachments:
-        attach(work, report, request.attachments, group_of(work.session, key_of(report))[0])
+        attach(work, report, request.attachments, orders_of(work.session, key_of(report))[0])
     return report
 
 
-def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+def merge_launch(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
     """
     Take a launch's values into a locked report that exists.
 
@@ -85,37 +85,37 @@ def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest
     """
     if report.status in SIGNED:
         return
-    triple = Triple(order.site_id, order.mrn, order.accession)
-    update_order(work, report, order, order_input(request, triple))
+    identity = OrderId(order.site_id, order.mrn, order.accession)
+    update_order(work, report, order, order_input(request, identity))
     wishes = {**report.reporting, **request.app.to_json()}
     if wishes != report.reporting:
         report.reporting = wishes
-        touch(work, report)
-    bring_files(work, report, order, request)
-    if report.status is not Status.ORDERED and fill(work, report):
-        touch(work, report)
+        bump_version(work, report)
+    add_files(work, report, order, request)
+    if report.status is not Status.ORDERED and fill_empty_report(work, report):
+        bump_version(work, report)
         change_feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
 
 
-def bring_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
     """Add the files of a launch to a locked, unsigned report."""
     if request.attachments and attach(work, report, request.attachments, order):
-        touch(work, report)
+        bump_version(work, report)
         change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
 
 
-def give(work: Work, report: Report, owner_id: int) -> Report:
+def assign_report(work: Work, report: Report, owner_id: int) -> Report:
     """Open a locked report for a user, with its first text where it has none yet."""
-    if report.status not in SIGNED and may_take(work, report, owner_id):
-        fill(work, report)
+    if report.status not in SIGNED and may_own(work, report, owner_id):
+        fill_empty_report(work, report)
     return open_for(work, report, owner_id)
 
 
-def fill(work: Work, report: Report) -> bool:
+def fill_empty_report(work: Work, report: Report) -> bool:
     """Write key findings and what the SR files say into an empty report; tell whether it did."""
     if has_content(report):
         return False
-    return first_text(work, report, given_text(work, report))
+    return first_text(work, report, initial_text(work, report))
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:

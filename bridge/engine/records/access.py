@@ -11,18 +11,18 @@ from sqlmodel import Field
 
 from bridge.engine.records.columns import (
     Record,
+    binary,
+    foreign_key_to,
     json_object,
     json_or_none,
     key,
     moment,
     moment_or_none,
-    octets,
-    refers,
 )
 from bridge.store.columns import BIG_KEY
 
 
-class Link(Record, table=True):
+class IssuedLink(Record, table=True):
     """A link that was given out: what it holds is sealed, `target` finds the links of one order."""
 
     __tablename__ = "engine_link"
@@ -32,10 +32,10 @@ class Link(Record, table=True):
     purpose: str
     site_id: str = Field(foreign_key="engine_site.site_id")
     key_id: str
-    sealed: bytes = octets()
+    sealed: bytes = binary()
     target: str | None = Field(default=None, index=True)  # keyed hash of site, patient, accession
-    account_id: int | None = refers("engine_account.id", required=False)
-    token_id: int | None = refers("engine_access_token.id", required=False)
+    account_id: int | None = foreign_key_to("engine_account.id", required=False)
+    token_id: int | None = foreign_key_to("engine_access_token.id", required=False)
     framed: bool = False
     created_at: int = moment()
     expires_at: int = moment(index=True)
@@ -43,7 +43,7 @@ class Link(Record, table=True):
     revoked_at: int | None = moment_or_none()
 
 
-class BrowserSession(Record, table=True):
+class BrowserSessionRow(Record, table=True):
     """Somebody's signed-in browser; the secret is in the browser, its hash here."""
 
     __tablename__ = "engine_browser_session"
@@ -51,8 +51,8 @@ class BrowserSession(Record, table=True):
     pk: int | None = key()
     secret_hash: str = Field(unique=True)
     site_id: str = Field(foreign_key="engine_site.site_id")
-    account_id: int = refers("engine_account.id")
-    link_pk: int | None = refers("engine_link.pk", required=False)
+    account_id: int = foreign_key_to("engine_account.id")
+    link_pk: int | None = foreign_key_to("engine_link.pk", required=False)
     framed: bool = False
     details: dict[str, Any] = json_object()
     created_at: int = moment()
@@ -61,7 +61,7 @@ class BrowserSession(Record, table=True):
     ended_at: int | None = moment_or_none()
 
 
-class AuditEvent(Record, table=True):
+class AuditEventRow(Record, table=True):
     """
     One audit event (`bridge.audit`); each row's hash covers the row before it.
 

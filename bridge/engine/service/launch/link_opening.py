@@ -11,33 +11,39 @@ from typing import Any
 from sqlalchemy import select
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.launching.errors import FrameForbidden, LinkGone, LoginNeeded
-from bridge.engine.launching.languages import first_language
-from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.launch.errors import FrameForbidden, LinkGone, LoginNeeded
+from bridge.engine.launch.languages import first_language
+from bridge.engine.launch.request import LaunchRequest
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import SIGNED
-from bridge.engine.service.accounts.sessions import NewSession, Session, begin_session
-from bridge.engine.service.accounts.users import Person, get_person, settings_of
-from bridge.engine.service.caller import SITES, Visitor, account_role
+from bridge.engine.service.accounts.sessions import BrowserSession, NewSession, begin_session
+from bridge.engine.service.accounts.users import SiteUser, get_person, settings_of
+from bridge.engine.service.caller import SITES, BrowserUser, account_role
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.seating import (
-    Seat,
+from bridge.engine.service.launch.report_updates import (
+    assign_report,
+    create_report,
+    known_names,
+    merge_launch,
+    require_matching_name,
+)
+from bridge.engine.service.launch.window_options import (
     WindowFacts,
-    seat_again,
-    seat_for,
+    WindowOptions,
+    options_for_link,
+    options_for_reload,
     window_facts,
 )
-from bridge.engine.service.launch.starting import begin, bring, give, known_names, refuse_other_name
 from bridge.engine.service.live.windows import writing_window
 from bridge.engine.service.report_lookup import (
-    current_triple,
+    current_identity,
     lock_orders,
     lock_patients,
     lock_report_by_id,
 )
-from bridge.engine.service.reports.files import separate
+from bridge.engine.service.reports.files import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import needs_transfer
@@ -47,7 +53,7 @@ GROUPS = metadata.tables["engine_prelim_group"]
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class LinkVisit:
     """
     How a link was visited.
 
@@ -57,8 +63,8 @@ class Visit:
 
     handle: str
     in_frame: bool = False
-    visitor: Visitor | None = None
-    session: Session | None = None
+    visitor: BrowserUser | None = None
+    session: BrowserSession | None = None
     host: str = ""
     handed_over: bool = False
     """Whether the window that writes the report has been asked to save its text."""
@@ -73,13 +79,13 @@ class HandoverNeeded(Exception):  # noqa: N818  # named for what is to be done f
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedReport:
     """An opened document: what its page needs to begin."""
 
     secret: str
     site_id: str
     report_id: str
-    account: Person
+    account: SiteUser
     framed: bool
     transfer: bool
     owner_name: str
@@ -91,20 +97,22 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class LinkContext:
     """Keys and lifetimes that opening needs."""
 
-    vault: links.Vault
+    vault: links.LinkKeys
     lifetimes: Lifetimes
 
 
-def open_link(work: Work, door: Door, visit: Visit) -> Opened:
+def open_link(work: Work, door: LinkContext, visit: LinkVisit) -> OpenedReport:
     """Open a link; raise `LinkGone`, `LinkExpired`, `LoginNeeded` or `FrameForbidden`."""
     link = links.find(work.connection, door.vault, visit.handle, Purpose.LAUNCH, work.now)
-    return open_found(work, door, link, visit)
+    return open_found_link(work, door, link, visit)
 
 
-def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> Opened:
+def open_found_link(
+    work: Work, door: LinkContext, link: links.FoundLink, visit: LinkVisit
+) -> OpenedReport:
     """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
     account = _user(work, link, visit)
     request = LaunchRequest.from_json(link.payload["launch"])
@@ -112,17 +120,19 @@ def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> O
     transfer = needs_transfer(report, account.id) and not request.force_transfer
     if not transfer:
         _require_handover(work, report, account.id, visit)
-        give(work, report, account.id)
+        assign_report(work, report, account.id)
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
-    seat = seat_for(work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host)
-    seat = seat.warmed_by(visit.session, link.site_id, account.id)
-    return present(
+    seat = options_for_link(
+        work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host
+    )
+    seat = seat.with_prewarmed_languages(visit.session, link.site_id, account.id)
+    return begin_page(
         work, door, report, account, seat, wishes=request.app.to_json(), transfer=transfer
     )
 
 
-def _require_handover(work: Work, report: Report, account_id: int, visit: Visit) -> None:
+def _require_handover(work: Work, report: Report, account_id: int, visit: LinkVisit) -> None:
     """Raise `HandoverNeeded` while another user's open window writes the report."""
     taken = report.status not in SIGNED and report.owner_id not in (None, account_id)
     if not taken or visit.handed_over:
@@ -131,7 +141,7 @@ def _require_handover(work: Work, report: Report, account_id: int, visit: Visit)
         raise HandoverNeeded(report.report_id)
 
 
-def _user(work: Work, link: links.FoundLink, visit: Visit) -> Person:
+def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> SiteUser:
     """Return as whom a link opens: its own user, or the visitor who signed in."""
     if visit.in_frame and not link.framed:
         raise FrameForbidden
@@ -145,65 +155,65 @@ def _user(work: Work, link: links.FoundLink, visit: Visit) -> Person:
     return get_person(work.connection, link.site_id, account_id)
 
 
-def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Person) -> Report:
-    lock_patients(work, request.triple.site_id, [request.triple.mrn])
-    triple = current_triple(work.connection, request.triple)
-    found = lock_orders(work, [triple], current=True)[0]
+def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: SiteUser) -> Report:
+    lock_patients(work, request.identity.site_id, [request.identity.mrn])
+    identity = current_identity(work.connection, request.identity)
+    found = lock_orders(work, [identity], current=True)[0]
     creates = bool(link.payload["creates"])
     if found is None:
         if not creates:
             raise LinkGone
-        links.hold(work.connection, link)
+        links.lock_link(work.connection, link)
     # A launch is brought in once: a second opening must not undo what came later.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
-        request = separate(work, request, triple)
-        _refuse_other_name(work, request, triple)
+        request = screen_launch(work, request, identity)
+        _refuse_other_name(work, request, identity)
         if found is not None:
-            bring(work, found.report, found.order, request)
-    return begin(work, request, triple, account) if found is None else found.report
+            merge_launch(work, found.report, found.order, request)
+    return create_report(work, request, identity, account) if found is None else found.report
 
 
-def _refuse_other_name(work: Work, request: LaunchRequest, triple: Triple) -> None:
+def _refuse_other_name(work: Work, request: LaunchRequest, identity: OrderId) -> None:
     """Check again: the patient may have got another name since the launch."""
-    names = known_names(work, triple.site_id, [triple.mrn])
-    refuse_other_name(names.get(triple.mrn, ()), request)
+    names = known_names(work, identity.site_id, [identity.mrn])
+    require_matching_name(names.get(identity.mrn, ()), request)
 
 
-def reopen(work: Work, door: Door, session: Session) -> Opened:
+def reopen(work: Work, door: LinkContext, session: BrowserSession) -> OpenedReport:
     """Open the document of a session again, after its page was loaded anew."""
     report = lock_report_by_id(work, session.report_id)
     account = get_person(work.connection, report.site_id, session.account_id)
     lease.release(work, session.holder, report)  # the page that held it is gone
     transfer = needs_transfer(report, account.id)
     if not transfer:
-        give(work, report, account.id)
+        assign_report(work, report, account.id)
     work.session.flush()
-    seat = seat_again(work, session)
-    return present(work, door, report, account, seat, wishes=report.reporting, transfer=transfer)
+    seat = options_for_reload(work, session)
+    return begin_page(work, door, report, account, seat, wishes=report.reporting, transfer=transfer)
 
 
 def take_over(work: Work, report_id: str, account_id: int) -> Report:
     """Take a Draft over from its owner: the user has agreed to the prompt."""
-    return give(work, lock_report_by_id(work, report_id), account_id)
+    return assign_report(work, lock_report_by_id(work, report_id), account_id)
 
 
-def present(
+def begin_page(
     work: Work,
-    door: Door,
+    door: LinkContext,
     report: Report,
-    account: Person,
-    seat: Seat,
+    account: SiteUser,
+    seat: WindowOptions,
     *,
     transfer: bool,
     wishes: Mapping[str, Any],
-) -> Opened:
+) -> OpenedReport:
     """Begin the document's session and gather what its page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
     own = settings_of(work.connection, report.site_id, account.id)
     language = seat.chosen or _language(own, wishes, seat.languages, site.settings)
     details = {"report_id": report.report_id, "app_language": language, **seat.details}
     new = NewSession(report.site_id, account.id, seat.framed, seat.link_pk, details)
-    return Opened(
+    return OpenedReport(
         secret=begin_session(
             work.connection, door.vault.random_bytes, new, work.now, door.lifetimes
         ),

@@ -10,7 +10,7 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.text.checks import Behaviour, Finding, find_all
 from bridge.engine.rules.text.document import Document, restore
 from bridge.engine.service.lifecycle import document_json
-from bridge.engine.service.report_lookup import group_of, key_of, lock_report_by_id
+from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import SignChecks, preferences_of
 from bridge.engine.service.work import Work
@@ -44,7 +44,7 @@ def refuse_prohibited(work: Work, report: Report) -> None:
 
 def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[Finding]:
     """Return the findings that the site wants to know of."""
-    orders = [order.tags for order in group_of(work.session, key_of(report))]
+    orders = [order.tags for order in orders_of(work.session, key_of(report))]
     document: Document = restore(document_json(report))
     return [
         each

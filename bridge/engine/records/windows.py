@@ -7,7 +7,7 @@ Neither is history: a window's row goes with its stream, a user has one row of w
 from sqlalchemy import Index
 from sqlmodel import Field
 
-from bridge.engine.records.columns import Record, moment, refers, words
+from bridge.engine.records.columns import Record, enum_type, foreign_key_to, moment
 from bridge.engine.rules.following import Answer
 from bridge.store.columns import BIG_KEY
 
@@ -26,7 +26,7 @@ class Window(Record, table=True):
         sa_column_kwargs={"autoincrement": False},
     )
     site_id: str = Field(foreign_key="engine_site.site_id")
-    account_id: int = refers("engine_account.id", index=False)
+    account_id: int = foreign_key_to("engine_account.id", index=False)
     report_id: str = Field(index=True)
     persistent: bool = False  # follows SyncLaunch
     stream: str  # the stream that keeps it; a newer one takes over
@@ -45,5 +45,5 @@ class SyncTarget(Record, table=True):
     report_id: str | None = None  # None while the report is yet to be created
     accession: str
     launched_at: int = moment()
-    answer: Answer = Field(sa_type=words(Answer))
+    answer: Answer = Field(sa_type=enum_type(Answer))
     reason: str = ""  # why it was refused

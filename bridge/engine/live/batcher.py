@@ -16,7 +16,7 @@ Together = Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
 """Works on items; one result or error for each, in their order."""
 
 
-class Gatherer(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """Hands items over in parties of at most `most`, `lanes` parties at a time; on one loop."""
 
     def __init__(self, together: Together[Item, Result], most: int, lanes: int = 1) -> None:

@@ -13,9 +13,9 @@ from pydantic_core import to_json
 from sqlalchemy import JSON, Connection
 from sqlalchemy.orm import class_mapper
 
-from bridge.engine.records.reports import ALONE
+from bridge.engine.records.reports import DETACHED
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.service.work import Work
 from bridge.store.statements import Plain, Words, plain, said, say, stored_json
@@ -38,7 +38,7 @@ _LOCKED: Final = Plain(_READ, plain(f"{_READ} FOR UPDATE OF r").postgres)
 
 
 @dataclass(frozen=True, slots=True)
-class Lone:
+class DetachedReport:
     """A locked report, and how it was when it was read."""
 
     report: Report
@@ -54,21 +54,21 @@ class Lone:
         return [said(connection, _update(changed), pk=self.report.pk, **values)]
 
 
-def lock_alone(work: Work, triple: Triple) -> Lone | None:
+def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
     """
     Find and lock a report by one of its orders, where the patient was never merged; else None.
 
     The order may have left the report while its lock was waited for: the caller, who reads the
     report's orders now, sees to that.
     """
-    asked = {"site_id": triple.site_id, "mrn": triple.mrn, "accession": triple.accession}
+    asked = {"site_id": identity.site_id, "mrn": identity.mrn, "accession": identity.accession}
     row = say(work.connection, _LOCKED, **asked).first()
     if row is None:
         return None
     values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
     report: Report = class_mapper(Report).class_manager.new_instance()  # as the ORM makes them
-    vars(report).update(values, **{ALONE: True})
-    return Lone(report, values)
+    vars(report).update(values, **{DETACHED: True})
+    return DetachedReport(report, values)
 
 
 def _read(name: str, value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import FileKind
 
 
@@ -23,7 +23,7 @@ class NamedUser:
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class ReportingOptions:
     """`reportingApp`, with languages already mapped; None where the launch is silent."""
 
     app_language: str | None = None
@@ -42,7 +42,7 @@ class App:
         return {each.name: getattr(self, each.name) for each in _APP_FIELDS}
 
 
-_APP_FIELDS: Final = fields(App)
+_APP_FIELDS: Final = fields(ReportingOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ class LaunchRequest:
     that share a report, where they are new.
     """
 
-    triple: Triple
+    identity: OrderId
     tags: Mapping[str, str] = field(repr=False)
     cleared: tuple[str, ...] = ()
     location: str = ""
     metadata: Mapping[str, Any] | None = field(default=None, repr=False)
-    app: App = App()
+    app: ReportingOptions = ReportingOptions()
     user: NamedUser | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)  # userInfo.Auth
     force_transfer: bool = False
@@ -128,7 +128,7 @@ class LaunchRequest:
     def to_json(self) -> dict[str, Any]:
         """Return what opening the link needs; never the authority."""
         return {
-            "triple": [self.triple.site_id, self.triple.mrn, self.triple.accession],
+            "triple": [self.identity.site_id, self.identity.mrn, self.identity.accession],
             "tags": dict(self.tags),
             "location": self.location,
             "metadata": None if self.metadata is None else dict(self.metadata),
@@ -143,11 +143,11 @@ class LaunchRequest:
     def from_json(cls, value: Mapping[str, Any]) -> "LaunchRequest":
         """Read what `to_json` wrote."""
         return cls(
-            triple=Triple(*value["triple"]),
+            identity=OrderId(*value["triple"]),
             tags=value["tags"],
             location=value["location"],
             metadata=value["metadata"],
-            app=App(**value["app"]),
+            app=ReportingOptions(**value["app"]),
             force_transfer=value["force_transfer"],
             force_name=value["force_name"],
             attachments=tuple(Attachment.from_json(each) for each in value["attachments"]),

@@ -7,22 +7,22 @@ that was revoked, on whatever node, is refused at once.
 
 from collections.abc import Callable, Sequence
 
-from bridge.engine.live.database_work import Workshop
-from bridge.engine.live.gathering import Gatherer
+from bridge.engine.live.batcher import Batcher
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.caller import Caller
 
 MOST_TOGETHER = 200
 
 
-class Bearers:
+class TokenAuthenticator:
     """Tells who presents a token."""
 
-    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
         self._reader = work.database.reader()
-        self._parties = Gatherer[str, Caller | None](self._read, MOST_TOGETHER)
+        self._parties = Batcher[str, Caller | None](self._read, MOST_TOGETHER)
         self._used: dict[int, int] = {}
 
     async def bearer(self, secret: str) -> Caller | None:

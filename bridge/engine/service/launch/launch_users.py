@@ -9,14 +9,14 @@ from typing import Final
 from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden, RuleBroken
-from bridge.engine.launching.errors import BadAuthority, BadLaunch, NoAuthority
-from bridge.engine.launching.request import LaunchRequest, NamedUser
+from bridge.engine.launch.errors import BadAuthority, BadLaunch, NoAuthority
+from bridge.engine.launch.request import LaunchRequest, NamedUser
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.accounts.tokens import authenticate
 from bridge.engine.service.accounts.users import (
-    Person,
+    SiteUser,
     canonical_email,
     find_member,
     is_email,
@@ -24,10 +24,10 @@ from bridge.engine.service.accounts.users import (
 )
 from bridge.engine.service.caller import (
     Caller,
-    Scope,
-    Standing,
+    SiteAccess,
+    TokenScope,
+    read_site_access,
     role_on,
-    standing_on,
 )
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
 from bridge.engine.settings import Lifetimes
@@ -36,7 +36,7 @@ _AUTH: Final = "/userInfo/Auth"
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class LaunchGrant:
     """
     The user a launch is for (None: whoever signs in), and what its link may do.
 
@@ -44,27 +44,27 @@ class Launcher:
     the request brought a useless `userInfo.Auth`, and the header's token was enough.
     """
 
-    account: Person | None
+    account: SiteUser | None
     authenticated: bool
     framed: bool
     auth_ignored: bool = False
 
 
 @dataclass(slots=True)
-class People:
+class LaunchUsers:
     """Finds the users of launches by one caller; remembers them for the length of a batch."""
 
     connection: Connection
     caller: Caller
     now: int
-    _sites: dict[str, Standing] = field(default_factory=dict)
+    _sites: dict[str, SiteAccess] = field(default_factory=dict)
     _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
-    _users: dict[tuple[str, NamedUser, bool], Person] = field(default_factory=dict)
+    _users: dict[tuple[str, NamedUser, bool], SiteUser] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
 
-    def launcher(self, request: LaunchRequest) -> Launcher:
+    def launcher(self, request: LaunchRequest) -> LaunchGrant:
         """Return for whom a request launches; raise when it may not."""
-        site_id = request.triple.site_id
+        site_id = request.identity.site_id
         role = self.role(site_id)
         lent = self.has_authority(site_id, request.authority)
         administrator = role is Role.ADMINISTRATOR or lent
@@ -72,12 +72,12 @@ class People:
             if role is None and not request.authority:
                 raise Forbidden
             self.refuse_authority(request.authority)
-        self.standing(site_id).check_location(request.location)
+        self.site_access(site_id).check_location(request.location)
         account = self.account(site_id, request.user, administrator=administrator)
-        _refuse_placeholders(request, self.caller, self.standing(site_id).name, account)
+        _refuse_placeholders(request, self.caller, self.site_access(site_id).name, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
         ignored = bool(request.authority) and not lent
-        return Launcher(account, administrator and account is not None, framed, ignored)
+        return LaunchGrant(account, administrator and account is not None, framed, ignored)
 
     def forget(self) -> None:
         """Forget users that were registered in a part of the transaction that was undone."""
@@ -91,21 +91,21 @@ class People:
 
     def role(self, site_id: str) -> Role | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
-        return self.standing(site_id).role
+        return self.site_access(site_id).role
 
-    def standing(self, site_id: str) -> Standing:
+    def site_access(self, site_id: str) -> SiteAccess:
         """Return the caller's standing on a site; raise `SiteNotFound`."""
         if site_id not in self._sites:
-            self._sites[site_id] = standing_on(self.connection, self.caller, site_id)
+            self._sites[site_id] = read_site_access(self.connection, self.caller, site_id)
         return self._sites[site_id]
 
     def links_orders(self, site_id: str) -> bool:
         """Tell whether the caller may link orders of a site; raise `SiteNotFound`."""
-        return self.caller.permits(Scope.WRITE) and self.role(site_id) is Role.ADMINISTRATOR
+        return self.caller.permits(TokenScope.WRITE) and self.role(site_id) is Role.ADMINISTRATOR
 
     def preferences(self, site_id: str) -> Preferences:
         """Return a site's choices; raise `SiteNotFound`."""
-        return read_preferences(self.standing(site_id).settings)
+        return read_preferences(self.site_access(site_id).settings)
 
     def lifetimes(self, site_id: str, general: Lifetimes) -> tuple[int, int]:
         """Return the seconds that a site's links live: those that act as a user, and others."""
@@ -120,7 +120,7 @@ class People:
             bearer = authenticate(self.connection, secret, self.now)
             self._authorities[key] = (
                 bearer is not None
-                and bearer.permits(Scope.LAUNCH)
+                and bearer.permits(TokenScope.LAUNCH)
                 and role_on(self.connection, bearer, site_id) is Role.ADMINISTRATOR
             )
         return self._authorities[key]
@@ -136,7 +136,7 @@ class People:
 
     def account(
         self, site_id: str, user: NamedUser | None, *, administrator: bool
-    ) -> Person | None:
+    ) -> SiteUser | None:
         """Return the named user, or the caller; registers for administrators."""
         if user is None or not user.email:
             return self._caller_account(site_id)
@@ -154,17 +154,17 @@ class People:
             )
         return self._users[key]
 
-    def _caller_account(self, site_id: str) -> Person | None:
+    def _caller_account(self, site_id: str) -> SiteUser | None:
         """Return the caller; on another's authority they become a member, too."""
-        caller, standing = self.caller, self.standing(site_id)
+        caller, site_access = self.caller, self.site_access(site_id)
         if caller.account_id is None:
             return None
-        if standing.role is None and site_id not in self._joined:
+        if site_access.role is None and site_id not in self._joined:
             register(self.connection, site_id, caller.email, "", self.now)
             self._joined.add(site_id)
-        return Person(caller.account_id, caller.email, standing.name)
+        return SiteUser(caller.account_id, caller.email, site_access.name)
 
-    def _member(self, site_id: str, email: str) -> Person:
+    def _member(self, site_id: str, email: str) -> SiteUser:
         person = find_member(self.connection, site_id, email)
         if person is None:
             raise NoAuthority(pointer="/userInfo/UserEmail")
@@ -172,7 +172,7 @@ class People:
 
 
 def _refuse_placeholders(
-    request: LaunchRequest, caller: Caller, name: str, account: Person | None
+    request: LaunchRequest, caller: Caller, name: str, account: SiteUser | None
 ) -> None:
     """Interface document, Authentication 8: no e-mail address and no own identity as a patient."""
     emails = {caller.email} | ({account.email} if account else set())

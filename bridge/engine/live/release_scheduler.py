@@ -12,8 +12,8 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from bridge.engine.live.database_work import Workshop
-from bridge.engine.live.wakeups import heard
+from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts.sessions import purge_sessions
 from bridge.engine.service.idempotency import purge_repeats
 from bridge.engine.service.launch.links import purge as purge_links
@@ -37,10 +37,10 @@ NOTHING_DUE = frozenset({
 log = structlog.get_logger(__name__)
 
 
-class Ticker:
+class ReleaseScheduler:
     """The loop that wakes exactly at the next due time."""
 
-    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class Ticker:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            bell = self._work.changed.bell(NOTHING_DUE)
+            notification = self._work.changed.notification(NOTHING_DUE)
             try:
                 pause = await self._release()
             except StoreError as error:
@@ -72,7 +72,7 @@ class Ticker:
             # A change may bring a nearer due time. Whoever waits for the change itself goes first,
             # and many changes are one reason to look.
             until = loop.time() + pause
-            if await heard(bell, pause):
+            if await wait_notified(notification, pause):
                 await asyncio.sleep(max(0.0, min(STEP_BACK, until - loop.time())))
 
     async def tidy(self) -> None:
@@ -92,7 +92,7 @@ class Ticker:
         now = self._clock()
         if due is not None and due <= now:
             if await self._work.run(lambda: release_due(self._work.database, now)):
-                self._work.changed.ring()
+                self._work.changed.notify()
                 return 0.0
             return RETRY_SECONDS  # somebody works on that report at this moment
         patience = self._work.patience
@@ -102,6 +102,6 @@ class Ticker:
         """Read it, unless it is known that nobody has written since it was read."""
         mark = self._work.mark()
         if mark is None or mark != self._mark:
-            self._due = await self._work.glance(next_due)
+            self._due = await self._work.read_inline(next_due)
             self._mark = mark
         return self._due

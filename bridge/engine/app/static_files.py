@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AppEntry:
     """The files a page of an app loads first, by name."""
 
     script: str
@@ -39,7 +39,7 @@ class Entry:
 
 
 @cache
-def entry(source: str) -> Entry:
+def entry(source: str) -> AppEntry:
     """Return what a page loads for an entry ('src/report/main.ts'); raise NotBuilt."""
     manifest = _folder() / "manifest.json"
     if not manifest.is_file():
@@ -48,7 +48,7 @@ def entry(source: str) -> Entry:
     seen = _reached(chunks, source)
     styles = [style for name in seen for style in chunks[name].get("css", [])]
     preloads = tuple(chunks[name]["file"] for name in seen if name != source)
-    return Entry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)))
+    return AppEntry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)))
 
 
 def _reached(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
