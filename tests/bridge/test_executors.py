@@ -15,7 +15,7 @@ SOURCE = Path(bridge.__file__).parent
 OWN_EXECUTORS = {
     "executors.py",
     "runtime/loop.py",
-    "engine/live/database_work.py",
+    "engine/live/database_executor.py",
     "engine/live/password_hashing.py",
 }
 DEFAULT = {
