@@ -18,10 +18,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from mappings.hl7.acknowledgment import AckCode, Acknowledgment, build_ack, read_ack, unframed_nak
+from mappings.hl7.acknowledgment import ReceivedAck, build_ack, read_ack, unframed_nak
 from mappings.hl7.header import Header, peek
-from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal
-from mappings.hl7.tables import AckCondition
+from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
+from mappings.hl7.tables import AckCode, AckCondition
 from mllp.contract import Peer
 from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
@@ -143,7 +143,7 @@ def _header(message: bytes) -> Header | None:
     """Parse MSH; None for a batch and for a text that is not HL7."""
     try:
         return peek(message)
-    except Malformed:
+    except MalformedMessage:
         return None
 
 
@@ -153,7 +153,7 @@ def _answers(reply: bytes, header: Header | None) -> bool:
     return header is None or not named or named == header.control_id.strip()
 
 
-def _wanted(header: Header | None, received: Sequence[Acknowledgment]) -> bool | None:
+def _wanted(header: Header | None, received: Sequence[ReceivedAck]) -> bool | None:
     """Tell whether another reply is required: True, False, or None if it is optional."""
     if header is None or not header.enhanced:
         return not received
@@ -199,8 +199,8 @@ class AcknowledgingReceiver:
         try:
             header = peek(frame.payload)
             if frame.truncated:
-                raise Malformed(Malformation.INCOMPLETE)
-        except Refusal as refusal:
+                raise MalformedMessage(MalformedReason.INCOMPLETE)
+        except MessageRefusal as refusal:
             return ReceivedMessage(frame.payload, None, self._nak(frame.payload, refusal))
         refusals = () if self._code.positive else (InternalError(),)
         reply = build_ack(
@@ -209,9 +209,9 @@ class AcknowledgingReceiver:
         return ReceivedMessage(frame.payload, header, reply)
 
     def _unframed(self, error: FramingError, head: bytes) -> bytes:
-        return self._nak(head, Malformed(Malformation.INCOMPLETE))
+        return self._nak(head, MalformedMessage(MalformedReason.INCOMPLETE))
 
-    def _nak(self, head: bytes, refusal: Refusal) -> bytes:
+    def _nak(self, head: bytes, refusal: MessageRefusal) -> bytes:
         return unframed_nak(head, refusal, control_id=self._new_id(), now=datetime.now(UTC))
 
     def _new_id(self) -> str:

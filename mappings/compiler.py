@@ -10,17 +10,16 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from mappings.inbound import orders, patients
+from mappings.inbound import order_mapping, patient_mapping
 from mappings.inbound.acceptance import compile_acceptance
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Issue
-from mappings.inbound.orders import OrderPlan, compile_orders
-from mappings.inbound.patients import PatientPlan, compile_patients
+from mappings.inbound.order_mapping import OrderRules, compile_orders
+from mappings.inbound.patient_mapping import PatientRules, compile_patients
 from mappings.language.code_tables import FOLDER, names, read_table
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, Notebook, Sources
+from mappings.language.context import CompilationContext
+from mappings.language.definition_files import load_tree
+from mappings.language.diagnostics import Diagnostics, Issue, Sources, YamlNode
 from mappings.language.errors import MappingErrors
-from mappings.language.loading import read
 from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
 from mappings.outbound.definition import OutboundMapping, compile_outbound
 
@@ -30,8 +29,8 @@ DEFINITIONS = Path(__file__).parent / "definitions"
 Compiled = InboundMapping | OutboundMapping
 
 KINDS = {
-    "orders": ("accept", *orders.KEYS),
-    "patients": ("accept", *patients.KEYS),
+    "orders": ("accept", *order_mapping.KEYS),
+    "patients": ("accept", *patient_mapping.KEYS),
     "results": OUTBOUND_KEYS,
     "status": OUTBOUND_KEYS,
 }
@@ -45,14 +44,14 @@ def load(folder: Path, name: str) -> Compiled:
 
 def compile_sources(sources: Sources, name: str) -> Compiled:
     """Compile a definition from texts. Raises MappingErrors."""
-    notebook = Notebook()
+    notebook = Diagnostics()
     compiled = _compile(sources, name, notebook)
     if compiled is None or notebook.failed:
         raise MappingErrors(notebook.issues)
     return compiled
 
 
-def bundle(sources: Sources, name: str) -> tuple[Compiled, Sources]:
+def compile_with_files(sources: Sources, name: str) -> tuple[Compiled, Sources]:
     """Compile a definition; give it with no more than the files it needs. Raises MappingErrors."""
     made = compile_sources(sources, name)
     return made, {file: sources[file] for file in made.files}
@@ -61,12 +60,14 @@ def bundle(sources: Sources, name: str) -> tuple[Compiled, Sources]:
 def check(folder: Path, name: str | None = None) -> list[Issue]:
     """Name every mistake of one definition, or of all of a folder with its code tables."""
     sources = read_folder(folder)
-    return check_sources(sources, [name] if name else definitions(sources), tables=name is None)
+    return check_sources(
+        sources, [name] if name else definition_names(sources), tables=name is None
+    )
 
 
 def check_sources(sources: Sources, chosen: Sequence[str], *, tables: bool) -> list[Issue]:
     """Name every mistake of these definitions; with `tables`, of all code tables too."""
-    notebook = Notebook()
+    notebook = Diagnostics()
     for name in chosen:
         _compile(sources, name, notebook)
     for table in names(sources) if tables else ():
@@ -90,20 +91,20 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig", errors="replace")
 
 
-def definitions(sources: Sources) -> list[str]:
+def definition_names(sources: Sources) -> list[str]:
     """Name the definitions of a folder: the YAML files on its top level."""
     return sorted(
         file.removesuffix(".yaml") for file in sources if file.endswith(".yaml") and "/" not in file
     )
 
 
-def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None:
+def _compile(sources: Sources, name: str, notebook: Diagnostics) -> Compiled | None:
     file = f"{name}.yaml"
     if file not in sources:
-        place = Node(None, file, 1, 1)
-        notebook.unknown(place, "mapping", name, definitions(sources))
+        place = YamlNode(None, file, 1, 1)
+        notebook.unknown(place, "mapping", name, definition_names(sources))
         return None
-    root = read(sources, file, notebook)
+    root = load_tree(sources, file, notebook)
     if root is None:
         return None
     kind_node = root.get("kind")
@@ -115,7 +116,7 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
     if kind is None:
         return None
     entries = notebook.mapping(root, (*GENERAL, *KINDS[kind]))
-    shop = Workshop(sources, notebook)
+    shop = CompilationContext(sources, notebook)
     made = _made(kind, name, root, entries, shop)
     files = tuple(sorted({file, *shop.files, *notebook.included}))
     made = replace(made, version=_version(sources, files), files=files)
@@ -124,11 +125,13 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
     return made
 
 
-def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop) -> Compiled:
+def _made(
+    kind: str, name: str, root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+) -> Compiled:
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, shop)
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
-    plan: OrderPlan | PatientPlan
+    plan: OrderRules | PatientRules
     compile_plan = compile_orders if kind == "orders" else compile_patients
     plan = compile_plan(root, entries, shop)
     return InboundMapping(name, "", taken, plan, takes_long=shop.notebook.takes_long)

@@ -39,7 +39,7 @@ from bridge.wiring.alerts import certificate_files
 from bridge.wiring.saved_connections import source
 from config import Settings
 from mappings.authoring.trial import try_message
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 _APP = "src/console/main.ts"
 
@@ -108,7 +108,7 @@ class _Plant:
         if mapping is None or listener is None:
             return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
         received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
-        defaults = Defaults(listener.site, listener.time_zone, received)
+        defaults = ListenerDefaults(listener.site, listener.time_zone, received)
         trial = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
         issues = [f"{each}" for each in trial.issues]
         return {

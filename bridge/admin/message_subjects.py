@@ -12,10 +12,10 @@ from bridge.workers.offload import LARGE, Offload
 from config import Settings
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping, Subjects
 from mappings.language.errors import MappingError
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 
 class Belongings:
@@ -43,14 +43,14 @@ class Belongings:
         if mapping is None:
             return own
         received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
-        defaults = Defaults(listener.site, listener.time_zone, received)
+        defaults = ListenerDefaults(listener.site, listener.time_zone, received)
         try:
             return self._read(mapping, origin.payload, listener.charset, defaults)
-        except (Refusal, WorkerError):
+        except (MessageRefusal, WorkerError):
             return own
 
     def _read(
-        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: Defaults
+        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: ListenerDefaults
     ) -> Subjects:
         if self._offload is None or len(payload) < LARGE:
             return mapping.subjects(Message.parse(payload, fallback=charset), defaults)

@@ -31,7 +31,7 @@ from bridge.wiring.listeners import ControlIds, listenings, policy, validator
 from config import Settings
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
 FRESH_SECONDS = 2.0
@@ -78,7 +78,7 @@ class Rejudging:
         if not isinstance(verdict.definition, InboundMapping):
             return frozenset()
         message = Message.parse(payload, fallback=listening.charset)
-        defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
+        defaults = ListenerDefaults(listening.site, listening.time_zone, datetime.now(UTC))
         return verdict.definition.subjects(message, defaults).sites
 
     def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:

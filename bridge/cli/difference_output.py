@@ -11,7 +11,7 @@ from bridge.admin.definitions.drafts import chosen
 from bridge.admin.definitions.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
 from config import load
-from mappings.authoring.comparison import Difference
+from mappings.authoring.comparison import FieldDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def show_differences(asked: Asked, *, as_json: bool) -> bool:
     return bool(differing)
 
 
-Differing = Sequence[tuple[Sample, Sequence[Difference]]]
+Differing = Sequence[tuple[Sample, Sequence[FieldDifference]]]
 
 
 def _told(versions: dict[str, str], compared: int, differing: Differing) -> dict[str, Any]:

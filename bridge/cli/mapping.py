@@ -23,7 +23,7 @@ def check(home: Home, name: _Name = None) -> None:
     """Name every mistake of the definitions, with file, line and column."""
     from bridge.workers.hooks import install
     from mappings.compiler import check as find_mistakes
-    from mappings.inbound.events import Severity
+    from mappings.language.diagnostics import IssueSeverity
 
     folder = home / "mappings"
     if not folder.is_dir():
@@ -32,7 +32,7 @@ def check(home: Home, name: _Name = None) -> None:
     issues = find_mistakes(folder, name)
     for issue in issues:
         print(issue)
-    if any(issue.severity is Severity.ERROR for issue in issues):
+    if any(issue.severity is IssueSeverity.ERROR for issue in issues):
         sys.exit(1)
     print("ok" if not issues else "no errors")
 
@@ -92,7 +92,7 @@ def learn(
 ) -> None:
     """Propose a definition from messages of a new sender, with evidence; to be edited."""
     from bridge.admin.definitions.samples import from_files
-    from mappings.authoring.inference import learn as propose
+    from mappings.authoring.inference import infer_definition as propose
 
     found = [sample.payload for sample in from_files(files, "")]
     if not found:

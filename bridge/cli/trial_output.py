@@ -19,11 +19,11 @@ from bridge.wiring.stores import bridge_database
 from config import Settings
 from config import load as load_settings
 from config.listeners import Listener
-from mappings.authoring.specimen import specimens
+from mappings.authoring.sample_results import render_samples
 from mappings.authoring.trial import Trial, try_message
 from mappings.compiler import Compiled, load
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Issue
+from mappings.language.diagnostics import Issue
 from mappings.language.errors import RuleFailed
 from mappings.outbound.definition import OutboundMapping
 
@@ -80,7 +80,7 @@ def _show_written(
             if found is None:
                 print(f"{each.label}: no definition reads its orders", file=sys.stderr)
             known = (each.payload, each.defaults, each.charset)
-            written = [] if found is None else specimens(mapping, found, *known)
+            written = [] if found is None else render_samples(mapping, found, *known)
         except RuleFailed as failure:
             print(f"{each.label}: {failure}", file=sys.stderr)
             written = []

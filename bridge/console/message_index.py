@@ -28,7 +28,7 @@ from bridge.store.database import Database
 from bridge.store.statements import Step, carry_out, unnested
 from mappings.hl7.message import Message, Segment
 from mappings.hl7.path import EVERY, Path
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import Subjects
 
 
@@ -104,7 +104,7 @@ def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
     """Read a message's numbers; none where it cannot be read."""
     try:
         message = Message.parse(payload, fallback=charset)
-    except Refusal:
+    except MessageRefusal:
         return MessageNumbers(frozenset(), frozenset(), frozenset())
     found: dict[NumberKind, set[str]] = {kind: set() for kind in NumberKind}
     seen: set[str] = set()

@@ -18,7 +18,7 @@ from bridge.store.database import Database
 from mappings.hl7.charset import LAST_RESORT
 from mappings.hl7.elements import Component, Field
 from mappings.hl7.message import Message, Segment
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
@@ -28,7 +28,7 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
     """Give the segments in order with the fields that have a value; [] for what is not HL7."""
     try:
         message = Message.parse(payload, fallback=charset)
-    except Refusal:
+    except MessageRefusal:
         return []
     pairs = zip(message.segments, message.numbers, strict=True)
     return [_segment(segment, number) for segment, number in pairs]
@@ -45,7 +45,7 @@ def message_text(data: bytes | None, charset: str = "utf-8") -> str:
         return ""
     try:
         message = Message.parse(data, fallback=charset)
-    except Refusal:
+    except MessageRefusal:
         pass
     else:
         return "\n".join(segment.text() for segment in message.segments)
@@ -103,7 +103,7 @@ def editable_message(payload: bytes, charset: str) -> EditableMessage:
     """Lay a message out; what cannot be read as HL7 is a line a segment, byte for byte."""
     try:
         message = Message.parse(payload, fallback=charset)
-    except Refusal:
+    except MessageRefusal:
         text = payload.decode(LAST_RESORT)
         return EditableMessage(tuple(re.split(r"[\r\n]+", text.strip("\r\n"))), LAST_RESORT)
     return EditableMessage(tuple(each.text() for each in message.segments), message.encoding)

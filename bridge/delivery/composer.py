@@ -29,18 +29,18 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.echo import procedures_of
-from mappings.language.code_tables import Missed
+from mappings.inbound.procedures import split_procedures
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.errors import CodeRefused
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import (
     WITHDRAWALS,
-    Addendum,
-    Format,
+    FileFormat,
     ResultContext,
     ResultEvent,
     ResultOrder,
-    Shown,
+    SentSection,
+    SignedAddendum,
     Signer,
 )
 
@@ -63,11 +63,11 @@ IDENTITY = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race
 WITHDRAWN = "This report has been withdrawn."
 """Stands for the text of a retracted report: what is in the editor by now is a draft."""
 
-Missing = Callable[[str, str, Collection[Missed]], None]
+Missing = Callable[[str, str, Collection[UnmappedCode]], None]
 """Told of the codes of one message that a definition (its name, its version) has not."""
 
 
-def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
+def unmoved(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
     """Count no codes."""
 
 
@@ -82,7 +82,7 @@ class Known:
 
     orders: list[IndexedOrder | None]
     told: list[Told]
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[SentSection, ...] = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -143,14 +143,14 @@ class Composer:
         return found
 
     def write(
-        self, draft: Draft, export: Export | None, files: Mapping[Format, bytes]
+        self, draft: Draft, export: Export | None, files: Mapping[FileFormat, bytes]
     ) -> tuple[bytes, str]:
         """Give the message and its control id. Blocking; raises CompositionError."""
         delivery, known, destination = draft.delivery, draft.known, draft.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
         told = [*known.told, draft.now]
-        missed: list[Missed] = []
+        missed: list[UnmappedCode] = []
         context = ResultContext(
             event=draft.event,
             control_id=name,
@@ -252,7 +252,7 @@ def orders_of(
         filler=index.filler if index else "",
         echo=index.echo if index else (),
     )
-    head, parts = procedures_of(order.echo, "")
+    head, parts = split_procedures(order.echo, "")
     if not parts:
         return [order]
     first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
@@ -262,7 +262,7 @@ def orders_of(
 def texts_of(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
     """Give the text, its signer and so many of its addenda; of a withdrawal what it says."""
     if event in WITHDRAWALS:
-        return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
+        return {"report_text": WITHDRAWN, "addenda": (SignedAddendum(WITHDRAWN),) * addenda}
     if export is None:
         return {}
     return {
@@ -273,8 +273,8 @@ def texts_of(event: ResultEvent, export: Export | None, addenda: int) -> dict[st
     }
 
 
-def _addendum(text: ExportedText) -> Addendum:
-    return Addendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
+def _addendum(text: ExportedText) -> SignedAddendum:
+    return SignedAddendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
 
 
 def _signer(person: Person | None) -> Signer:

@@ -18,7 +18,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
 from bridge.store.statements import among, ask
 from mappings.hl7.message import Message
-from mappings.outbound.results import DocumentNames, ResultEvent, Shown
+from mappings.outbound.results import DocumentNames, ResultEvent, SentSection
 
 ALL_ORDERS = "all"
 """Ends the release key of a message about all orders of a report."""
@@ -145,7 +145,7 @@ def _sequence(release_key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Shown, ...]:
+def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[SentSection, ...]:
     """Read what the same receiver has of the same report and orders."""
     sent = connection.execute(
         _SENT,
@@ -159,13 +159,13 @@ def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Sho
     return shown(bytes(row.payload) for row in sent if meet(delivery.release_key, row.release_key))
 
 
-def shown(messages: Iterable[bytes]) -> tuple[Shown, ...]:
+def shown(messages: Iterable[bytes]) -> tuple[SentSection, ...]:
     """Follow messages in order: what is told, and what is deleted, wrong or cancelled again."""
-    there: dict[Shown, None] = {}
+    there: dict[SentSection, None] = {}
     for each in messages:
         for observation in Message.parse(each).named("OBX"):
             status = observation.value("OBX-11")
-            key = Shown(
+            key = SentSection(
                 observation.value("OBX-3.1"),
                 observation.value("OBX-3.3"),
                 observation.value("OBX-4"),

@@ -15,7 +15,7 @@ from bridge.errors import BridgeError, FailureKind
 from bridge.queue.states import Event
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
 from mllp.errors import LossReason
 
 
@@ -119,7 +119,7 @@ def answers(sent: bytes, reply: bytes) -> bool:
         return False
     try:
         own = peek(sent).control_id
-    except Malformed:
+    except MalformedMessage:
         return False
     return ack.control_id in {b"", own}
 

@@ -18,7 +18,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey
 from bridge.errors import FailureKind
-from mappings.outbound.results import WITHDRAWALS, Format, ResultEvent
+from mappings.outbound.results import WITHDRAWALS, FileFormat, ResultEvent
 
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
 """Events that must not be sent when the report turns out not to be signed."""
@@ -39,7 +39,7 @@ class Content:
     """What a message says of a report: its text, and files that say the same."""
 
     export: Export | None = None
-    files: Mapping[Format, bytes] = field(default_factory=dict)
+    files: Mapping[FileFormat, bytes] = field(default_factory=dict)
 
 
 NOTHING = Content()
@@ -114,8 +114,10 @@ class ReportTexts:
                 return Content(export, files)
         raise Unsettled
 
-    def _file(self, wanted: Format) -> Callable[..., Awaitable[bytes]]:
-        return {Format.PDF: self._client.export_pdf, Format.RTF: self._client.export_rtf}[wanted]
+    def _file(self, wanted: FileFormat) -> Callable[..., Awaitable[bytes]]:
+        return {FileFormat.PDF: self._client.export_pdf, FileFormat.RTF: self._client.export_rtf}[
+            wanted
+        ]
 
 
 def _order(draft: Draft) -> OrderKey:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from bridge.demo.errors import NoReply, TooLate
 from bridge.demo.stage import HOST
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
-from mappings.hl7.acknowledgment import AckCode, Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message
+from mappings.hl7.tables import AckCode
 
 _REPLY_WITHIN: Final = 30.0
 
@@ -33,7 +34,7 @@ class Exchange:
     """A message that was sent, the reply as it came, and the seconds between."""
 
     reply: bytes
-    ack: Acknowledgment
+    ack: ReceivedAck
     seconds: float
 
 

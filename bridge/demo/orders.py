@@ -10,7 +10,7 @@ from bridge.demo.hospital import Exchange
 from bridge.demo.script import Cast, Groups, Sample
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
 
 
 async def orders_arrive(cast: Cast) -> None:
@@ -95,7 +95,7 @@ def _count(cast: Cast, sample: Sample, raw: bytes, exchange: Exchange) -> None:
 def _kind(raw: bytes) -> str:
     try:
         header = peek(raw)
-    except Malformed:
+    except MalformedMessage:
         return "-"
     return f"{header.message_code}^{header.trigger}"
 

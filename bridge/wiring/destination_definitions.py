@@ -8,9 +8,9 @@ from bridge.wiring.active_definitions import Find, files_of
 from config import Settings
 from config.sections import Destination as DestinationSettings
 from config.sections import Rendering
-from mappings.compiler import compile_sources, definitions
+from mappings.compiler import compile_sources, definition_names
+from mappings.language.definition_files import overlay_settings
 from mappings.language.errors import MappingErrors
-from mappings.language.loading import laid_over
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 
@@ -82,10 +82,10 @@ def _compiled(
     find: Find, chosen: DestinationSettings, name: str, words: Mapping[str, object]
 ) -> OutboundMapping:
     sources = find(name)
-    if name not in definitions(sources):
+    if name not in definition_names(sources):
         words = {}
     owner = f"destination {chosen.name}"
-    sources, whole = laid_over(sources, name, words, owner)
+    sources, whole = overlay_settings(sources, name, words, owner)
     try:
         made = compile_sources(sources, whole)
     except MappingErrors as errors:

@@ -9,11 +9,11 @@ from typing import Any
 
 from mappings.authoring.trial import Trial, try_message
 from mappings.inbound.definition import InboundMapping
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field of what comes out; a text is empty where one version has nothing there."""
 
     field: str
@@ -26,15 +26,15 @@ def compare(
     before: InboundMapping,
     after: InboundMapping,
     raw: bytes,
-    defaults: Defaults,
+    defaults: ListenerDefaults,
     charset: str = "utf-8",
-) -> list[Difference]:
+) -> list[FieldDifference]:
     """Try both versions on a message; nothing where they agree."""
     old = dict(_flat(try_message(before, raw, defaults, charset)))
     new = dict(_flat(try_message(after, raw, defaults, charset)))
     fields = [*old, *(field for field in new if field not in old)]
     return [
-        Difference(field, old.get(field, ""), new.get(field, ""))
+        FieldDifference(field, old.get(field, ""), new.get(field, ""))
         for field in fields
         if old.get(field, "") != new.get(field, "")
     ]

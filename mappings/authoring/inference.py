@@ -15,20 +15,20 @@ from datetime import UTC, datetime
 from mappings.hl7.charset import is_codec
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
-from mappings.hl7.values import is_uid
+from mappings.hl7.refusals import MessageRefusal
 from mappings.language.accessors import compile_path, repetitions
-from mappings.language.diagnostics import Node, Notebook
-from mappings.language.scope import Defaults, Scope, order_groups
+from mappings.language.diagnostics import Diagnostics, YamlNode
+from mappings.language.scope import ListenerDefaults, MessageScope, split_orders
+from mappings.language.transforms import is_uid
 
-_NOWHERE = Node(None, "", 0, 0)
+_NOWHERE = YamlNode(None, "", 0, 0)
 _EURO_OR_C1 = frozenset({0xA4, 0xA6, 0xA8, 0xB4, 0xB8, 0xBC, 0xBD, 0xBE})
 """Bytes that ISO 8859-15 reads otherwise than 8859-1: €, Š, š, Ž, ž, Œ, œ, Ÿ."""
 _LAST_C1 = 0x9F
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldStatistics:
     """One place over all order groups."""
 
     path: str
@@ -50,18 +50,18 @@ class Samples:
     """Messages that could be read, and their order groups."""
 
     messages: tuple[Message, ...]
-    groups: tuple[Scope, ...]
+    groups: tuple[MessageScope, ...]
     unread: int
 
-    def value(self, group: Scope, path: str) -> str:
+    def value(self, group: MessageScope, path: str) -> str:
         """Give what a path finds in a group."""
-        return compile_path(path, _NOWHERE, Notebook())(group)
+        return compile_path(path, _NOWHERE, Diagnostics())(group)
 
-    def field(self, path: str) -> Field:
+    def field(self, path: str) -> FieldStatistics:
         """Count a place."""
-        get = compile_path(path, _NOWHERE, Notebook())
+        get = compile_path(path, _NOWHERE, Diagnostics())
         values = [value for group in self.groups if (value := get(group))]
-        return Field(
+        return FieldStatistics(
             path,
             len(values),
             len(set(values)),
@@ -70,7 +70,7 @@ class Samples:
             bool(values) and all(map(is_uid, values)),
         )
 
-    def z_fields(self) -> list[Field]:
+    def z_fields(self) -> list[FieldStatistics]:
         """Count every field of every Z segment that has a value, set ids left out."""
         widths: dict[str, int] = {}
         for message in self.messages:
@@ -81,7 +81,7 @@ class Samples:
         found = [self.field(path) for path in paths]
         return [each for each in found if each.filled and not self._is_set_id(each)]
 
-    def _is_set_id(self, field: Field) -> bool:
+    def _is_set_id(self, field: FieldStatistics) -> bool:
         first = field.path.endswith("-1.1")
         return first and field.longest == 1 and field.digits == field.filled
 
@@ -99,7 +99,7 @@ class Samples:
         return counts
 
 
-def _identifiers(group: Scope) -> list[str]:
+def _identifiers(group: MessageScope) -> list[str]:
     places = group.rows("PID")
     text = group.message.segment(places[0]).field_text(3) if places else ""
     return [each for each in repetitions(text, group.delimiters) if each]
@@ -114,14 +114,14 @@ def _part(text: str, number: int, delimiters: Delimiters) -> str:
 def read_samples(raw: Sequence[bytes]) -> Samples:
     """Read what can be read."""
     charset, _ = charset_of(raw)
-    defaults = Defaults("", "UTC", datetime.now(UTC))
+    defaults = ListenerDefaults("", "UTC", datetime.now(UTC))
     messages: list[Message] = []
     for each in raw:
         try:
             messages.append(Message.parse(each, fallback=charset))
-        except Refusal:
+        except MessageRefusal:
             continue
-    groups = [group for message in messages for group in order_groups(message, defaults)]
+    groups = [group for message in messages for group in split_orders(message, defaults)]
     return Samples(tuple(messages), tuple(groups), len(raw) - len(messages))
 
 
@@ -172,7 +172,7 @@ class Proposal:
     """Samples that could not be read at all."""
 
 
-def learn(raw: Sequence[bytes]) -> Proposal:
+def infer_definition(raw: Sequence[bytes]) -> Proposal:
     """Propose a definition of orders from messages, as they were on the wire."""
     samples = read_samples(raw)
     charset, why = charset_of(raw)
@@ -251,12 +251,12 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
     total = len(samples.groups)
     fields = [samples.field(path) for path in ACCESSION_PLACES]
 
-    def suits(each: Field) -> bool:
+    def suits(each: FieldStatistics) -> bool:
         differs = each.different >= _HALF * each.filled
         short = each.longest <= _LONGEST_ACCESSION
         return each.filled >= _HALF * total and differs and short and _is_number(each, total)
 
-    chosen: Callable[[Field], bool]
+    chosen: Callable[[FieldStatistics], bool]
     for chosen in (suits, lambda each: each.filled > 0):
         for each in fields:
             if chosen(each):
@@ -267,7 +267,7 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
     return "", [], "no number in any of the usual places; name its place."
 
 
-def _is_number(field: Field, total: int) -> bool:
+def _is_number(field: FieldStatistics, total: int) -> bool:
     """OBR-3.2 and ORC-3.2 say who assigned a number, unless they differ like numbers."""
     if field.path not in _ASSIGNERS:
         return True

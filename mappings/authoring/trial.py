@@ -11,13 +11,14 @@ from typing import Any
 from typing_extensions import override
 
 from mappings.authoring.variants import sort_parts
-from mappings.hl7.elements import Reading
+from mappings.hl7.elements import MessageSyntax
 from mappings.hl7.message import Lines, Message
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Issue, OrderEvent
+from mappings.inbound.events import OrderEvent
+from mappings.language.diagnostics import Issue
 from mappings.language.errors import RuleFailed
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
@@ -60,7 +61,11 @@ class _WatchedLines(Lines):
     __slots__ = ("read",)
 
     def __init__(
-        self, raw: list[bytes], names: Sequence[str], reading: Reading, text: str | None = None
+        self,
+        raw: list[bytes],
+        names: Sequence[str],
+        reading: MessageSyntax,
+        text: str | None = None,
     ) -> None:
         super().__init__(raw, names, reading, text)
         self.read: list[set[int]] = [set() for _ in raw]
@@ -86,7 +91,7 @@ class _WatchedMessage(Message):
 def try_message(
     mapping: InboundMapping,
     raw: bytes,
-    defaults: Defaults,
+    defaults: ListenerDefaults,
     charset: str = "utf-8",
     *,
     components: bool = False,
@@ -100,7 +105,7 @@ def try_message(
     """
     try:
         message = Message.parse(raw, fallback=charset)
-    except Refusal as refusal:
+    except MessageRefusal as refusal:
         return _refused(refusal)
     examination = mapping.examine(message, defaults)
     issues = examination.issues
@@ -112,7 +117,7 @@ def try_message(
     parked = False
     try:
         events = mapping.apply(watched, defaults)
-    except Refusal:
+    except MessageRefusal:
         accepted = False  # the examination has said why
     except RuleFailed as failure:
         parked, accepted = accepted, False
@@ -131,7 +136,7 @@ def try_message(
     return Trial(accepted, issues, examination.lanes, told, used, unused, parked)
 
 
-def _refused(refusal: Refusal) -> Trial:
+def _refused(refusal: MessageRefusal) -> Trial:
     issue = Issue(refusal.place, refusal.error_code.value, refusal.text, refusal=refusal)
     return Trial(False, (issue,), (), (), (), ())
 
@@ -165,11 +170,11 @@ def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _mapped(
-    mapping: InboundMapping, raw: bytes, charset: str, defaults: Defaults
+    mapping: InboundMapping, raw: bytes, charset: str, defaults: ListenerDefaults
 ) -> list[OrderEvent] | None:
     """Map a variant; None where it is refused. What is echoed of the order is left aside."""
     try:
         message = Message.parse(raw, fallback=charset)
         return [replace(event, echo=()) for event in mapping.apply(message, defaults)]
-    except (Refusal, RuleFailed):
+    except (MessageRefusal, RuleFailed):
         return None

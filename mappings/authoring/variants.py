@@ -36,7 +36,7 @@ def deadline(seconds: float) -> Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldVariants:
     """
     A field that has a value; `place` counts the segments of a name: `OBR[2]-4`.
 
@@ -68,7 +68,7 @@ class Field:
         yield self.with_text(f"{_OTHER}{self.text}")
 
 
-def fields_of(message: Message) -> Iterator[Field]:
+def fields_of(message: Message) -> Iterator[FieldVariants]:
     """Give each field that has a value, but none of the header: its fields decide who reads it."""
     lines = [each.text() for each in message.segments]
     for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
@@ -78,13 +78,17 @@ def fields_of(message: Message) -> Iterator[Field]:
         values = lines[at].split(message.delimiters.field)
         for index in range(1, len(values)):
             if values[index]:
-                yield Field(f"{name}-{index}", values[index], lines, values, (at, index), message)
+                yield FieldVariants(
+                    f"{name}-{index}", values[index], lines, values, (at, index), message
+                )
 
 
 class _Parts:
     """The repetitions and components of a field, each left out and written otherwise."""
 
-    def __init__(self, field: Field, message: Message, differs: Differs, late: Late) -> None:
+    def __init__(
+        self, field: FieldVariants, message: Message, differs: Differs, late: Late
+    ) -> None:
         self._field = field
         self._repeat = message.delimiters.repetition
         self._join = message.delimiters.component

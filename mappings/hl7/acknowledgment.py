@@ -20,9 +20,9 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message, Segment
-from mappings.hl7.path import BadPath, Path
-from mappings.hl7.refusals import Malformed, Refusal
-from mappings.hl7.tables import AckCode, AckCondition, ErrorCode, Severity
+from mappings.hl7.path import InvalidPath, Path
+from mappings.hl7.refusals import MalformedMessage, MessageRefusal
+from mappings.hl7.tables import AckCode, AckCondition, ErrorCode, ErrorSeverity
 
 _TABLE = "HL70357"
 _LONGEST_TEXT = 80  # ERR-1.4.2 and MSA-3 are ST of 80
@@ -49,7 +49,7 @@ NAMES = {
 
 
 def err_segments(
-    refusals: Sequence[Refusal], marks: Delimiters, *, version: tuple[int, ...]
+    refusals: Sequence[MessageRefusal], marks: Delimiters, *, version: tuple[int, ...]
 ) -> list[str]:
     """Return the ERR segments for refusals in the form of a version such as (2, 5, 1)."""
     if not refusals:
@@ -65,18 +65,18 @@ def short(text: str) -> str:
     return text[:_LONGEST_TEXT]
 
 
-def _segment(refusal: Refusal, marks: Delimiters) -> str:
+def _segment(refusal: MessageRefusal, marks: Delimiters) -> str:
     """ERR of 2.5 and later: ERL, CWE, severity, diagnostics, user message (§2.15.5)."""
     code = marks.component.join(
         (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
     )
     location = marks.component.join(_location(refusal.place))
     text = escape(short(refusal.text), marks)
-    fields = ("ERR", "", location, code, Severity.ERROR, "", "", text, text)
+    fields = ("ERR", "", location, code, ErrorSeverity.ERROR, "", "", text, text)
     return marks.field.join(fields)
 
 
-def _eld(refusal: Refusal, marks: Delimiters) -> str:
+def _eld(refusal: MessageRefusal, marks: Delimiters) -> str:
     """ELD of 2.4 and earlier: segment, sequence, field, code (HL7 v2.4 §2.16.5.1)."""
     code = (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
     where = [*_location(refusal.place), "", "", ""][:3]
@@ -87,7 +87,7 @@ def _location(place: str) -> list[str]:
     """`PID-3[2].1` as ERL: segment, sequence, field, repetition, component, subcomponent."""
     try:
         path = Path.parse(place)
-    except BadPath:
+    except InvalidPath:
         return []
     numbers = [max(path.occurrence, 1)]
     if path.field:
@@ -95,8 +95,6 @@ def _location(place: str) -> list[str]:
         numbers += [number for number in (path.component, path.subcomponent) if number]
     return [path.segment, *map(str, numbers)]
 
-
-__all__ = ["AckCode", "Acknowledgment", "build_ack", "read_ack", "unframed_nak"]
 
 OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
@@ -114,7 +112,7 @@ def build_ack(
     *,
     control_id: str,
     now: datetime,
-    refusals: Sequence[Refusal] = (),
+    refusals: Sequence[MessageRefusal] = (),
     text: str = "",
     expects: AckCondition | None = None,
     expected_sequence_number: bytes = b"",
@@ -130,7 +128,7 @@ def build_ack(
     """
     more = text or refusals or expects or expected_sequence_number
     if code is AckCode.ACCEPT and not more and control_id.isalnum():
-        return Accepting(header)(time_stamp(now), control_id, header.control_id)
+        return AckTemplate(header)(time_stamp(now), control_id, header.control_id)
     form = _form_for(header)
     marks, version = form.marks, form.version
     separator = header.fields[1]
@@ -150,7 +148,7 @@ def build_ack(
     return b"\r".join([*segments, b""])
 
 
-class Accepting:
+class AckTemplate:
     """Says AA and nothing else, to messages whose MSH differs in nothing that an ACK repeats."""
 
     __slots__ = ("_behind", "_middle", "_start")
@@ -258,7 +256,7 @@ def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> byt
     return component.join(("ACK", trigger, "ACK")).encode("latin-1")
 
 
-def unframed_nak(head: bytes, refusal: Refusal, *, control_id: str, now: datetime) -> bytes:
+def unframed_nak(head: bytes, refusal: MessageRefusal, *, control_id: str, now: datetime) -> bytes:
     """
     Answer what could not be read as a message, so that the sender sees something readable.
 
@@ -267,7 +265,7 @@ def unframed_nak(head: bytes, refusal: Refusal, *, control_id: str, now: datetim
     """
     try:
         header = peek(head)
-    except Malformed:
+    except MalformedMessage:
         header = _rescued(head)
     return build_ack(header, refusal.ack_code, control_id=control_id, now=now, refusals=[refusal])
 
@@ -276,7 +274,7 @@ def _rescued(head: bytes) -> Header:
     """Return what can be known of an unreadable MSH, in standard delimiters."""
     try:
         line = lines.first_line(lines.trim(head)[0])
-    except Malformed:
+    except MalformedMessage:
         line = b""
     parts = line.split(b"|") if line.upper().startswith(b"MSH|") else []
     lifted = [*parts[2:_LAST_LIFTED], *[b""] * _LAST_LIFTED][: _LAST_LIFTED - 2]
@@ -285,7 +283,7 @@ def _rescued(head: bytes) -> Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledgment:
+class ReceivedAck:
     """
     What a reply says. `code` is None when it says nothing we know (or is no reply at all).
 
@@ -301,19 +299,19 @@ class Acknowledgment:
     expected_sequence_number: str = ""
 
 
-def read_ack(raw: bytes) -> Acknowledgment:
+def read_ack(raw: bytes) -> ReceivedAck:
     """Read a reply; tolerant: any version, any case, MSA-2 empty. Never raises."""
     try:
         message = Message.parse(raw, fallback="utf-8")
-    except Malformed:
-        return Acknowledgment()
+    except MalformedMessage:
+        return ReceivedAck()
     msa = message.first("MSA")
     if msa is None:
-        return Acknowledgment()
+        return ReceivedAck()
     code = msa.value("1").strip().upper()
     separator = message.delimiters.field.encode()
     fields = [*msa.raw.split(separator), b"", b""]
-    return Acknowledgment(
+    return ReceivedAck(
         code=AckCode(code) if code in AckCode.__members__.values() else None,
         control_id=fields[2].strip(),
         error_codes=_error_codes(message),

@@ -13,7 +13,7 @@ from typing import Final
 from mappings.hl7 import delimiters, lines
 from mappings.hl7.charset import codec_for
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
 _BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
@@ -114,7 +114,7 @@ def _answer(line: bytes, control_id: str, now: datetime) -> bytes:
     fields = [*line.split(separator), *[b""] * _CONTROL_ID]
     try:
         marks = delimiters.read(separator + fields[1]).completed().encoding_characters.encode()
-    except Malformed:
+    except MalformedMessage:
         marks = delimiters.STANDARD.encoding_characters.encode()
     answer = [
         fields[0],
@@ -150,7 +150,7 @@ def messages_in_text(text: str) -> list[bytes]:
         try:
             declared = peek(message).charset.decode("latin-1")
             found.append(message.decode().encode(codec_for(declared)))
-        except (Malformed, UnicodeError):
+        except (MalformedMessage, UnicodeError):
             found.append(message)
     return found
 

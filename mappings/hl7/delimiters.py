@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import punctuation
 
-from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _STANDARD = "^~\\&"  # component, repetition, escape, subcomponent (HL7 v2.5.1 §2.5.4)
 _SPARE = "$*+%!?"  # stand in where a sender has used a standard character for something else
@@ -62,7 +62,7 @@ def read(declaration: bytes) -> Delimiters:
     """
     separator, encoding = declaration[:1], declaration[1:].rstrip(b" ")
     if not separator or separator[0] not in _PUNCTUATION:
-        raise Malformed(Malformation.FIELD_SEPARATOR, "MSH-1")
+        raise MalformedMessage(MalformedReason.FIELD_SEPARATOR, "MSH-1")
     if len(encoding) == _MAX_ENCODING_CHARACTERS and encoding[2] == encoding[3]:
         encoding = encoding[:3] + encoding[4:]
     distinct = {*encoding, *separator}
@@ -71,7 +71,7 @@ def read(declaration: bytes) -> Delimiters:
         or len(distinct) != len(encoding) + 1
         or not distinct <= _PUNCTUATION
     ):
-        raise Malformed(Malformation.ENCODING_CHARACTERS, "MSH-2")
+        raise MalformedMessage(MalformedReason.ENCODING_CHARACTERS, "MSH-2")
     characters = list(encoding.decode("ascii"))
     characters += [""] * (_MAX_ENCODING_CHARACTERS - len(characters))
     return Delimiters(chr(separator[0]), *characters)

@@ -10,12 +10,17 @@ from typing import NamedTuple
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
-from mappings.hl7.path import WHOLE, Match, Path, within_field
+from mappings.hl7.path import WHOLE, Path, RepetitionFilter, within_field
 
 NULL = '""'  # "delete what you have", not "nothing said" (HL7 v2.5.1 §2.5.3)
 
 
-class Reading(NamedTuple):
+def is_null(text: str) -> bool:
+    """Tell whether a value is the HL7 null `""`, which deletes the stored value."""
+    return text.strip() == NULL
+
+
+class MessageSyntax(NamedTuple):
     """How the text of one message is to be read."""
 
     delimiters: Delimiters
@@ -45,7 +50,7 @@ def narrow(raw: str, path: Path, delimiters: Delimiters) -> str:
     return pick(component, delimiters.subcomponent, path.subcomponent)
 
 
-def chosen(raw: str, path: Path, reading: Reading) -> list[str]:
+def chosen(raw: str, path: Path, reading: MessageSyntax) -> list[str]:
     """Return the repetitions of a field's text that a path allows, as they stand."""
     repetitions = cut(raw, reading.delimiters.repetition)
     if path.repetition is not None:
@@ -55,7 +60,7 @@ def chosen(raw: str, path: Path, reading: Reading) -> list[str]:
     return repetitions
 
 
-def _matches(repetition: str, match: Match, reading: Reading) -> bool:
+def _matches(repetition: str, match: RepetitionFilter, reading: MessageSyntax) -> bool:
     place = Path(component=match.component, subcomponent=match.subcomponent)
     raw = narrow(repetition, place, reading.delimiters)
     return unescape(raw, reading.delimiters, reading.codec).strip() == match.value
@@ -66,7 +71,7 @@ class Element:
     """A piece of a message; `raw` is its text as sent, escapes and separators included."""
 
     raw: str
-    reading: Reading
+    reading: MessageSyntax
 
     def text(self) -> str:
         """
@@ -79,7 +84,7 @@ class Element:
     @property
     def is_null(self) -> bool:
         """True for `""`, which asks to delete the stored value."""
-        return self.raw.strip() == NULL
+        return is_null(self.raw)
 
     def __bool__(self) -> bool:
         """Tell whether anything was said, be it null."""
@@ -150,7 +155,7 @@ class Field(Element):
         return texts(self.raw, path, self.reading)
 
 
-def texts(raw: str, path: Path, reading: Reading) -> list[str]:
+def texts(raw: str, path: Path, reading: MessageSyntax) -> list[str]:
     """Return what a path reads in a field's text, one for each repetition it allows."""
     if not raw:
         return []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mappings.hl7 import charset, delimiters, lines
 from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _LAST_FIELD = 21  # MSH-21; later ones exist, nobody routes by them
 _ENOUGH = 40  # fields to split: a line of nothing but separators must not cost more
@@ -103,7 +103,7 @@ def read(line: bytes) -> Header:
     """Read MSH from its own line. Raises Malformed."""
     if line[:3] != b"MSH" and line[:3].upper() != b"MSH":
         batch = line[:3] in {b"FHS", b"BHS"}
-        raise Malformed(Malformation.BATCH if batch else Malformation.NOT_HL7)
+        raise MalformedMessage(MalformedReason.BATCH if batch else MalformedReason.NOT_HL7)
     separator = line[3:4]
     end = line.find(separator, 4) if separator else -1
     found = delimiters.read(line[3:_ENOUGH] if end < 0 else line[3 : min(end, _ENOUGH)])

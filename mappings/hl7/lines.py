@@ -8,7 +8,7 @@ charsets we read (UTF-16 is refused), so this is safe. Nothing is copied but the
 import re
 from functools import lru_cache
 
-from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _BOM_UTF_8 = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M\x00", b"\x00\x00\x00M")
@@ -34,7 +34,7 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
     if raw.startswith(_HEADERS):
         return raw.rstrip(AFTER), False
     if raw.lstrip(b"\x0b").startswith(_UTF_16):
-        raise Malformed(Malformation.UTF_16)
+        raise MalformedMessage(MalformedReason.UTF_16)
     body = raw.lstrip(_BEFORE)
     marked = body.startswith(_BOM_UTF_8)
     if marked:
@@ -113,10 +113,10 @@ def with_one_end(body: bytes) -> bytes:
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """Split an `untrailed` message; return its segments and their names. Raises as `split`."""
     if body.count(b"\r") + body.count(b"\n") >= MOST_LINES:
-        raise Malformed(Malformation.TOO_MANY_SEGMENTS)
+        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     lines, names = _named(body, separator)
     if len(lines) > MOST_SEGMENTS:
-        raise Malformed(Malformation.TOO_MANY_SEGMENTS)
+        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     return lines, names
 
 
@@ -177,4 +177,4 @@ def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]
         texts.setdefault(len(segments) - 1, []).append(line)
     else:
         place = segments[-1][:_ID].upper().decode("ascii") if segments else "MSH"
-        raise Malformed(Malformation.STRAY_LINE, place)
+        raise MalformedMessage(MalformedReason.STRAY_LINE, place)

@@ -11,14 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 from mappings.hl7 import charset, header, lines
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import Field, Reading, chosen, narrow, texts
+from mappings.hl7.elements import Field, MessageSyntax, chosen, narrow, texts
 from mappings.hl7.escapes import unescape
 from mappings.hl7.header import Header
 from mappings.hl7.path import EVERY, WHOLE, Path
-from mappings.hl7.refusals import Malformation, Malformed
-
-__all__ = ["Delimiters", "Message", "Segment"]
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _make = tuple.__new__  # what a NamedTuple does itself, without its detour
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})  # their field 1 is the separator itself
@@ -30,7 +27,11 @@ class Lines:
     __slots__ = ("_texts", "fields", "names", "raw", "reading")
 
     def __init__(
-        self, raw: list[bytes], names: Sequence[str], reading: Reading, text: str | None = None
+        self,
+        raw: list[bytes],
+        names: Sequence[str],
+        reading: MessageSyntax,
+        text: str | None = None,
     ) -> None:
         """Take the bytes and the names; `text` is all of it, CR between lines, where known."""
         self.raw = raw
@@ -187,12 +188,12 @@ class Message:
         marks = head.delimiters
         segments, names = lines.segments(body, head.fields[1])
         if len(segments[0]) != lines.first_length(body):
-            raise Malformed(Malformation.STRAY_LINE)
+            raise MalformedMessage(MalformedReason.STRAY_LINE)
         if names.count("MSH") > 1:
-            raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
+            raise MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]")
         said = charset.declared(head.charset, marks.repetition)
         codec, suspect, text = charset.decoded(body, said, fallback, marked=marked)
-        found = cls.lines_type(segments, names, _make(Reading, (marks, codec)), text)
+        found = cls.lines_type(segments, names, _make(MessageSyntax, (marks, codec)), text)
         return cls(raw, head, found, suspect=suspect)
 
     @property

@@ -7,9 +7,9 @@ sender's own order detail (HL7 v2.5.1 §4.4.2, §4.4.5, §4.4.7). What ORC-1 say
 
 from collections.abc import Callable
 
+from mappings.hl7.elements import is_null
 from mappings.hl7.message import Message, Segment
-from mappings.hl7.refusals import Malformed
-from mappings.hl7.values import is_null
+from mappings.hl7.refusals import MalformedMessage
 
 Reply = Callable[[str], str]
 """Gives ORC-1 of the reply to an order control code; empty where there is none."""
@@ -30,7 +30,7 @@ def as_order_reply(ack: bytes, request: bytes, reply: Reply) -> bytes:
     """
     try:
         message = Message.parse(request)
-    except Malformed:
+    except MalformedMessage:
         return ack
     kind = KINDS.get(message.header.message_code)
     orders = _orders(message, reply) if kind else []

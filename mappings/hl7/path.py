@@ -28,7 +28,7 @@ _PATH = re.compile(
 _MATCHES = re.compile(_MATCH, re.ASCII)
 
 
-class BadPath(ValueError):  # noqa: N818  # named like its siblings: what is wrong, not "Error"
+class InvalidPath(ValueError):  # noqa: N818  # named like its siblings: what is wrong, not "Error"
     """A text that is no path. The text is the author's own, no patient data."""
 
     def __init__(self, text: str) -> None:
@@ -36,7 +36,7 @@ class BadPath(ValueError):  # noqa: N818  # named like its siblings: what is wro
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class RepetitionFilter:
     """A condition that picks a repetition: `[CX-5=MR]`, its component 5 reads MR."""
 
     component: int
@@ -67,7 +67,7 @@ class Path:
     subcomponent: int = WHOLE
     occurrence: int = 1
     repetition: int | None = None
-    matches: tuple[Match, ...] = ()
+    matches: tuple[RepetitionFilter, ...] = ()
 
     @staticmethod
     def parse(text: str) -> "Path":
@@ -97,7 +97,7 @@ class Path:
 def _parse(text: str) -> Path:
     found = _PATH.fullmatch(text)
     if not text or found is None or text.endswith("-"):
-        raise BadPath(text)
+        raise InvalidPath(text)
     segment, occurrence, field, repetition, matches = found.group(1, 2, 3, 4, 5)
     component, subcomponent = found.group(10, 11)
     return Path(
@@ -119,6 +119,6 @@ def within_field(text: str) -> Path:
     return _parse("1" + text) if text.startswith(("[", ".")) else _parse("1." + text)
 
 
-def _match(found: re.Match[str]) -> Match:
+def _match(found: re.Match[str]) -> RepetitionFilter:
     data_type, component, subcomponent, value = found.groups()
-    return Match(int(component), value, int(subcomponent or WHOLE), data_type or "")
+    return RepetitionFilter(int(component), value, int(subcomponent or WHOLE), data_type or "")

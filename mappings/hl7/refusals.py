@@ -33,7 +33,7 @@ from typing_extensions import override
 from mappings.hl7.tables import AckCode, ErrorCode
 
 
-class Refusal(Exception):  # noqa: N818  # the field's word for a negative acknowledgment
+class MessageRefusal(Exception):  # noqa: N818  # the field's word for a negative acknowledgment
     """Why a message is not taken; `place` is a path (`PID-3.1`), `MSH` or empty when unknown."""
 
     ack_code: ClassVar[AckCode] = AckCode.ERROR
@@ -55,14 +55,16 @@ class Refusal(Exception):  # noqa: N818  # the field's word for a negative ackno
         return f"{self.problem}: {self.place}" if self.place else self.problem
 
 
-def _again(kind: type[Refusal], said: tuple[str, ...], known: Mapping[str, Any]) -> Refusal:
+def _again(
+    kind: type[MessageRefusal], said: tuple[str, ...], known: Mapping[str, Any]
+) -> MessageRefusal:
     made = kind.__new__(kind, *said)
     vars(made).update(known)
     return made
 
 
 @unique
-class Malformation(StrEnum):
+class MalformedReason(StrEnum):
     """The ways in which bytes fail to be one HL7 v2 message."""
 
     NOT_HL7 = "not an HL7 v2 message: it does not begin with MSH"
@@ -78,14 +80,14 @@ class Malformation(StrEnum):
     BATCH = "a batch where a single message was expected"
 
 
-class Malformed(Refusal):
+class MalformedMessage(MessageRefusal):
     """The bytes are no message that could be read without guessing."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "malformed message"
 
-    def __init__(self, reason: Malformation, place: str = "MSH") -> None:
+    def __init__(self, reason: MalformedReason, place: str = "MSH") -> None:
         self.reason = reason
         super().__init__(place)
 
@@ -96,7 +98,7 @@ class Malformed(Refusal):
         return f"{self.reason}: {self.place}" if self.place else self.reason.value
 
 
-class UnsupportedMessage(Refusal):
+class UnsupportedMessage(MessageRefusal):
     """No mapping takes this message type (MSH-9.1)."""
 
     ack_code = AckCode.REJECT
@@ -107,7 +109,7 @@ class UnsupportedMessage(Refusal):
         super().__init__(place)
 
 
-class UnsupportedEvent(Refusal):
+class UnsupportedEvent(MessageRefusal):
     """The message type is known, its trigger event (MSH-9.2) is not."""
 
     ack_code = AckCode.REJECT
@@ -118,7 +120,7 @@ class UnsupportedEvent(Refusal):
         super().__init__(place)
 
 
-class UnsupportedProcessingId(Refusal):
+class UnsupportedProcessingId(MessageRefusal):
     """The listener does not take this processing id (MSH-11)."""
 
     ack_code = AckCode.REJECT
@@ -129,7 +131,7 @@ class UnsupportedProcessingId(Refusal):
         super().__init__(place)
 
 
-class UnsupportedVersion(Refusal):
+class UnsupportedVersion(MessageRefusal):
     """The listener does not take this version (MSH-12)."""
 
     ack_code = AckCode.REJECT
@@ -140,7 +142,7 @@ class UnsupportedVersion(Refusal):
         super().__init__(place)
 
 
-class UnknownSender(Refusal):
+class UnknownSender(MessageRefusal):
     """Mappings take this type and event, but not from this sender or for this receiver."""
 
     ack_code = AckCode.REJECT
@@ -151,69 +153,69 @@ class UnknownSender(Refusal):
         super().__init__(place)
 
 
-class MissingField(Refusal):
+class MissingField(MessageRefusal):
     """A required field is empty."""
 
     error_code = ErrorCode.REQUIRED_FIELD_MISSING
     problem = "required field missing"
 
 
-class WrongDataType(Refusal):
+class WrongDataType(MessageRefusal):
     """A value is not of the form its data type demands."""
 
     error_code = ErrorCode.DATA_TYPE
     problem = "data type error"
 
 
-class EndlessIdentifier(WrongDataType):
+class IdentifierTooLong(WrongDataType):
     """An identifier is longer than report services take; it must not be cut."""
 
     problem = "identifier longer than 1024 characters"
 
 
-class UnknownCode(Refusal):
+class TableValueNotFound(MessageRefusal):
     """A coded value is in no table of ours."""
 
     error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
     problem = "table value not found"
 
 
-class UnknownKey(Refusal):
+class UnknownKeyIdentifier(MessageRefusal):
     """The message speaks of a patient, visit or order we do not have."""
 
     error_code = ErrorCode.UNKNOWN_KEY
     problem = "unknown key identifier"
 
 
-class DuplicateKey(Refusal):
+class DuplicateKeyIdentifier(MessageRefusal):
     """The key exists already, or a record is to be merged with itself."""
 
     error_code = ErrorCode.DUPLICATE_KEY
     problem = "duplicate key identifier"
 
 
-class OutOfStructure(Refusal):
+class StructureViolation(MessageRefusal):
     """A segment or group is missing, or stands where its message has no place for it."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "not as the message's structure demands"
 
 
-class TooManyGroups(Refusal):
+class TooManyGroups(MessageRefusal):
     """A message has more orders or patients than are read of one message."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "more than 1000 orders or patients in one message"
 
 
-class ForbiddenElement(Refusal):
+class ForbiddenElement(MessageRefusal):
     """Something stands in an element that its structure does not know."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "holds what its structure does not allow"
 
 
-class OutOfSequence(Refusal):
+class OutOfSequence(MessageRefusal):
     """A sequence number ahead of the one whose turn it is (HL7 v2.5.1 §2.10.1)."""
 
     error_code = ErrorCode.OTHER
@@ -223,28 +225,28 @@ class OutOfSequence(Refusal):
         super().__init__(place)
 
 
-class Miscounted(Refusal):
+class BatchCountMismatch(MessageRefusal):
     """A batch says that it holds another number of messages, or a file of batches, than it does."""
 
     error_code = ErrorCode.OTHER
     problem = "not the number that was announced"
 
 
-class TooMany(Refusal):
+class TooManyRepetitions(MessageRefusal):
     """Something is repeated more often than its structure allows."""
 
     error_code = ErrorCode.CARDINALITY
     problem = "repeated too often"
 
 
-class TooLong(Refusal):
+class ValueTooLong(MessageRefusal):
     """A value is longer than its structure allows."""
 
     error_code = ErrorCode.VALUE_TOO_LONG
     problem = "value too long"
 
 
-class TooManyParts(TooLong):
+class MessageTooComplex(ValueTooLong):
     """The message has more fields, repetitions and components than are held against a structure."""
 
     problem = "too many fields to be validated"
@@ -253,14 +255,14 @@ class TooManyParts(TooLong):
         super().__init__(place)
 
 
-class InternalError(Refusal):
+class InternalError(MessageRefusal):
     """Our fault; nothing of the cause travels to the sender."""
 
     error_code = ErrorCode.INTERNAL
     problem = "application internal error"
 
 
-def strictest(refusals: Sequence[Refusal]) -> AckCode:
+def strictest(refusals: Sequence[MessageRefusal]) -> AckCode:
     """Return the code that answers for several refusals: AR before AE, AA for none."""
     codes = {refusal.ack_code for refusal in refusals}
     if AckCode.REJECT in codes:

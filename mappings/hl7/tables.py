@@ -68,20 +68,6 @@ class OrderControl(StrEnum):
     CHANGED_UNSOLICITED = "XX"
 
 
-__all__ = [
-    "AckCode",
-    "AckCondition",
-    "ErrorCode",
-    "ObservationStatus",
-    "OrderControl",
-    "OrderStatus",
-    "ProcessingId",
-    "ResultStatus",
-    "Severity",
-    "Sex",
-]
-
-
 @unique
 class AckCode(StrEnum):
     """Table 0008, acknowledgment code (MSA-1)."""
@@ -142,7 +128,7 @@ class ErrorCode(StrEnum):
 
 
 @unique
-class Severity(StrEnum):
+class ErrorSeverity(StrEnum):
     """Table 0516, error severity (ERR-4)."""
 
     WARNING = "W"

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import (
-    Refusal,
+    MessageRefusal,
     UnknownSender,
     UnsupportedEvent,
     UnsupportedMessage,
     UnsupportedProcessingId,
     UnsupportedVersion,
 )
-from mappings.language.diagnostics import Node, Notebook, meant
-from mappings.language.patterns import like
+from mappings.language.diagnostics import Diagnostics, YamlNode, meant
+from mappings.language.patterns import compile_wildcards
 
 KEYS = ("messages", "senders", "versions", "processing")
 SENDER_KEYS = ("application", "facility", "receiving_application", "receiving_facility")
@@ -34,7 +34,7 @@ _CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class SenderPattern:
     """Patterns (`*` and `?`) for MSH-3 to MSH-6; an empty one asks nothing."""
 
     application: str = ""
@@ -55,7 +55,7 @@ class Sender:
             (self.receiving_facility, header.receiving_facility),
         )
         for number, (pattern, value) in enumerate(fields, start=_FIRST_OF_SENDER):
-            if pattern and not like(pattern)(_first(value, header)):
+            if pattern and not compile_wildcards(pattern)(_first(value, header)):
                 return number
         return None
 
@@ -71,7 +71,7 @@ class Acceptance:
     """The `accept:` part of an inbound definition."""
 
     messages: frozenset[tuple[str, str]]
-    senders: tuple[Sender, ...] = ()
+    senders: tuple[SenderPattern, ...] = ()
     versions: frozenset[str] = frozenset()
     processing: frozenset[str] = frozenset()
 
@@ -85,9 +85,9 @@ class Acceptance:
         code = header.message_code
         return (code, header.trigger) in self.messages or (code, ANY) in self.messages
 
-    def refusals(self, header: Header) -> list[Refusal]:
+    def refusals(self, header: Header) -> list[MessageRefusal]:
         """Say what else about the header is not acceptable; an empty set accepts anything."""
-        found: list[Refusal] = []
+        found: list[MessageRefusal] = []
         if self.versions and header.version not in self.versions:
             found.append(UnsupportedVersion())
         if self.processing and header.processing_id not in self.processing:
@@ -95,7 +95,7 @@ class Acceptance:
         return found
 
 
-def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> Refusal:
+def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRefusal:
     """
     Say why none of these takes a header: its sender, its trigger or its type is unknown.
 
@@ -111,7 +111,7 @@ def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> Refusal:
     return UnsupportedEvent() if known else UnsupportedMessage()
 
 
-def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Acceptance:
+def compile_acceptance(node: YamlNode | None, place: YamlNode, notebook: Diagnostics) -> Acceptance:
     """Read `accept:`; a definition that accepts nothing is a mistake."""
     entries = notebook.mapping(node, KEYS) if node is not None else {}
     messages = _messages(entries.get("messages"), notebook)
@@ -127,11 +127,11 @@ def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Ac
     )
 
 
-def _items(entries: dict[str, Node], key: str, notebook: Notebook) -> Sequence[Node]:
+def _items(entries: dict[str, YamlNode], key: str, notebook: Diagnostics) -> Sequence[YamlNode]:
     return notebook.items(entries[key]) if key in entries else ()
 
 
-def _listed(node: Node, what: str, known: frozenset[str], notebook: Notebook) -> str:
+def _listed(node: YamlNode, what: str, known: frozenset[str], notebook: Diagnostics) -> str:
     """Read a code of a table; others are taken at their word, for nobody knows all senders."""
     text = notebook.text(node)
     if text and text not in known:
@@ -139,7 +139,7 @@ def _listed(node: Node, what: str, known: frozenset[str], notebook: Notebook) ->
     return text
 
 
-def _messages(node: Node | None, notebook: Notebook) -> list[tuple[str, str]]:
+def _messages(node: YamlNode | None, notebook: Diagnostics) -> list[tuple[str, str]]:
     found = []
     for item in notebook.items(node) if node is not None else ():
         code, caret, trigger = notebook.text(item).partition("^")
@@ -158,15 +158,15 @@ def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]
     return [(code, "") for code, trigger in messages if codes.count(code) == 1 and trigger != ANY]
 
 
-def _sender(node: Node, notebook: Notebook) -> Sender:
+def _sender(node: YamlNode, notebook: Diagnostics) -> SenderPattern:
     entries = notebook.mapping(node, SENDER_KEYS)
-    return Sender(**{key: _wildcards(value, notebook) for key, value in entries.items()})
+    return SenderPattern(**{key: _wildcards(value, notebook) for key, value in entries.items()})
 
 
-def _wildcards(node: Node, notebook: Notebook) -> str:
+def _wildcards(node: YamlNode, notebook: Diagnostics) -> str:
     text = notebook.text(node)
     try:
-        like(text)
+        compile_wildcards(text)
     except ValueError as error:
         notebook.error(node, "pattern", str(error))
         return ""

@@ -1,7 +1,7 @@
 """What an inbound message means: order events, and the issues found on the way.
 
-Plain values only; how they come out of a message is `mappings.inbound.orders` and
-`mappings.inbound.patients`, what is done about them is the bridge's business.
+Plain values only; how they come out of a message is `mappings.inbound.order_mapping` and
+`mappings.inbound.patient_mapping`, what is done about them is the bridge's business.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from typing_extensions import override
 
-from mappings.hl7.refusals import Refusal
-
-
-class Action(StrEnum):
+class OrderAction(StrEnum):
     """What the sender wants done with an order or a patient."""
 
     CREATE = "create"
@@ -31,38 +27,6 @@ class Action(StrEnum):
     PATIENT_MERGE = "patient-merge"
     VISIT_MOVE = "visit-move"
     IGNORE = "ignore"
-
-
-class Severity(StrEnum):
-    """Whether an issue stops what was asked for."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """One mistake with its place: in a message (`path`) or in a definition (`file`, `line`).
-
-    `message` names places, never values. `refusal` is what the sender would be told;
-    None for warnings and for mistakes in definitions.
-    """
-
-    path: str
-    code: str
-    message: str
-    severity: Severity = Severity.ERROR
-    file: str = ""
-    line: int = 0
-    column: int = 0
-    refusal: Refusal | None = None
-
-    @override
-    def __str__(self) -> str:
-        """Read as compilers write: file:line:column: severity: path: message."""
-        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
-        path = f"{self.path}: " if self.path else ""
-        return f"{place}{self.severity}: {path}{self.message} [{self.code}]"
 
 
 CHILD_OF = "child-of"
@@ -82,7 +46,7 @@ class LinkSignal:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PatientVisit:
     """
     The visit that a patient event is about: `number` as an order's Metadata has it under `key`.
 
@@ -105,7 +69,7 @@ class OrderEvent:
     lines, MSH first, so that a result can repeat them.
     """
 
-    action: Action
+    action: OrderAction
     site: str
     location: str
     mrn: str
@@ -123,6 +87,6 @@ class OrderEvent:
     order_status: str = ""
     examined: bool = False
     note: str = ""
-    visit: Visit | None = None
+    visit: PatientVisit | None = None
     renumbers: bool = False
     """Of a merge: the patient alone gets a new number, which is nobody else's (A46, A47)."""

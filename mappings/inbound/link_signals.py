@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mappings.hl7.elements import NULL
 from mappings.inbound.events import LinkSignal
-from mappings.language.accessors import NULL
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
 from mappings.language.rules import Rule, compile_rule
-from mappings.language.scope import Scope
+from mappings.language.scope import MessageScope
 
 ACCESSION = "accession"
 MESSAGE_GROUP = "message-group"
@@ -28,7 +28,7 @@ KEYS = ("on", "value", "when", "unless_differ")
 class Member:
     """What the signals between the groups of one message need to know of one group."""
 
-    scope: Scope
+    scope: MessageScope
     mrn: str
     accession: str
 
@@ -49,7 +49,7 @@ class ValuedLink:
     value: Rule
     condition: Condition | None
 
-    def signal(self, scope: Scope) -> LinkSignal | None:
+    def signal(self, scope: MessageScope) -> LinkSignal | None:
         """Return the signal of a group, if it shows one."""
         if self.condition is not None and not self.condition(scope):
             return None
@@ -76,7 +76,7 @@ class Links:
             for member, others in zip(members, between, strict=True)
         ]
 
-    def _own(self, scope: Scope) -> tuple[LinkSignal, ...]:
+    def _own(self, scope: MessageScope) -> tuple[LinkSignal, ...]:
         """Return the signals that a group shows by itself."""
         return tuple([shown for link in self.valued if (shown := link.signal(scope)) is not None])
 
@@ -117,7 +117,7 @@ class Links:
         return [anchors[key] if sizes[key] > 1 else "" for key in keys]
 
 
-def compile_links(node: Node | None, shop: Workshop) -> Links:
+def compile_links(node: YamlNode | None, shop: CompilationContext) -> Links:
     """Read `links:`; what is not named is off."""
     if node is None:
         return Links()
@@ -142,12 +142,14 @@ def compile_links(node: Node | None, shop: Workshop) -> Links:
     )
 
 
-def _entries(node: Node, shop: Workshop) -> dict[str, Node]:
+def _entries(node: YamlNode, shop: CompilationContext) -> dict[str, YamlNode]:
     """Read one signal; `study-uid: off` is short for `{on: off}`."""
     return {"on": node} if isinstance(node.value, str) else shop.notebook.mapping(node, KEYS)
 
 
-def _valued(kind: str, node: Node, entries: dict[str, Node], shop: Workshop) -> ValuedLink | None:
+def _valued(
+    kind: str, node: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+) -> ValuedLink | None:
     if "value" not in entries:
         if shop.notebook.flag(entries.get("on"), default=True):
             shop.notebook.error(node, "link", f"{kind} needs `value`: where its value stands")

@@ -8,16 +8,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mappings.language.accessors import NULL, SEGMENTS
+from mappings.hl7.elements import NULL
+from mappings.language.accessors import SEGMENTS
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, Notebook
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.rules import Rule, compile_rule
-from mappings.language.scope import Scope
+from mappings.language.scope import MessageScope
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SegmentSelection:
     """Segment names, and beginnings of names."""
 
     names: frozenset[str] = frozenset()
@@ -28,7 +29,7 @@ class Selection:
         return name in self.names or name.startswith(self.beginnings)
 
 
-def compile_selection(nodes: Sequence[Node], notebook: Notebook) -> Selection:
+def compile_selection(nodes: Sequence[YamlNode], notebook: Diagnostics) -> SegmentSelection:
     """Read a list of segment names; a star at the end stands for any ending."""
     names, beginnings = set(), []
     for node in nodes:
@@ -37,10 +38,10 @@ def compile_selection(nodes: Sequence[Node], notebook: Notebook) -> Selection:
             beginnings.append(text[:-1])
         else:
             names.add(segment_name(node, notebook))
-    return Selection(frozenset(names), tuple(beginnings))
+    return SegmentSelection(frozenset(names), tuple(beginnings))
 
 
-def segment_name(node: Node, notebook: Notebook) -> str:
+def segment_name(node: YamlNode, notebook: Diagnostics) -> str:
     """Read the name of a segment: one of the standard's, or a Z segment."""
     text = notebook.text(node)
     if text not in SEGMENTS and not text.startswith("Z"):
@@ -62,7 +63,7 @@ EACH_KEYS = ("segment", "key", "value", "when")
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class SegmentKeyRule:
     """One key per segment of a kind."""
 
     segment: str
@@ -70,7 +71,7 @@ class Each:
     value: Rule
     condition: Condition | None
 
-    def fill(self, scope: Scope, filled: dict[str, str]) -> None:
+    def fill(self, scope: MessageScope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
         numbers: dict[str, int] = {}
         for place in scope.every(self.segment):
@@ -92,10 +93,10 @@ class MetadataRules:
     """Everything a definition puts into Metadata."""
 
     values: dict[str, Rule]
-    each: tuple[Each, ...]
-    keep: Selection
+    each: tuple[SegmentKeyRule, ...]
+    keep: SegmentSelection
 
-    def fill(self, scope: Scope) -> dict[str, str]:
+    def fill(self, scope: MessageScope) -> dict[str, str]:
         """Fill Metadata; a null is an empty text."""
         filled: dict[str, str] = {}
         for key, rule in self.values.items():
@@ -131,10 +132,10 @@ def fitting(filled: dict[str, str]) -> dict[str, str]:
     return kept
 
 
-def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
+def compile_metadata(node: YamlNode | None, shop: CompilationContext) -> MetadataRules:
     """Read `metadata:`."""
     if node is None:
-        return MetadataRules({}, (), Selection())
+        return MetadataRules({}, (), SegmentSelection())
     entries = shop.notebook.mapping(node, KEYS)
     values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
     each = shop.notebook.items(entries["each"]) if "each" in entries else []
@@ -146,7 +147,7 @@ def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
     )
 
 
-def _each(node: Node, shop: Workshop) -> Each | None:
+def _each(node: YamlNode, shop: CompilationContext) -> SegmentKeyRule | None:
     entries = shop.notebook.mapping(node, EACH_KEYS)
     missing = [key for key in EACH_KEYS[:3] if key not in entries]
     if missing:
@@ -155,7 +156,7 @@ def _each(node: Node, shop: Workshop) -> Each | None:
     condition = None
     if "when" in entries:
         condition = compile_condition(entries["when"], shop.notebook)
-    return Each(
+    return SegmentKeyRule(
         segment_name(entries["segment"], shop.notebook),
         compile_rule(entries["key"], shop),
         compile_rule(entries["value"], shop),

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
-from mappings.hl7.path import EVERY, BadPath, Match, Path
-from mappings.language.diagnostics import Node, Notebook, nearest
-from mappings.language.scope import Scope, Setting
+from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
+from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
+from mappings.language.scope import MessageScope, MessageSetting
 
 NULL = '""'
 """The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
 
-Getter = Callable[[Scope], str]
-Many = Callable[[Scope], list[str]]
+Getter = Callable[[MessageScope], str]
+Many = Callable[[MessageScope], list[str]]
 Narrow = Callable[[str, Delimiters], str]
 
 _STANDARD_SEGMENTS = """
@@ -42,11 +42,11 @@ class Place:
     text: str
 
 
-def parse_path(text: str, node: Node, notebook: Notebook) -> Place | None:
+def parse_path(text: str, node: YamlNode, notebook: Diagnostics) -> Place | None:
     """Parse a path with a field; None (with an issue) when it is none."""
     try:
         path = Path.parse(text)
-    except BadPath:
+    except InvalidPath:
         notebook.error(node, "path", f"{text!r} is not a place such as PID-3.1{_meant(text)}")
         return None
     if not path.segment or not path.field:
@@ -73,7 +73,7 @@ def _meant(text: str) -> str:
     return "" if place == text else f"; did you mean {place!r}?"
 
 
-def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False) -> Getter:
+def compile_path(text: str, node: YamlNode, notebook: Diagnostics, *, raw: bool = False) -> Getter:
     """Compile a path to one value; `raw` leaves escapes and delimiters inside it alone."""
     place = parse_path(text, node, notebook)
     if place is None:
@@ -91,7 +91,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
     key = f"{after}>{segment}" if after else segment
     narrows = [(narrowing(path), path.matches) for path in paths]
 
-    def one(repetition: str, scope: Scope) -> str:
+    def one(repetition: str, scope: MessageScope) -> str:
         for narrow, matches in narrows:
             if matches and not matching(repetition, matches, scope.delimiters):
                 continue
@@ -99,7 +99,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
                 return value
         return ""
 
-    def many(scope: Scope) -> list[str]:
+    def many(scope: MessageScope) -> list[str]:
         values: list[str] = []
         places = scope.every(key)
         if not places:
@@ -128,7 +128,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
     if raw and not path.component and path.repetition is None:
         repeats = False  # whoever reads the field itself chooses among its repetitions
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         text = _field(scope, segment, index, number)
         if not text:
             return ""
@@ -146,7 +146,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
     return get
 
 
-def _field(scope: Scope, segment: str, index: int, number: int) -> str:
+def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
     """Return a field of the n-th segment of a name, as sent."""
     places = scope.rows(segment)
     if len(places) <= index:
@@ -165,7 +165,7 @@ def _of_first(path: Path) -> Getter:
     segment, number, repeats = path.segment, path.field, _repeats(path)
     component, subcomponent = path.component, path.subcomponent
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         places = scope.filed.get(segment) or scope.beyond.get(segment)
         if not places:
             return ""
@@ -195,7 +195,7 @@ def _picking(path: Path, *, raw: bool) -> Getter:
     narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
     index = max(path.occurrence, 1) - 1
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         text = _field(scope, segment, index, number)
         return picked(text, matches, narrow, scope, raw=raw) if text else ""
 
@@ -203,7 +203,12 @@ def _picking(path: Path, *, raw: bool) -> Getter:
 
 
 def picked(
-    text: str, matches: tuple[Match, ...], narrow: Narrow, setting: Setting, *, raw: bool
+    text: str,
+    matches: tuple[RepetitionFilter, ...],
+    narrow: Narrow,
+    setting: MessageSetting,
+    *,
+    raw: bool,
 ) -> str:
     """Take the first repetition that meets all conditions and has a value."""
     delimiters = setting.delimiters
@@ -221,7 +226,9 @@ def repetitions(text: str, delimiters: Delimiters) -> list[str]:
     return text.split(delimiters.repetition) if delimiters.repetition else [text]
 
 
-def matching(repetition: str, matches: tuple[Match, ...], delimiters: Delimiters) -> bool:
+def matching(
+    repetition: str, matches: tuple[RepetitionFilter, ...], delimiters: Delimiters
+) -> bool:
     """Say whether a repetition meets all conditions of a pick."""
     for match in matches:
         said = _part(repetition, match.component, delimiters.component)
@@ -265,7 +272,7 @@ def whole(text: str, delimiters: Delimiters) -> str:
     return text if text.strip(separators + " ") else ""
 
 
-def finish(text: str, setting: Setting, *, raw: bool) -> str:
+def finish(text: str, setting: MessageSetting, *, raw: bool) -> str:
     """Unescape and trim."""
     escape = setting.delimiters.escape
     if not raw and escape and escape in text:

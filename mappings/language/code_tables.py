@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mappings.language.diagnostics import Node, Notebook, Sources
-from mappings.language.loading import no_utf8
+from mappings.language.definition_files import warn_if_not_utf8
+from mappings.language.diagnostics import Diagnostics, Sources, YamlNode
 from parsers.csv import read_rows
 from parsers.errors import DocumentRefused
 from parsers.limits import TABLE
@@ -18,7 +18,7 @@ FOLDER = "codes/"
 COLUMNS = ("code", "value")
 
 
-class Missed(NamedTuple):
+class UnmappedCode(NamedTuple):
     """
     A code that a message had and a table has not, where it stood, and what becomes of it.
 
@@ -63,23 +63,25 @@ def names(sources: Sources) -> list[str]:
     )
 
 
-def read_table(sources: Sources, name: str, notebook: Notebook) -> CodeTable:
+def read_table(sources: Sources, name: str, notebook: Diagnostics) -> CodeTable:
     """Read a table that exists; its mistakes become issues with their lines."""
     file = file_of(name)
     forward: dict[str, str] = {}
     backward: dict[str, str] = {}
-    no_utf8(sources[file], file, notebook)
+    warn_if_not_utf8(sources[file], file, notebook)
     try:
         rows = read_rows(sources[file], TABLE)
         _, names_of_columns = next(rows, (1, []))
         header = [cell.strip().lower() for cell in names_of_columns]
         if not set(COLUMNS) <= set(header):
-            notebook.error(Node(None, file, 1, 1), "codes", "the columns code,value are expected")
+            notebook.error(
+                YamlNode(None, file, 1, 1), "codes", "the columns code,value are expected"
+            )
             return CodeTable(name, forward, backward)
         for line, row in rows:
-            _add(row, header, Node(None, file, line, 1), notebook, forward, backward)
+            _add(row, header, YamlNode(None, file, line, 1), notebook, forward, backward)
     except DocumentRefused as refused:
-        place = Node(None, file, max(1, refused.line), 1)
+        place = YamlNode(None, file, max(1, refused.line), 1)
         notebook.error(place, "codes", refused.reason)
     return CodeTable(name, forward, backward)
 
@@ -87,8 +89,8 @@ def read_table(sources: Sources, name: str, notebook: Notebook) -> CodeTable:
 def _add(
     row: list[str],
     header: list[str],
-    place: Node,
-    notebook: Notebook,
+    place: YamlNode,
+    notebook: Diagnostics,
     forward: dict[str, str],
     backward: dict[str, str],
 ) -> None:

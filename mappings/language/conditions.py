@@ -6,12 +6,13 @@ list of texts (one of them), or one of the words in `TESTS`.
 
 from collections.abc import Callable
 
-from mappings.language.accessors import NULL, Getter, compile_path
-from mappings.language.diagnostics import Node, Notebook
+from mappings.hl7.elements import NULL
+from mappings.language.accessors import Getter, compile_path
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.patterns import compile_pattern
-from mappings.language.scope import Scope
+from mappings.language.scope import MessageScope
 
-Condition = Callable[[Scope], bool]
+Condition = Callable[[MessageScope], bool]
 Test = Callable[[str], bool]
 
 _NOTHING_TO_HOLD = "`any` lists no condition"
@@ -21,7 +22,7 @@ _BLANKS = "values are compared without blanks around them, and a null as an empt
 TESTS = ("is", "in", "not", "matches", "present", "absent")
 
 
-def compile_condition(node: Node, notebook: Notebook) -> Condition:
+def compile_condition(node: YamlNode, notebook: Diagnostics) -> Condition:
     """Compile a condition; with mistakes noted it holds for nothing."""
     parts: list[Condition] = []
     for key, below in notebook.mapping(node).items():
@@ -39,7 +40,7 @@ def compile_condition(node: Node, notebook: Notebook) -> Condition:
     return parts[0] if len(parts) == 1 else _all(parts)
 
 
-def _compile_field(path: str, node: Node, notebook: Notebook) -> Condition:
+def _compile_field(path: str, node: YamlNode, notebook: Diagnostics) -> Condition:
     """Compile the condition of one field; equal ones with a pattern are asked once of a group."""
     getter = compile_path(path, node.at_key(), notebook)
     holds = _of(getter, compile_condition_test(node, notebook))
@@ -49,7 +50,7 @@ def _compile_field(path: str, node: Node, notebook: Notebook) -> Condition:
     return notebook.conditions.setdefault((path, pattern.value), _once(holds))
 
 
-def compile_test(node: Node, notebook: Notebook) -> Test:
+def compile_test(node: YamlNode, notebook: Diagnostics) -> Test:
     """Compile what a value is compared with."""
     if not isinstance(node.value, dict):
         return frozenset(notebook.texts(node)).__contains__
@@ -57,7 +58,7 @@ def compile_test(node: Node, notebook: Notebook) -> Test:
     return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
-def compile_condition_test(node: Node, notebook: Notebook, *, of_field: bool = True) -> Test:
+def compile_condition_test(node: YamlNode, notebook: Diagnostics, *, of_field: bool = True) -> Test:
     """
     Compile the test of a condition; one that no value can pass is noted.
 
@@ -80,7 +81,7 @@ def compile_condition_test(node: Node, notebook: Notebook, *, of_field: bool = T
 
 
 def _note_never(
-    candidates: list[str], passes: Test, node: Node, notebook: Notebook, of_field: bool
+    candidates: list[str], passes: Test, node: YamlNode, notebook: Diagnostics, of_field: bool
 ) -> None:
     """Note a test that none of the only values that could pass it does pass."""
     possible = [
@@ -91,7 +92,7 @@ def _note_never(
         notebook.warn(node, "dead", f"never true: {why}")
 
 
-def _wants(entries: dict[str, Node], notebook: Notebook) -> set[bool]:
+def _wants(entries: dict[str, YamlNode], notebook: Diagnostics) -> set[bool]:
     """Say whether a test wants a value to be there, or not to be; both, where it says both."""
     flags = [
         notebook.flag(entries[word], default=True) is (word == "present")
@@ -101,31 +102,31 @@ def _wants(entries: dict[str, Node], notebook: Notebook) -> set[bool]:
     return set(flags)
 
 
-def _is(node: Node, notebook: Notebook) -> Test:
+def _is(node: YamlNode, notebook: Diagnostics) -> Test:
     return frozenset(notebook.texts(node)).__contains__
 
 
-def _is_not(node: Node, notebook: Notebook) -> Test:
+def _is_not(node: YamlNode, notebook: Diagnostics) -> Test:
     unwanted = frozenset(notebook.texts(node))
     return lambda value: value not in unwanted
 
 
-def _matches(node: Node, notebook: Notebook) -> Test:
+def _matches(node: YamlNode, notebook: Diagnostics) -> Test:
     search = compile_pattern(node, notebook)
     return lambda value: search(value) is not None
 
 
-def _present(node: Node, notebook: Notebook) -> Test:
+def _present(node: YamlNode, notebook: Diagnostics) -> Test:
     wanted = notebook.flag(node, default=True)
     return lambda value: bool(value) is wanted
 
 
-def _absent(node: Node, notebook: Notebook) -> Test:
+def _absent(node: YamlNode, notebook: Diagnostics) -> Test:
     wanted = notebook.flag(node, default=True)
     return lambda value: (not value) is wanted
 
 
-_TESTS: dict[str, Callable[[Node, Notebook], Test]] = {
+_TESTS: dict[str, Callable[[YamlNode, Diagnostics], Test]] = {
     "is": _is,
     "in": _is,
     "not": _is_not,
@@ -137,7 +138,7 @@ _TESTS: dict[str, Callable[[Node, Notebook], Test]] = {
 
 # Loops, for a condition is asked of every row of a message, and a generator costs as much.
 def _all(parts: list[Condition]) -> Condition:
-    def hold(scope: Scope) -> bool:
+    def hold(scope: MessageScope) -> bool:
         for part in parts:  # noqa: SIM110  # see above
             if not part(scope):
                 return False
@@ -147,7 +148,7 @@ def _all(parts: list[Condition]) -> Condition:
 
 
 def _any(parts: list[Condition]) -> Condition:
-    def holds(scope: Scope) -> bool:
+    def holds(scope: MessageScope) -> bool:
         for part in parts:  # noqa: SIM110  # see above
             if part(scope):
                 return True
@@ -163,7 +164,7 @@ def _not(part: Condition) -> Condition:
 def _once(condition: Condition) -> Condition:
     """Remember in the scope whether a condition holds."""
 
-    def holds(scope: Scope) -> bool:
+    def holds(scope: MessageScope) -> bool:
         known = scope.held.get(condition)
         if known is None:
             known = scope.held[condition] = condition(scope)
@@ -173,7 +174,7 @@ def _once(condition: Condition) -> Condition:
 
 
 def _of(getter: Getter, test: Test) -> Condition:
-    def holds(scope: Scope) -> bool:
+    def holds(scope: MessageScope) -> bool:
         value = getter(scope)
         return test("" if value == NULL else value)
 

@@ -7,21 +7,19 @@ Enough to keep a sender's extra components, subcomponents and repetitions from m
 message invalid. Not a validator. The shapes are those of HL7 v2.5.1 (chapter 2A).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mappings.language.code_tables import CodeTable, file_of, names, read_table
-from mappings.language.diagnostics import Node, Notebook, Sources
-from mappings.language.hooks import Hook, find_hook
-from mappings.shapes.shape import SHAPES
+from mappings.language.diagnostics import Diagnostics, Sources, YamlNode
+from mappings.language.hooks import MappingHook, find_hook
 
 
 @dataclass(slots=True)
-class Workshop:
+class CompilationContext:
     """The shared things, and how to look them up by name."""
 
     sources: Sources
-    notebook: Notebook
+    notebook: Diagnostics
     tables: dict[str, CodeTable] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     """Files beside the definition that this mapping depends on."""
@@ -32,7 +30,7 @@ class Workshop:
     refusing: bool = False
     """Whether a rule compiled since this was reset may refuse a message."""
 
-    def table(self, node: Node) -> CodeTable | None:
+    def table(self, node: YamlNode) -> CodeTable | None:
         """Find a code table by name; None (with an issue) when there is none."""
         name = self.notebook.choice(node, "code table", names(self.sources))
         if name is None:
@@ -42,16 +40,6 @@ class Workshop:
             self.tables[name] = read_table(self.sources, name, self.notebook)
         return self.tables[name]
 
-    def hook(self, node: Node) -> Hook | None:
+    def hook(self, node: YamlNode) -> MappingHook | None:
         """Find a hook; None (with an issue) when there is none."""
         return find_hook(node, self.sources, self.notebook, self.files)
-
-
-TIMES = frozenset({"TS", "DT", "DTM"})
-
-COMPONENTS: Mapping[str, tuple[str, ...]] = {
-    name: kinds for name, kinds in SHAPES["2.5.1"].types.items() if name not in TIMES
-}
-"""The component types of every composite; a type that is not listed has none."""
-
-NAMES = frozenset({*COMPONENTS, *TIMES, "ST", "IS", "ID", "TX", "FT", "NM"})

@@ -1,7 +1,7 @@
 """Diagnostics: the nodes of a definition file with their places, and every issue found in them.
 
 Every scalar is text (`2.5` stays "2.5", `NO` stays "NO"); what it means is said where it
-is used. `mappings.language.loading` reads the files.
+is used. `mappings.language.definition_files` reads the files.
 
 Reading goes on after a mistake with something harmless in its place, so that one run
 names everything. Decides nothing about HL7.
@@ -10,19 +10,54 @@ names everything. Decides nothing about HL7.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any
 
-from mappings.inbound.events import Issue, Severity
+from typing_extensions import override
+
+from mappings.hl7.refusals import MessageRefusal
 
 Sources = Mapping[str, str]
 """The text of every file of one mappings folder, by its relative POSIX path."""
 
 
+class IssueSeverity(StrEnum):
+    """Whether an issue stops what was asked for."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
 @dataclass(frozen=True, slots=True)
-class Node:
+class Issue:
+    """One mistake with its place: in a message (`path`) or in a definition (`file`, `line`).
+
+    `message` names places, never values. `refusal` is what the sender would be told;
+    None for warnings and for mistakes in definitions.
+    """
+
+    path: str
+    code: str
+    message: str
+    severity: IssueSeverity = IssueSeverity.ERROR
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    refusal: MessageRefusal | None = None
+
+    @override
+    def __str__(self) -> str:
+        """Read as compilers write: file:line:column: severity: path: message."""
+        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
+        path = f"{self.path}: " if self.path else ""
+        return f"{place}{self.severity}: {path}{self.message} [{self.code}]"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlNode:
     """A scalar (`str`, or None where nothing is written), a list or a mapping."""
 
-    value: "str | list[Node] | dict[str, Node] | None"
+    value: "str | list[YamlNode] | dict[str, YamlNode] | None"
     file: str
     line: int
     column: int
@@ -30,17 +65,17 @@ class Node:
     key: tuple[int, int] = (0, 0)
     """Line and column of the key this node stands under."""
 
-    def __getitem__(self, key: str) -> "Node":
+    def __getitem__(self, key: str) -> "YamlNode":
         """Return the entry of a mapping; KeyError when this is none or has none."""
         if not isinstance(self.value, dict):
             raise KeyError(key)
         return self.value[key]
 
-    def get(self, key: str) -> "Node | None":
+    def get(self, key: str) -> "YamlNode | None":
         """Return the entry of a mapping, or None."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
-    def at_key(self) -> "Node":
+    def at_key(self) -> "YamlNode":
         """Point at the key instead of the value."""
         return replace(self, line=self.key[0], column=self.key[1])
 
@@ -48,7 +83,7 @@ class Node:
 FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 
 
-class Notebook:
+class Diagnostics:
     """The issues found so far, and checked ways to look at a node."""
 
     def __init__(self) -> None:
@@ -64,17 +99,17 @@ class Notebook:
     @property
     def failed(self) -> bool:
         """Whether any issue is an error."""
-        return any(issue.severity is Severity.ERROR for issue in self.issues)
+        return any(issue.severity is IssueSeverity.ERROR for issue in self.issues)
 
-    def error(self, node: Node, code: str, message: str) -> None:
+    def error(self, node: YamlNode, code: str, message: str) -> None:
         """Note a mistake that makes the definition unusable."""
-        self.note(node, code, message, Severity.ERROR)
+        self.note(node, code, message, IssueSeverity.ERROR)
 
-    def warn(self, node: Node, code: str, message: str) -> None:
+    def warn(self, node: YamlNode, code: str, message: str) -> None:
         """Note something that works but is hardly meant."""
-        self.note(node, code, message, Severity.WARNING)
+        self.note(node, code, message, IssueSeverity.WARNING)
 
-    def note(self, node: Node, code: str, message: str, severity: Severity) -> None:
+    def note(self, node: YamlNode, code: str, message: str, severity: IssueSeverity) -> None:
         """Note an issue once, however often the node is looked at."""
         issue = Issue(node.path, code, message, severity, node.file, node.line, node.column)
         self.adopt([issue])
@@ -85,11 +120,11 @@ class Notebook:
         self.issues += fresh
         self._noted.update(fresh)
 
-    def unknown(self, node: Node, what: str, name: str, known: Iterable[str]) -> None:
+    def unknown(self, node: YamlNode, what: str, name: str, known: Iterable[str]) -> None:
         """Note a name that does not exist, and what was probably meant."""
         self.error(node, f"unknown-{what}", f"unknown {what} {name!r}{meant(name, known)}")
 
-    def mapping(self, node: Node, known: Collection[str] | None = None) -> dict[str, Node]:
+    def mapping(self, node: YamlNode, known: Collection[str] | None = None) -> dict[str, YamlNode]:
         """Read a mapping; keys that are not `known` are mistakes and left out."""
         if not isinstance(node.value, dict):
             self.error(node, "shape", "a mapping (key: value) is expected here")
@@ -101,13 +136,13 @@ class Notebook:
                 self.unknown(node.value[key].at_key(), "key", key, known)
         return {key: value for key, value in node.value.items() if key in known}
 
-    def items(self, node: Node) -> list[Node]:
+    def items(self, node: YamlNode) -> list[YamlNode]:
         """Read a list; anything else counts as a list of one, nothing as an empty one."""
         if isinstance(node.value, list):
             return node.value
         return [] if node.value is None else [node]
 
-    def text(self, node: Node) -> str:
+    def text(self, node: YamlNode) -> str:
         """Read a text; empty (with an issue) when the node is something else."""
         if isinstance(node.value, str):
             return node.value
@@ -115,11 +150,11 @@ class Notebook:
             self.error(node, "shape", "a text is expected here")
         return ""
 
-    def texts(self, node: Node) -> list[str]:
+    def texts(self, node: YamlNode) -> list[str]:
         """Read a list of texts; one text counts as a list of one."""
         return [self.text(item) for item in self.items(node)]
 
-    def flag(self, node: Node | None, *, default: bool) -> bool:
+    def flag(self, node: YamlNode | None, *, default: bool) -> bool:
         """Read true/false (also on/off, yes/no)."""
         if node is None:
             return default
@@ -128,7 +163,7 @@ class Notebook:
             self.error(node, "shape", "true or false is expected here")
         return FLAGS.get(text, default)
 
-    def choice(self, node: Node, what: str, options: Collection[str]) -> str | None:
+    def choice(self, node: YamlNode, what: str, options: Collection[str]) -> str | None:
         """Read one of a closed set of words; None (with an issue) when it is none of them."""
         text = self.text(node)
         if text in options:

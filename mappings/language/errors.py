@@ -10,7 +10,7 @@
 
 from collections.abc import Sequence
 
-from mappings.inbound.events import Issue
+from mappings.language.diagnostics import Issue
 
 
 class MappingError(Exception):

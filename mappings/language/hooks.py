@@ -16,10 +16,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mappings.language.diagnostics import Node, Notebook, Sources, meant
+from mappings.language.definition_files import parse_yaml
+from mappings.language.diagnostics import Diagnostics, Sources, YamlNode, meant
 from mappings.language.errors import HookFailed
-from mappings.language.loading import parse
-from mappings.language.scope import Scope
+from mappings.language.scope import MessageScope
 
 SUFFIX = ".py"
 """Of hook files."""
@@ -31,7 +31,7 @@ class HookStopped(Exception):  # noqa: N818  # named for what happened
     """A hook has no answer; the text says why, and tells nothing of a message."""
 
 
-class Runner(Protocol):
+class HookRunner(Protocol):
     """Runs hook files where they can do no harm. Both methods block, and raise HookStopped."""
 
     def load(self, module: str, source: str) -> list[str]:
@@ -42,14 +42,14 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class MappingHook:
     """One function of a hook file, by its name in the definition."""
 
     module: str
     function: str
     source: str = field(repr=False)
 
-    def value(self, scope: Scope) -> str:
+    def value(self, scope: MessageScope) -> str:
         """Ask the hook; raises HookFailed for whatever goes wrong in it."""
         try:
             return _runner().call(self.module, self.source, self.function, text_of(scope))
@@ -57,17 +57,19 @@ class Hook:
             raise HookFailed(f"{self.module}:{self.function}", str(error)) from None
 
 
-def run_hooks_by(runner: Runner | None) -> None:
+def set_hook_runner(runner: HookRunner | None) -> None:
     """Say what runs the hooks of this process from now on."""
     _installed[:] = [] if runner is None else [runner]
 
 
-def text_of(scope: Scope) -> str:
+def text_of(scope: MessageScope) -> str:
     """Write header and group as one message, as python-hl7 wants it."""
     return "\r".join(scope.texts(bool)) + "\r"
 
 
-def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:
+def find_hook(
+    node: YamlNode, sources: Sources, notebook: Diagnostics, files: set[str]
+) -> MappingHook | None:
     """Find a hook and load its file; None (with an issue) when that is impossible."""
     name = _NAME.fullmatch(notebook.text(node))
     if name is None:
@@ -93,7 +95,7 @@ def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str])
         hint = meant(function, [each for each in known if not each.startswith("_")])
         notebook.error(node, "hook", f"{file} defines no function {function!r}{hint}")
         return None
-    return Hook(module, function, source)
+    return MappingHook(module, function, source)
 
 
 class _Nothing:
@@ -106,37 +108,37 @@ class _Nothing:
         raise HookStopped("has no process to run in")
 
 
-_installed: list[Runner] = []
+_installed: list[HookRunner] = []
 
 
-def _runner() -> Runner:
+def _runner() -> HookRunner:
     return _installed[0] if _installed else _Nothing()
 
 
 @dataclass(frozen=True, slots=True)
-class HookUse:
+class HookReference:
     """A reference to a hook as it is written, and the text of its file; empty without one."""
 
     reference: str
     source: str
 
 
-def hooks_used(sources: Sources, name: str) -> frozenset[HookUse]:
+def hooks_used(sources: Sources, name: str) -> frozenset[HookReference]:
     """Give the hooks that a definition refers to, itself or through what it includes."""
-    found: set[HookUse] = set()
+    found: set[HookReference] = set()
     files, known = [f"{name}.yaml"], set[str]()
     while files:
         file = files.pop()
         if file in known or file not in sources:
             continue
         known.add(file)
-        root = parse(sources[file], file, Notebook())
+        root = parse_yaml(sources[file], file, Diagnostics())
         if root is None:
             continue
         files += _texts(root.get("include"))
         for reference in _references(root):
             module = reference.partition(":")[0]
-            found.add(HookUse(reference, sources.get(f"{module}{SUFFIX}", "")))
+            found.add(HookReference(reference, sources.get(f"{module}{SUFFIX}", "")))
     return frozenset(found)
 
 
@@ -149,7 +151,7 @@ def changes_hooks(before: Sources, after: Sources, name: str) -> bool:
     return not hooks_used(after, name) <= hooks_used(before, name)
 
 
-def _references(root: Node) -> list[str]:
+def _references(root: YamlNode) -> list[str]:
     """Give the texts at every key `hook`, however deep."""
     found: list[str] = []
     nodes = [root]
@@ -163,7 +165,7 @@ def _references(root: Node) -> list[str]:
     return found
 
 
-def _texts(node: Node | None) -> list[str]:
+def _texts(node: YamlNode | None) -> list[str]:
     if node is None:
         return []
     items = node.value if isinstance(node.value, list) else [node]

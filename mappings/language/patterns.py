@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import re2
 
-from mappings.language.diagnostics import Node, Notebook
+from mappings.language.diagnostics import Diagnostics, YamlNode
 
 MAX_MATCHED = 4096
 """Only so many characters of a value meet a regular expression."""
@@ -57,7 +57,7 @@ _TOKEN = re.compile(
 """An escape, a set of characters, the start of a special group or of a repetition."""
 
 
-def compile_pattern(node: Node, notebook: Notebook) -> Search:
+def compile_pattern(node: YamlNode, notebook: Diagnostics) -> Search:
     """Compile a pattern; after a mistake it matches nothing."""
     text = notebook.text(node)
     try:
@@ -69,7 +69,7 @@ def compile_pattern(node: Node, notebook: Notebook) -> Search:
     return _search(found)
 
 
-def search_for(pattern: str) -> Search:
+def compile_search(pattern: str) -> Search:
     """Compile a pattern. Raises ValueError, which says what is wrong with it."""
     return _search(_compiled(pattern, case_sensitive=False))
 
@@ -89,7 +89,7 @@ def _search(found: "re2._Regexp") -> Search:
 
 
 @lru_cache(maxsize=1024)
-def like(pattern: str) -> Callable[[str], bool]:
+def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     """
     Compile a text with wildcards, `*` for any characters and `?` for one; letter case counts.
 

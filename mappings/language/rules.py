@@ -12,33 +12,34 @@ A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
 
 from collections.abc import Callable
 
+from mappings.hl7.elements import NULL
 from mappings.hl7.path import Path
-from mappings.hl7.refusals import UnknownCode
+from mappings.hl7.refusals import TableValueNotFound
 from mappings.language import transforms
-from mappings.language.accessors import NULL, compile_all, compile_path, parse_path
-from mappings.language.code_tables import CodeTable, Missed
+from mappings.language.accessors import compile_all, compile_path, parse_path
+from mappings.language.code_tables import CodeTable, UnmappedCode
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, meant
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode, meant
 from mappings.language.patterns import Search, compile_pattern
-from mappings.language.scope import Scope
+from mappings.language.scope import MessageScope
 from mappings.language.unreachable_rules import LISTENER, unreachable, without_effect
 
-Rule = Callable[[Scope], str]
+Rule = Callable[[MessageScope], str]
 
 
-def nothing(_scope: Scope) -> str:
+def nothing(_scope: MessageScope) -> str:
     """Yield nothing: what a rule with a mistake does."""
     return ""
 
 
-def separator_of(entries: dict[str, Node], shop: Workshop) -> str:
+def separator_of(entries: dict[str, YamlNode], shop: CompilationContext) -> str:
     """Read `separator`; a line feed where none is given."""
     return shop.notebook.text(entries["separator"]) if "separator" in entries else "\n"
 
 
 def compile_gathering(
-    entries: dict[str, Node], shop: Workshop, *, only_first: bool, raw: bool
+    entries: dict[str, YamlNode], shop: CompilationContext, *, only_first: bool, raw: bool
 ) -> Rule:
     """Compile `all` or `first`, whichever is among the entries."""
     paths = _paths(entries["first" if only_first else "all"], shop)
@@ -50,7 +51,7 @@ def compile_gathering(
     where = _where(entries, segment, shop)
     separator = separator_of(entries, shop)
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         if segment not in scope.own.filed and segment not in scope.header.filed:
             return ""
         seen = scope if where is None else _filtered(scope, segment, where)
@@ -65,7 +66,7 @@ def compile_gathering(
     return get
 
 
-def _paths(node: Node, shop: Workshop) -> list[Path]:
+def _paths(node: YamlNode, shop: CompilationContext) -> list[Path]:
     """Read one path, or several into the same field."""
     paths: list[Path] = []
     for item in shop.notebook.items(node):
@@ -82,7 +83,9 @@ def _paths(node: Node, shop: Workshop) -> list[Path]:
     return paths
 
 
-def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition | None:
+def _where(
+    entries: dict[str, YamlNode], segment: str, shop: CompilationContext
+) -> Condition | None:
     if "where" not in entries:
         return None
     for key in shop.notebook.mapping(entries["where"]):
@@ -92,7 +95,7 @@ def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition 
     return compile_condition(entries["where"], shop.notebook)
 
 
-def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
+def _filtered(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
     """See only those segments of a kind for which the condition holds."""
     return scope.among([each for each in scope.every(segment) if where(scope.only(each))])
 
@@ -108,7 +111,7 @@ _POSITIONAL = frozenset({"^", "&"})
 """Separators of components: behind each of them a value has its place, also behind an empty one."""
 
 
-def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
+def compile_rule(node: YamlNode, shop: CompilationContext, *, raw: bool = False) -> Rule:
     """Compile a rule; after a mistake it yields nothing."""
     if isinstance(node.value, str):
         return _path(node, shop, raw=raw)
@@ -121,7 +124,7 @@ def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
     return nothing
 
 
-def _path(node: Node, shop: Workshop, *, raw: bool) -> Rule:
+def _path(node: YamlNode, shop: CompilationContext, *, raw: bool) -> Rule:
     text = shop.notebook.text(node)
     shop.paths.append(text)
     return compile_path(text, node, shop.notebook, raw=raw)
@@ -132,7 +135,7 @@ def _first_of(rules: list[Rule]) -> Rule:
     if len(rules) == 1:
         return rules[0]
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         null = ""
         for rule in rules:
             value = rule(scope)
@@ -145,7 +148,7 @@ def _first_of(rules: list[Rule]) -> Rule:
     return get
 
 
-def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
+def _written_out(node: YamlNode, shop: CompilationContext, *, raw: bool) -> Rule:
     entries = shop.notebook.mapping(node, KEYS)
     named = [key for key in PRODUCERS if key in entries]
     if len(named) > 1:
@@ -166,7 +169,9 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     return _modified(rule, entries, shop)
 
 
-def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool) -> Rule:
+def _producer(
+    name: str, entries: dict[str, YamlNode], shop: CompilationContext, *, raw: bool
+) -> Rule:
     node = entries[name]
     if name in ("all", "first"):
         return compile_gathering(entries, shop, only_first=name == "first", raw=raw)
@@ -187,7 +192,7 @@ def _joined(parts: list[Rule], separator: str) -> Rule:
     """Join what has a value; separators of components keep empty places. Only nulls make a null."""
     positional = separator in _POSITIONAL
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         values = [part(scope) for part in parts]
         said = [value for value in values if value]
         if not said:
@@ -202,7 +207,7 @@ def _joined(parts: list[Rule], separator: str) -> Rule:
     return get
 
 
-def _age(node: Node, shop: Workshop) -> Rule:
+def _age(node: YamlNode, shop: CompilationContext) -> Rule:
     entries = shop.notebook.mapping(node, ("of", "on"))
     if "of" not in entries:
         shop.notebook.error(node, "rule", "age needs `of`: the place of the birth date")
@@ -212,7 +217,7 @@ def _age(node: Node, shop: Workshop) -> Rule:
     return lambda scope: transforms.age(birth(scope), day(scope), scope)
 
 
-def _hooked(node: Node, shop: Workshop) -> Rule:
+def _hooked(node: YamlNode, shop: CompilationContext) -> Rule:
     hook = shop.hook(node)
     return nothing if hook is None else hook.value
 
@@ -220,7 +225,7 @@ def _hooked(node: Node, shop: Workshop) -> Rule:
 def _extracted(rule: Rule, search: Search) -> Rule:
     """Take what a pattern finds in a value; nothing where it finds nothing."""
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         value = rule(scope)
         return (search(value) or "") if value and value != NULL else value
 
@@ -230,14 +235,14 @@ def _extracted(rule: Rule, search: Search) -> Rule:
 def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
     apply = transform.apply
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         value = rule(scope)
         return apply(value, scope) if value and value != NULL else value
 
     return get
 
 
-def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
+def _modified(rule: Rule, entries: dict[str, YamlNode], shop: CompilationContext) -> Rule:
     """Wrap a rule in what stands beside its source: codes, condition, default."""
     named = [key for key in ("codes", "codes_back") if key in entries]
     if len(named) > 1:
@@ -255,20 +260,20 @@ def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
     return rule
 
 
-def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Rule:
+def _coded(rule: Rule, key: str, entries: dict[str, YamlNode], shop: CompilationContext) -> Rule:
     table = shop.table(entries[key])
     policy = "keep"
     if "unknown" in entries:
         policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
     shop.refusing |= policy == "refuse"
-    place = plain(shop.paths[-1]) if shop.paths else ""
+    place = without_filters(shop.paths[-1]) if shop.paths else ""
     back = key == "codes_back"
     _check_codes(table, key, entries, policy, shop)
     if table is None:
         return rule
     name, translate = table.name, table.code if back else table.value
 
-    def get(scope: Scope) -> str:
+    def get(scope: MessageScope) -> str:
         code = rule(scope)
         if not code or code == NULL:
             return code
@@ -276,16 +281,20 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         if value is not None:
             return value
         if scope.defaults.missed is not None:
-            scope.defaults.missed.append(Missed(name, code, place, policy, back))
+            scope.defaults.missed.append(UnmappedCode(name, code, place, policy, back))
         if policy == "refuse":
-            raise UnknownCode(scope.locate(place))
+            raise TableValueNotFound(scope.locate(place))
         return code if policy == "keep" else ""
 
     return get
 
 
 def _check_codes(
-    table: CodeTable | None, key: str, entries: dict[str, Node], policy: str, shop: Workshop
+    table: CodeTable | None,
+    key: str,
+    entries: dict[str, YamlNode],
+    policy: str,
+    shop: CompilationContext,
 ) -> None:
     """Note a table without entries, and a constant that it does not have."""
     if table is None:
@@ -315,7 +324,7 @@ def _valued(value: str) -> str:
     return "" if value == NULL else value
 
 
-def plain(path: str) -> str:
+def without_filters(path: str) -> str:
     """Drop the picks of a path for a refusal: PID-3[CX-5=MR].1 is told as PID-3.1."""
     kept, depth = [], 0
     for character in path:

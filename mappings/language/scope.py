@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.message import Message
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 
 Positions = Sequence[int]
 
 
-class Places:
+class SegmentPositions:
     """Which segments of a message belong together: their positions in order, and by their name."""
 
     __slots__ = ("filed", "order")
@@ -31,7 +31,7 @@ class Places:
         self.filed = filed
 
     @classmethod
-    def of(cls, order: Positions, names: Sequence[str]) -> "Places":
+    def of(cls, order: Positions, names: Sequence[str]) -> "SegmentPositions":
         """File positions in the message; `names` are those of all its segments."""
         filed: dict[str, list[int]] = {}
         for place in order:
@@ -39,19 +39,19 @@ class Places:
         return cls(order, filed)
 
 
-class Filed(Protocol):
+class PositionLookup(Protocol):
     """Positions of segments by their name: a dict, or several in turn."""
 
     def get(self, name: str, /) -> Positions | None:
         """Return the positions of a name's segments; None or nothing where there is none."""
 
 
-class InTurn:
+class FallbackLookup:
     """Positions by name: the first of two that has any."""
 
     __slots__ = ("_far", "_near")
 
-    def __init__(self, near: Filed, far: Filed) -> None:
+    def __init__(self, near: PositionLookup, far: PositionLookup) -> None:
         self._near = near
         self._far = far
 
@@ -60,7 +60,7 @@ class InTurn:
         return self._near.get(name) or self._far.get(name)
 
 
-def behind(places: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
+def following(places: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
     """Choose those that follow a segment of another name, alone or after others of their own."""
     before, followed = -1, ""
     for place in places:
@@ -86,17 +86,17 @@ _ACCESSION_FIELD = 18
 Selects = Callable[[str], bool]
 
 
-class Defaults(NamedTuple):
+class ListenerDefaults(NamedTuple):
     """What the listener knows where a message is silent."""
 
     site: str
     time_zone: str
     now: datetime
-    missed: list[Missed] | None = None
+    missed: list[UnmappedCode] | None = None
     """Where codes are noted that no table has; None: nobody wants to know."""
 
 
-class Setting(Protocol):
+class MessageSetting(Protocol):
     """What values are read with, beside their text."""
 
     @property
@@ -108,14 +108,14 @@ class Setting(Protocol):
         """Its codec."""
 
     @property
-    def defaults(self) -> Defaults:
+    def defaults(self) -> ListenerDefaults:
         """What the listener knows."""
 
 
-_NOWHERE = Places((), {})
+_NOWHERE = SegmentPositions((), {})
 
 
-class Scope:
+class MessageScope:
     """
     The segments one event is made of: positions in the message, and what the header has.
 
@@ -130,9 +130,9 @@ class Scope:
     def __init__(
         self,
         message: Message,
-        defaults: Defaults,
-        own: Places,
-        header: Places = _NOWHERE,
+        defaults: ListenerDefaults,
+        own: SegmentPositions,
+        header: SegmentPositions = _NOWHERE,
         place: str = "",
     ) -> None:
         self.message = message
@@ -146,13 +146,13 @@ class Scope:
         self.header = header
         self.own = own
         self.place = place
-        self.filed: Filed = own.filed
-        self.beyond: Filed = header.filed
+        self.filed: PositionLookup = own.filed
+        self.beyond: PositionLookup = header.filed
         self.values: dict[str, str] = {}
         """Tags, and codes of the order, that have been asked for already."""
-        self.held: dict[Callable[[Scope], bool], bool] = {}
+        self.held: dict[Callable[[MessageScope], bool], bool] = {}
         """Conditions that have been asked already."""
-        self._ones: dict[int, Scope] | None = None
+        self._ones: dict[int, MessageScope] | None = None
 
     def chosen(self, selects: Selects) -> list[int]:
         """Return the positions of the segments of chosen names, the header's first."""
@@ -175,26 +175,26 @@ class Scope:
         """Return all segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
         if ">" in key:
             anchor, _, name = key.rpartition(">")
-            return tuple(behind(self.every(name), anchor, self.message.names))
+            return tuple(following(self.every(name), anchor, self.message.names))
         shared, mine = self.header.filed.get(key), self.own.filed.get(key)
         return (*shared, *mine) if shared and mine else mine or shared or ()
 
-    def only(self, place: int) -> "Scope":
+    def only(self, place: int) -> "MessageScope":
         """See one segment instead of all of its kind; the same scope each time."""
         ones = self._ones
         if ones is None:
             ones = self._ones = {}
         one = ones.get(place)
         if one is None:
-            own = Places((place,), {self.message.names[place]: (place,)})
-            one = ones[place] = Scope(self.message, self.defaults, own, place=self.place)
-            one.beyond = InTurn(self.filed, self.beyond)
+            own = SegmentPositions((place,), {self.message.names[place]: (place,)})
+            one = ones[place] = MessageScope(self.message, self.defaults, own, place=self.place)
+            one.beyond = FallbackLookup(self.filed, self.beyond)
         return one
 
-    def among(self, places: Positions) -> "Scope":
+    def among(self, places: Positions) -> "MessageScope":
         """See no more than these segments wherever all of a kind are asked for."""
-        own = Places.of(places, self.message.names)
-        few = Scope(self.message, self.defaults, own, place=self.place)
+        own = SegmentPositions.of(places, self.message.names)
+        few = MessageScope(self.message, self.defaults, own, place=self.place)
         few.filed, few.beyond = self.filed, self.beyond
         return few
 
@@ -210,50 +210,54 @@ class Scope:
         return f"{name}[{number}]-{rest}" if number > 1 and rest else path
 
 
-class Cut(NamedTuple):
+class MessageGroups(NamedTuple):
     """How a message falls into groups: headers, and for each group its header, places, name."""
 
-    headers: tuple[Places, ...]
-    groups: tuple[tuple[int, Places, str], ...]
+    headers: tuple[SegmentPositions, ...]
+    groups: tuple[tuple[int, SegmentPositions, str], ...]
 
 
-_Cutter = Callable[[tuple[str, ...]], Cut]
+_Cutter = Callable[[tuple[str, ...]], MessageGroups]
 _LONGEST_SHAPE = 100  # segments of a message whose cut is worth remembering
 
 
-def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
+def split_orders(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
     """Cut an order message at each ORC, and at each further OBR of the same ORC."""
     scopes = _scopes(message, defaults, order_cut, _known_order_cut)
     _share_tail(scopes)
     return scopes
 
 
-def patient_groups(message: Message, defaults: Defaults) -> list[Scope]:
+def split_patients(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
     """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
     return _scopes(message, defaults, _patient_cut, _known_patient_cut)
 
 
-def by_merge(scope: Scope) -> list[Scope]:
+def split_merges(scope: MessageScope) -> list[MessageScope]:
     """Cut a patient's group at each MRG: ADT^A45 may move several visits."""
     names, order = scope.message.names, scope.own.order
     starts = [at for at, place in enumerate(order) if names[place] == "MRG"]
     if not starts[1:]:
         return [scope]
     cuts = [
-        Places.of([*order[: starts[0]], *order[start:end]], names)
+        SegmentPositions.of([*order[: starts[0]], *order[start:end]], names)
         for start, end in pairwise([*starts, len(order)])
     ]
-    return [Scope(scope.message, scope.defaults, own, scope.header, scope.place) for own in cuts]
+    return [
+        MessageScope(scope.message, scope.defaults, own, scope.header, scope.place) for own in cuts
+    ]
 
 
-def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) -> list[Scope]:
+def _scopes(
+    message: Message, defaults: ListenerDefaults, cut: _Cutter, known: _Cutter
+) -> list[MessageScope]:
     """Make the scopes of a cut. Senders repeat themselves: the same names are cut but once."""
     names = tuple(message.names)
     headers, groups = (known if len(names) <= _LONGEST_SHAPE else cut)(names)
-    return [Scope(message, defaults, own, headers[at], label) for at, own, label in groups]
+    return [MessageScope(message, defaults, own, headers[at], label) for at, own, label in groups]
 
 
-def order_cut(names: tuple[str, ...]) -> Cut:
+def order_cut(names: tuple[str, ...]) -> MessageGroups:
     """Say how an order message of such segments falls into groups."""
     headers: list[list[int]] = [[]]
     groups: list[tuple[int, list[int], str]] = []
@@ -284,7 +288,7 @@ def _governing(before: list[int], names: Sequence[str]) -> list[int]:
     return [place for place in before if names[place] == "ORC"]
 
 
-def _patient_cut(names: tuple[str, ...]) -> Cut:
+def _patient_cut(names: tuple[str, ...]) -> MessageGroups:
     header: list[int] = []
     groups: list[tuple[int, list[int], str]] = []
     own = header
@@ -298,10 +302,10 @@ def _patient_cut(names: tuple[str, ...]) -> Cut:
 
 def _filed(
     headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
-) -> Cut:
-    return Cut(
-        tuple(Places.of(places, names) for places in headers),
-        tuple((at, Places.of(own, names), label) for at, own, label in groups),
+) -> MessageGroups:
+    return MessageGroups(
+        tuple(SegmentPositions.of(places, names) for places in headers),
+        tuple((at, SegmentPositions.of(own, names), label) for at, own, label in groups),
     )
 
 
@@ -309,7 +313,7 @@ _known_order_cut = lru_cache(maxsize=512)(order_cut)
 _known_patient_cut = lru_cache(maxsize=512)(_patient_cut)
 
 
-def _share_tail(scopes: list[Scope]) -> None:
+def _share_tail(scopes: list[MessageScope]) -> None:
     """Give the one ZDS behind the last group to the earlier groups of its accession."""
     if len(scopes) < 2 or any(scope.owns(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # "several"
         return
@@ -320,17 +324,17 @@ def _share_tail(scopes: list[Scope]) -> None:
         return
     for at, scope in enumerate(scopes[:-1]):
         if scope.header is last.header and _accession(scope) == accession:
-            own = Places.of([*scope.own.order, *tail], scope.message.names)
-            scopes[at] = Scope(scope.message, scope.defaults, own, scope.header, scope.place)
+            own = SegmentPositions.of([*scope.own.order, *tail], scope.message.names)
+            scopes[at] = MessageScope(scope.message, scope.defaults, own, scope.header, scope.place)
 
 
-def _accession(scope: Scope) -> str:
+def _accession(scope: MessageScope) -> str:
     places = scope.own.filed.get("OBR")
     fields = scope.split(places[0]) if places else ()
     return fields[_ACCESSION_FIELD] if len(fields) > _ACCESSION_FIELD else ""
 
 
-def is_imaging(scope: Scope) -> bool:
+def is_imaging(scope: MessageScope) -> bool:
     """Whether a group orders an observation: an OBR, or no order detail at all."""
     own = scope.own.filed
     return "OBR" in own or NON_IMAGING.isdisjoint(own)

@@ -6,12 +6,12 @@ own module.
 
 from dataclasses import dataclass
 
-from mappings.hl7.refusals import EndlessIdentifier, MissingField, Refusal
-from mappings.language.accessors import NULL
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node
-from mappings.language.rules import Rule, compile_rule, plain
-from mappings.language.scope import Scope
+from mappings.hl7.elements import NULL
+from mappings.hl7.refusals import IdentifierTooLong, MessageRefusal, MissingField
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
+from mappings.language.rules import Rule, compile_rule, without_filters
+from mappings.language.scope import MessageScope
 from mappings.language.unreachable_rules import from_listener_alone
 
 TAGS = (
@@ -62,7 +62,7 @@ class TagRule:
     kept: bool = True
     """Whether `fill` asks by `value`: the value is needed again, or a null means nothing."""
 
-    def value(self, scope: Scope) -> str:
+    def value(self, scope: MessageScope) -> str:
         """Return what the rule yields, asked once; a null that deletes nothing is nothing."""
         value = scope.values.get(self.tag)
         if value is None:
@@ -72,44 +72,46 @@ class TagRule:
             scope.values[self.tag] = value
         return value
 
-    def refusal(self, scope: Scope) -> Refusal | None:
+    def refusal(self, scope: MessageScope) -> MessageRefusal | None:
         """Say why this tag makes the message unacceptable, if it does."""
         try:
             value = self.value(scope)
-        except Refusal as refusal:
+        except MessageRefusal as refusal:
             return refusal
         if self.required and value in ("", NULL):
             return MissingField(self.place(scope))
         if self.tag in IDENTIFIERS and len(value) > LONGEST:
-            return EndlessIdentifier(self.place(scope))
+            return IdentifierTooLong(self.place(scope))
         return None
 
-    def place(self, scope: Scope) -> str:
+    def place(self, scope: MessageScope) -> str:
         """Tell where a value is missed: the first source whose segment was sent at all."""
         sent = (place for place in self.places if scope.rows(place.partition("-")[0]))
         return scope.locate(next(sent, self.places[0]))
 
 
-def compile_tags(node: Node | None, shop: Workshop, known: tuple[str, ...]) -> dict[str, TagRule]:
+def compile_tags(
+    node: YamlNode | None, shop: CompilationContext, known: tuple[str, ...]
+) -> dict[str, TagRule]:
     """Compile a mapping of tags to rules."""
     entries = shop.notebook.mapping(node, known) if node is not None else {}
     return {tag: compile_tag(tag, below, shop) for tag, below in entries.items()}
 
 
-def compile_tag(tag: str, node: Node, shop: Workshop) -> TagRule:
+def compile_tag(tag: str, node: YamlNode, shop: CompilationContext) -> TagRule:
     """Compile one tag."""
     before = len(shop.paths)
     shop.refusing = False
     rule = compile_rule(node, shop)
     required_node = node.get("required")
     required = shop.notebook.flag(required_node, default=False)
-    places = tuple(plain(path) for path in shop.paths[before:]) or ("MSH-4",)
+    places = tuple(without_filters(path) for path in shop.paths[before:]) or ("MSH-4",)
     refusing = required or shop.refusing
     kept = refusing or tag in NEVER_DELETED
     return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), kept)
 
 
-def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:
+def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
     """Fill every tag that has a value; a null becomes an empty text. Raises MissingField."""
     filled: dict[str, str] = {}
     known = scope.values

@@ -17,11 +17,11 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import Field, Reading
+from mappings.hl7.elements import Field, MessageSyntax
+from mappings.hl7.person_names import PersonName, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
-from mappings.hl7.values import PersonName, is_uid, preferred_name
-from mappings.language.diagnostics import Node, Notebook
-from mappings.language.scope import Setting
+from mappings.language.diagnostics import Diagnostics, YamlNode
+from mappings.language.scope import MessageSetting
 
 _LENGTHS = frozenset({8, 10, 12, 14})  # YYYYMMDD, and with hour, minute, second
 _DAYS = frozenset(
@@ -53,7 +53,7 @@ def looks_like_time(text: str) -> bool:
     )
 
 
-is_time = lru_cache(maxsize=2048)(looks_like_time)
+is_plain_time = lru_cache(maxsize=2048)(looks_like_time)
 """The same, for those that ask of one text several times."""
 
 
@@ -63,7 +63,7 @@ def years(birth: str, day: str) -> str:
     return f"{min(found, _OLDEST):03d}Y" if found >= _YEARS_FROM else ""
 
 
-def is_name(text: str, marks: Delimiters) -> bool:
+def is_plain_name(text: str, marks: Delimiters) -> bool:
     """Whether a field is one name of plain components: no mark in it but the caret."""
     return (
         marks.component == CARET
@@ -96,6 +96,15 @@ def provider(text: str) -> str:
     return f"{display}, {degree}" if degree and family else display
 
 
+_LONGEST_UID = 64
+_UID = re.compile(r"(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+")
+
+
+def is_uid(text: str) -> bool:
+    """Tell whether a text has the syntax of a DICOM UID (PS3.5 §9.1)."""
+    return len(text) <= _LONGEST_UID and _UID.fullmatch(text) is not None
+
+
 _MONTHS_ONLY_BELOW = 24
 _DAYS_ONLY_BELOW = 1
 _LONGEST = 999
@@ -126,11 +135,11 @@ def age_at(birth: str, day: str) -> str:
 class Transform:
     """A named function; `raw` when it reads the field's own separators."""
 
-    apply: Callable[[str, Setting], str]
+    apply: Callable[[str, MessageSetting], str]
     raw: bool = False
 
 
-def compile_transforms(node: Node | None, notebook: Notebook) -> list[Transform]:
+def compile_transforms(node: YamlNode | None, notebook: Diagnostics) -> list[Transform]:
     """Read `as:`, one name or several in the order they apply."""
     chosen: list[Transform] = []
     for item in notebook.items(node) if node is not None else ():
@@ -147,7 +156,7 @@ _parsed = lru_cache(maxsize=1024)(parse_timestamp)
 """One message asks for the same few times again and again."""
 
 
-def _local(text: str, setting: Setting) -> Timestamp | None:
+def _local(text: str, setting: MessageSetting) -> Timestamp | None:
     """Read a time; one that names its zone is moved to the site's."""
     stamp = _parsed(text)
     if stamp is None or stamp.offset is None or stamp.precision < Precision.HOUR:
@@ -156,67 +165,67 @@ def _local(text: str, setting: Setting) -> Timestamp | None:
     return Timestamp(stamp.moment(site).astimezone(site).replace(tzinfo=None), stamp.precision)
 
 
-def _study_date(text: str, setting: Setting) -> str:
+def _study_date(text: str, setting: MessageSetting) -> str:
     """YYYYMMDD at the site, as precise as it was said."""
-    if is_time(text):
+    if is_plain_time(text):
         return text[:8]
     stamp = _local(text, setting)
     return text if stamp is None else stamp.date
 
 
-def _study_time(text: str, setting: Setting) -> str:
+def _study_time(text: str, setting: MessageSetting) -> str:
     """HHMMSS at the site, in compact digits; nothing when only a date was said."""
-    if is_time(text):
+    if is_plain_time(text):
         return text[8:]
     stamp = _local(text, setting)
     return "" if stamp is None else stamp.time.partition(".")[0]
 
 
-def _birth_date(text: str, setting: Setting) -> str:
+def _birth_date(text: str, setting: MessageSetting) -> str:
     """YYYYMMDD, YYYYMM or YYYY as said; a birthday is never moved to another zone."""
-    if is_time(text):
+    if is_plain_time(text):
         return text[:8]
     stamp = _parsed(text)
     return text if stamp is None else stamp.date
 
 
-def _timestamp(text: str, setting: Setting) -> str:
+def _timestamp(text: str, setting: MessageSetting) -> str:
     """YYYYMMDDHHMMSS at the site, as precise as it was said."""
     stamp = _local(text, setting)
     return text if stamp is None else stamp.digits
 
 
-def _names(text: str, setting: Setting) -> Field:
-    return Field(text, Reading(setting.delimiters, setting.encoding))
+def _names(text: str, setting: MessageSetting) -> Field:
+    return Field(text, MessageSyntax(setting.delimiters, setting.encoding))
 
 
-def _person_name(text: str, setting: Setting) -> str:
+def _person_name(text: str, setting: MessageSetting) -> str:
     """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
-    if is_name(text, setting.delimiters):
+    if is_plain_name(text, setting.delimiters):
         return person(text)
     chosen = preferred_name(_names(text, setting))
     return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
 
 
-def _person_display(text: str, setting: Setting) -> str:
+def _person_display(text: str, setting: MessageSetting) -> str:
     """`DR JOHN M DOE JR`: an XPN as people are addressed."""
     chosen = preferred_name(_names(text, setting))
     return "" if chosen is None else PersonName.from_xpn(chosen).display
 
 
-def _provider_name(text: str, setting: Setting) -> str:
+def _provider_name(text: str, setting: MessageSetting) -> str:
     """`DR ANN WELBY, MD`: an XCN with its degree; nothing where it is an identifier alone."""
-    if is_name(text, setting.delimiters):
+    if is_plain_name(text, setting.delimiters):
         return provider(text)
     name = _provider(text, setting)._replace(identifier="")
     return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
 
 
-def _provider_id(text: str, setting: Setting) -> str:
+def _provider_id(text: str, setting: MessageSetting) -> str:
     return _provider(text, setting).identifier
 
 
-def _provider(text: str, setting: Setting) -> PersonName:
+def _provider(text: str, setting: MessageSetting) -> PersonName:
     """Read XCN, and NDL, whose first component holds an XCN in subcomponents (OBR-32)."""
     field = _names(text, setting)
     repetition = field.repetition()
@@ -233,16 +242,16 @@ def _dicom(name: PersonName) -> str:
     return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
 
 
-def _uid(text: str, setting: Setting) -> str:
+def _uid(text: str, setting: MessageSetting) -> str:
     """Let a DICOM UID pass, and nothing else: not every ZDS is the one of IHE."""
     return text if is_uid(text) else ""
 
 
-def _digits(text: str, setting: Setting) -> str:
+def _digits(text: str, setting: MessageSetting) -> str:
     return "".join(character for character in text if character.isdigit())
 
 
-def _one_line(text: str, setting: Setting) -> str:
+def _one_line(text: str, setting: MessageSetting) -> str:
     return " ".join(text.split())
 
 
@@ -265,14 +274,14 @@ TRANSFORMS = {
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 
-def age(birth: str, day: str, setting: Setting) -> str:
+def age(birth: str, day: str, setting: MessageSetting) -> str:
     """
     Compute an age as DICOM writes it (VR AS, PS3.5 §6.2): `012D`, `005M`, `034Y`.
 
     Days in the first month, months up to two years, then years; on the study date, else
     today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
     """
-    if is_time(birth) and is_time(day) and (known := years(birth, day)):
+    if is_plain_time(birth) and is_plain_time(day) and (known := years(birth, day)):
         return known
     born = _parsed(birth)
     if born is None:

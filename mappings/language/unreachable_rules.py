@@ -5,7 +5,7 @@ A dead rule is no mistake of form. It is one of thought: its author believes tha
 
 from collections.abc import Sequence
 
-from mappings.language.diagnostics import FLAGS, Node, Notebook
+from mappings.language.diagnostics import FLAGS, Diagnostics, YamlNode
 
 LISTENER = "listener"
 _GATHERERS = ("all", "first")
@@ -18,7 +18,7 @@ _NEEDS = {
 """What stands beside a source, and the sources without which it does nothing."""
 
 
-def unreachable(items: Sequence[Node], notebook: Notebook) -> None:
+def unreachable(items: Sequence[YamlNode], notebook: Diagnostics) -> None:
     """Note the alternatives behind one that always has a value, and those that stand twice."""
     seen: set[str] = set()
     for place, item in enumerate(items):
@@ -32,7 +32,7 @@ def unreachable(items: Sequence[Node], notebook: Notebook) -> None:
             return
 
 
-def without_effect(entries: dict[str, Node], notebook: Notebook) -> None:
+def without_effect(entries: dict[str, YamlNode], notebook: Diagnostics) -> None:
     """Note what stands beside a source that it does nothing for."""
     for key, needed in _NEEDS.items():
         if key in entries and not any(each in entries for each in needed):
@@ -47,7 +47,7 @@ def without_effect(entries: dict[str, Node], notebook: Notebook) -> None:
         notebook.warn(required.at_key(), "dead", message)
 
 
-def always(node: Node) -> bool:
+def always(node: YamlNode) -> bool:
     """Say whether a rule has a value for every message."""
     if isinstance(node.value, list):
         return any(always(item) for item in node.value)
@@ -56,7 +56,7 @@ def always(node: Node) -> bool:
     return _defaulted(node.value) or _constant(node.value)
 
 
-def never(node: Node) -> bool:
+def never(node: YamlNode) -> bool:
     """Say whether a rule has a value for no message at all."""
     if isinstance(node.value, list):
         return all(never(item) for item in node.value)
@@ -71,14 +71,14 @@ def never(node: Node) -> bool:
     return all(never(each) for each in below) and not {"age", "hook"} & entries.keys()
 
 
-def from_listener_alone(node: Node) -> bool:
+def from_listener_alone(node: YamlNode) -> bool:
     """Say whether a rule takes its value from the listener's settings and no message."""
     if not isinstance(node.value, dict) or _text(node.get("default")) != LISTENER:
         return False
-    return never(Node({k: v for k, v in node.value.items() if k != "default"}, "", 0, 0))
+    return never(YamlNode({k: v for k, v in node.value.items() if k != "default"}, "", 0, 0))
 
 
-def _constant(entries: dict[str, Node]) -> bool:
+def _constant(entries: dict[str, YamlNode]) -> bool:
     changed = {"when", "codes", "codes_back", "extract", "as"} & entries.keys()
     if changed:
         return False
@@ -91,10 +91,10 @@ def _constant(entries: dict[str, Node]) -> bool:
     return bool(_text(entries.get("const")))
 
 
-def _defaulted(entries: dict[str, Node]) -> bool:
+def _defaulted(entries: dict[str, YamlNode]) -> bool:
     default = _text(entries.get("default"))
     return bool(default) and default != LISTENER
 
 
-def _text(node: Node | None) -> str:
+def _text(node: YamlNode | None) -> str:
     return node.value if node is not None and isinstance(node.value, str) else ""

@@ -10,16 +10,16 @@ says which status each event has. What goes where is wiring's business, sending 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mappings.inbound.echo import Echo
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, Notebook
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.errors import NotRenderable
+from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import message
 from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent
 from mappings.outbound.segments import Writer, compile_items
 from mappings.outbound.style import KEYS as MANNERS
-from mappings.outbound.style import Manner, check_needs, compile_manner
-from mappings.outbound.variables import Frame
+from mappings.outbound.style import OutputStyle, check_style_has_effect, compile_style
+from mappings.outbound.variables import RenderState
 
 CODES = ("result", "observation", "order", "message", "completion", "availability")
 AFTER = " after "
@@ -48,7 +48,7 @@ class Statuses:
         return Statuses({key: codes for key, codes in self.table.items() if key[0] in events})
 
 
-def compile_statuses(node: Node, notebook: Notebook) -> Statuses:
+def compile_statuses(node: YamlNode, notebook: Diagnostics) -> Statuses:
     """Read `statuses:`."""
     table: dict[Situation, Mapping[str, str]] = {}
     for key, below in notebook.mapping(node).items():
@@ -64,7 +64,7 @@ def compile_statuses(node: Node, notebook: Notebook) -> Statuses:
     return Statuses(table)
 
 
-def _event(name: str, node: Node, notebook: Notebook) -> ResultEvent | None:
+def _event(name: str, node: YamlNode, notebook: Diagnostics) -> ResultEvent | None:
     if name in tuple(ResultEvent):
         return ResultEvent(name)
     notebook.unknown(node.at_key(), "event", name, tuple(ResultEvent))
@@ -81,7 +81,7 @@ class OutboundMapping:
 
     name: str
     version: str
-    manner: Manner = field(repr=False)
+    manner: OutputStyle = field(repr=False)
     statuses: Statuses = field(repr=False)
     writers: tuple[Writer, ...] = field(repr=False)
     files: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class OutboundMapping:
             codes = {**codes, **self._codes_of_an_addendum(result)}
         order = result.orders[0]
         echo = Echo(order.echo, zoned=self.manner.zoned)
-        frame = Frame(result, order, echo, 1, codes, self.manner)
+        frame = RenderState(result, order, echo, 1, codes, self.manner)
         written = [one for writer in self.writers for one in writer(frame)]
         return message(written).encode()
 
@@ -131,10 +131,10 @@ class OutboundMapping:
 
 
 def compile_outbound(
-    name: str, root: Node, entries: dict[str, Node], shop: Workshop
+    name: str, root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
 ) -> OutboundMapping:
     """Compile a definition of kind `results` or `status`."""
-    manner = compile_manner(entries, shop)
+    manner = compile_style(entries, shop)
     for key in ("statuses", "segments"):
         if key not in entries:
             shop.notebook.error(root, key, f"{key} is missing")
@@ -145,12 +145,12 @@ def compile_outbound(
     if "parts" in entries:
         _check_parts(root, entries["parts"], shop)
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
-        check_needs(root, entries, shop)
+        check_style_has_effect(root, entries, shop)
     long = shop.notebook.takes_long
     return OutboundMapping(name, "", manner, statuses, writers, takes_long=long)
 
 
-def _check_parts(root: Node, parts: Node, shop: Workshop) -> None:
+def _check_parts(root: YamlNode, parts: YamlNode, shop: CompilationContext) -> None:
     """Note the parts of the outermost file that nothing uses."""
     for name, below in shop.notebook.mapping(parts).items():
         if below.file == root.file and f"use: {name}" not in shop.used:

@@ -14,9 +14,16 @@ from typing import NewType
 from mappings.hl7.delimiters import STANDARD, Delimiters
 from mappings.hl7.escapes import escape, transcribe, unescape
 from mappings.hl7.times import Precision, parse_timestamp
-from mappings.language.context import COMPONENTS, TIMES
-from mappings.language.diagnostics import Node, Notebook
-from mappings.shapes.shape import REPEATS, SHAPES, VARIES, Shape
+from mappings.language.diagnostics import Diagnostics, YamlNode
+from mappings.outbound.hl7_versions import (
+    COMPONENTS,
+    NEWEST_VERSION,
+    REPEATS,
+    TIME_TYPES,
+    VARIES,
+    VERSIONS,
+    VersionTables,
+)
 
 Encoded = NewType("Encoded", str)
 
@@ -68,7 +75,7 @@ def _joined(parts: Sequence[Encoded], separator: str) -> Encoded:
     return Encoded(separator.join(parts).rstrip(separator))
 
 
-def recode(
+def translate_field(
     raw: str, theirs: Delimiters, codec: str, *, kind: str, offset: int | None = None
 ) -> Encoded:
     """
@@ -78,7 +85,7 @@ def recode(
     meant as such and are escaped; a time that is none is left out. One that names no zone
     is `offset` minutes from UTC (HL7 v2.5.1 chapter 2A, TS: MSH-7's hold for it); None: not known.
     """
-    if kind in TIMES:
+    if kind in TIME_TYPES:
         return _time(unescape(raw, theirs, codec), offset)
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
@@ -92,7 +99,7 @@ def recode(
     )
 
 
-def recode_freely(raw: str, theirs: Delimiters, codec: str) -> Encoded:
+def translate_untyped(raw: str, theirs: Delimiters, codec: str) -> Encoded:
     """Write a whole field of a Z segment in our delimiters: no type limits it."""
     return repeated(
         [
@@ -113,7 +120,7 @@ def recode_freely(raw: str, theirs: Delimiters, codec: str) -> Encoded:
 
 
 def _component(raw: str, theirs: Delimiters, codec: str, kind: str, offset: int | None) -> Encoded:
-    if kind in TIMES:
+    if kind in TIME_TYPES:
         return _time(unescape(raw, theirs, codec), offset)
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
@@ -143,14 +150,12 @@ def _time(text: str, default: int | None) -> Encoded:
     return Encoded(stamp.digits + zone)
 
 
-NEWEST_VERSION = "2.5.1"
-
 _DIVIDED = re.compile(
     f"[{re.escape(STANDARD.repetition + STANDARD.component + STANDARD.subcomponent)}]"
 )
 
 
-def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
+def fit_to_version(shape: VersionTables, segment: str, number: int, value: Encoded) -> Encoded:
     """Fit one field; `number` counts from 1. Segments the shape does not know stay as they are."""
     kinds = shape.fields.get(segment)
     if kinds is None or not value:
@@ -169,16 +174,18 @@ def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
     return Encoded(STANDARD.repetition.join(written))
 
 
-def beyond(segment: str, number: int, node: Node, notebook: Notebook) -> None:
+def warn_if_beyond_last_field(
+    segment: str, number: int, node: YamlNode, notebook: Diagnostics
+) -> None:
     """Warn of a field that no version has: nothing is written there, or nobody looks for it."""
-    kinds = SHAPES[NEWEST_VERSION].fields.get(segment)
+    kinds = VERSIONS[NEWEST_VERSION].fields.get(segment)
     if kinds is not None and number > len(kinds):
         last = f"{segment}-{len(kinds)}"
         message = f"there is no {segment}-{number}: {segment} ends with {last} in {NEWEST_VERSION}"
         notebook.warn(node, "field", message)
 
 
-def _field(shape: Shape, text: str, kind: str) -> str:
+def _field(shape: VersionTables, text: str, kind: str) -> str:
     parts = text.split(STANDARD.component)
     if kind not in shape.types:
         return _first_valued(parts, STANDARD.subcomponent)
@@ -187,7 +194,7 @@ def _field(shape: Shape, text: str, kind: str) -> str:
     return STANDARD.component.join(fit).rstrip(STANDARD.component)
 
 
-def _fitted_component(shape: Shape, text: str, kind: str) -> str:
+def _fitted_component(shape: VersionTables, text: str, kind: str) -> str:
     parts = text.split(STANDARD.subcomponent)
     if kind not in shape.types:
         return _first_valued(parts, "")

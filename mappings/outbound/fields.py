@@ -13,22 +13,23 @@ from collections.abc import Callable, Iterator, Mapping
 from mappings.hl7.delimiters import STANDARD
 from mappings.hl7.escapes import unescape
 from mappings.language.accessors import parse_path
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.conditions import compile_condition_test
-from mappings.language.context import COMPONENTS, NAMES, TIMES, Workshop
-from mappings.language.diagnostics import Node
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
 from mappings.language.errors import CodeRefused
 from mappings.outbound.encoding import NOTHING, Encoded, components, plain, repeated, subcomponents
-from mappings.outbound.variables import DESTINATION, VARIABLES, Frame, Variable, destination
+from mappings.outbound.hl7_versions import COMPONENTS, DATA_TYPES, TIME_TYPES
+from mappings.outbound.variables import DESTINATION, VARIABLES, RenderState, Variable, destination
 
-Condition = Callable[[Frame], bool]
+Condition = Callable[[RenderState], bool]
 
 _COMBINING = ("any", "not")
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 """What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
 
 
-def compile_field(node: Node, shop: Workshop) -> Variable:
+def compile_field(node: YamlNode, shop: CompilationContext) -> Variable:
     """Compile the value of a field."""
     if isinstance(node.value, dict):
         return _written_out(node, node.value, shop)
@@ -38,7 +39,7 @@ def compile_field(node: Node, shop: Workshop) -> Variable:
     return compile_text(node, shop)
 
 
-def _component(node: Node, shop: Workshop) -> Variable:
+def _component(node: YamlNode, shop: CompilationContext) -> Variable:
     if isinstance(node.value, list):
         parts = [compile_text(item, shop) for item in node.value]
         return lambda frame: subcomponents([part(frame) for part in parts])
@@ -54,7 +55,7 @@ def _demoted(made: Variable) -> Variable:
     )
 
 
-def compile_text(node: Node, shop: Workshop) -> Variable:
+def compile_text(node: YamlNode, shop: CompilationContext) -> Variable:
     """Compile a text or a `$variable`."""
     text = shop.notebook.text(node)
     if not text.startswith("$"):
@@ -70,7 +71,9 @@ def compile_text(node: Node, shop: Workshop) -> Variable:
     return VARIABLES[name]
 
 
-def _written_out(node: Node, entries: Mapping[str, Node], shop: Workshop) -> Variable:
+def _written_out(
+    node: YamlNode, entries: Mapping[str, YamlNode], shop: CompilationContext
+) -> Variable:
     kind = next((kind for kind in _KINDS if kind in entries), None)
     if kind is None:
         shop.notebook.error(node, "field", f"give one of {', '.join(_KINDS)}")
@@ -90,17 +93,17 @@ def _written_out(node: Node, entries: Mapping[str, Node], shop: Workshop) -> Var
 def _suffixed(made: Variable, suffix: Variable) -> Variable:
     """Lengthen the first component of what has a value."""
 
-    def get(frame: Frame) -> Encoded:
+    def get(frame: RenderState) -> Encoded:
         head, mark, rest = made(frame).partition(STANDARD.component)
         return Encoded(f"{head}{suffix(frame)}{mark}{rest}") if head else NOTHING
 
     return get
 
 
-def _first(node: Node, shop: Workshop) -> Variable:
+def _first(node: YamlNode, shop: CompilationContext) -> Variable:
     parts = [compile_field(item, shop) for item in shop.notebook.items(node["first"])]
 
-    def get(frame: Frame) -> Encoded:
+    def get(frame: RenderState) -> Encoded:
         for part in parts:
             if value := part(frame):
                 return value
@@ -109,12 +112,12 @@ def _first(node: Node, shop: Workshop) -> Variable:
     return get
 
 
-def _repeat(node: Node, shop: Workshop) -> Variable:
+def _repeat(node: YamlNode, shop: CompilationContext) -> Variable:
     parts = [compile_field(item, shop) for item in shop.notebook.items(node["repeat"])]
     return lambda frame: repeated([value for part in parts if (value := part(frame))])
 
 
-def _value(node: Node, shop: Workshop) -> Variable:
+def _value(node: YamlNode, shop: CompilationContext) -> Variable:
     made = compile_field(node["value"], shop)
     policy = "keep"
     unknown = node.get("unknown")
@@ -123,24 +126,24 @@ def _value(node: Node, shop: Workshop) -> Variable:
     place = _place(node["value"])
     codes, back = node.get("codes"), node.get("codes_back")
     if codes is not None and (table := shop.table(codes)) is not None:
-        made = _coded(made, table.value, Missed(table.name, "", place, policy))
+        made = _coded(made, table.value, UnmappedCode(table.name, "", place, policy))
     if back is not None and (table := shop.table(back)) is not None:
-        made = _coded(made, table.code, Missed(table.name, "", place, policy, back=True))
+        made = _coded(made, table.code, UnmappedCode(table.name, "", place, policy, back=True))
     return made
 
 
-def _place(node: Node) -> str:
+def _place(node: YamlNode) -> str:
     """Say where a value comes from: a variable, or a place of the order; `$` for anything else."""
     echo = node.get("echo") if isinstance(node.value, dict) else None
     said = node.value if echo is None else echo.value
     return said if isinstance(said, str) and (echo or said.startswith("$")) else "$"
 
 
-def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed) -> Variable:
+def _coded(made: Variable, look_up: Callable[[str], str | None], missed: UnmappedCode) -> Variable:
     """Translate for the receiver; what the table does not have goes by the policy."""
     empty, refuses = missed.policy == "empty", missed.policy == "refuse"
 
-    def get(frame: Frame) -> Encoded:
+    def get(frame: RenderState) -> Encoded:
         value = made(frame)
         text = unescape(value)
         code = look_up(text)
@@ -155,18 +158,18 @@ def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed)
     return get
 
 
-def _echo(node: Node, shop: Workshop) -> Variable:
+def _echo(node: YamlNode, shop: CompilationContext) -> Variable:
     place = parse_path(shop.notebook.text(node["echo"]), node["echo"], shop.notebook)
     kind_node = node.get("type")
-    kind = shop.notebook.choice(kind_node, "data type", NAMES) if kind_node else "ST"
+    kind = shop.notebook.choice(kind_node, "data type", DATA_TYPES) if kind_node else "ST"
     every = shop.notebook.flag(node.get("all"), default=False)
     holding_node = node.get("holding")
     holding = compile_text(holding_node, shop) if holding_node is not None else None
     if place is None or kind is None:
         return lambda frame: NOTHING
-    path, shape = place.path, kind if kind in COMPONENTS or kind in TIMES else "ST"
+    path, shape = place.path, kind if kind in COMPONENTS or kind in TIME_TYPES else "ST"
 
-    def get(frame: Frame) -> Encoded:
+    def get(frame: RenderState) -> Encoded:
         if holding is not None and not _holds(holding(frame), frame.echo.texts(path)):
             return NOTHING
         return frame.echo.field(path, shape, all_repetitions=every)
@@ -180,7 +183,7 @@ def _holds(value: Encoded, texts: set[str]) -> bool:
     return said <= texts
 
 
-_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]]] = {
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[YamlNode, CompilationContext], Variable]]] = {
     "echo": (("type", "all", "holding"), _echo),
     "first": ((), _first),
     "repeat": ((), _repeat),
@@ -189,13 +192,13 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]
 """What a written-out value can be: the keys beside its own, and how it is compiled."""
 
 
-def compile_when(node: Node, shop: Workshop) -> Condition:
+def compile_when(node: YamlNode, shop: CompilationContext) -> Condition:
     """Compile a condition over variables: all entries must hold; `any` and `not` combine."""
     parts = [_condition(node, key, below, shop) for key, below in _conditions(node, shop)]
     return lambda frame: all(part(frame) for part in parts)
 
 
-def _conditions(node: Node, shop: Workshop) -> Iterator[tuple[str, Node]]:
+def _conditions(node: YamlNode, shop: CompilationContext) -> Iterator[tuple[str, YamlNode]]:
     for key, below in shop.notebook.mapping(node).items():
         if key.startswith("$") or key in _COMBINING:
             yield key, below
@@ -204,13 +207,13 @@ def _conditions(node: Node, shop: Workshop) -> Iterator[tuple[str, Node]]:
             shop.notebook.error(below.at_key(), "when", message)
 
 
-def _condition(node: Node, key: str, below: Node, shop: Workshop) -> Condition:
+def _condition(node: YamlNode, key: str, below: YamlNode, shop: CompilationContext) -> Condition:
     if key == "any":
         some = [compile_when(each, shop) for each in shop.notebook.items(below)]
         return lambda frame: any(part(frame) for part in some)
     if key == "not":
         part = compile_when(below, shop)
         return lambda frame: not part(frame)
-    variable = compile_text(Node(key, node.file, *below.key, below.path), shop)
+    variable = compile_text(YamlNode(key, node.file, *below.key, below.path), shop)
     test = compile_condition_test(below, shop.notebook, of_field=False)
     return lambda frame: test(unescape(variable(frame)))

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 
 
 class ResultEvent(StrEnum):
@@ -35,7 +35,7 @@ class Signer:
 
 
 @dataclass(frozen=True, slots=True)
-class Addendum:
+class SignedAddendum:
     """One signed addendum, in order of signing."""
 
     text: str
@@ -47,7 +47,7 @@ WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
 """Events whose messages say that what was sent does not stand, and nothing else."""
 
 
-class Shown(NamedTuple):
+class SentSection(NamedTuple):
     """OBX-3.1, OBX-3.3 and OBX-4 under which a receiver has text of a report."""
 
     code: str
@@ -55,7 +55,7 @@ class Shown(NamedTuple):
     sub_id: str
 
 
-class Format(StrEnum):
+class FileFormat(StrEnum):
     """What a report can be sent as beside its text, as ED-3 names it (HL7 v2.5.1 §2A.24)."""
 
     PDF = "PDF"
@@ -99,15 +99,15 @@ class ResultContext:
     site: str
     orders: tuple[ResultOrder, ...]
     report_text: str = ""
-    addenda: tuple[Addendum, ...] = ()
+    addenda: tuple[SignedAddendum, ...] = ()
     signed_at: datetime | None = None
     signed_by: Signer = field(default_factory=Signer)
     destination: Mapping[str, str] = field(default_factory=dict)
     report_status: str = ""
     time_zone: str = "UTC"
     earlier: tuple[ResultEvent, ...] = ()
-    files: Mapping[Format, bytes] = field(default_factory=dict)
-    shown: tuple[Shown, ...] = ()
+    files: Mapping[FileFormat, bytes] = field(default_factory=dict)
+    shown: tuple[SentSection, ...] = ()
     document: DocumentNames = field(default_factory=DocumentNames)
-    missed: list[Missed] | None = None
+    missed: list[UnmappedCode] | None = None
     """Where codes are noted that no table has; None: nobody wants to know."""

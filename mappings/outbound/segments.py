@@ -14,33 +14,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mappings.hl7.path import Path
-from mappings.inbound.echo import Echo
 from mappings.language.accessors import SEGMENTS
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
+from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import (
-    NEWEST_VERSION,
     NOTHING,
     Encoded,
-    beyond,
-    fitted,
+    fit_to_version,
     formatted,
     header,
     plain,
     segment,
+    warn_if_beyond_last_field,
 )
 from mappings.outbound.fields import compile_field, compile_when
+from mappings.outbound.hl7_versions import NEWEST_VERSION, REPEATS, VERSIONS
 from mappings.outbound.results import WITHDRAWALS
-from mappings.outbound.style import TEXT, Manner
+from mappings.outbound.style import TEXT, OutputStyle
 from mappings.outbound.text_layout import code_of
-from mappings.outbound.variables import Frame, Variable
-from mappings.shapes.shape import REPEATS, SHAPES
+from mappings.outbound.variables import RenderState, Variable
 
 REPORT_FILE = ("18748-4", "Diagnostic imaging report", "LN")
 """OBX-3 of files, as the shared part `documents` writes it."""
 
 
-def text_rows(frame: Frame) -> list[dict[str, Encoded]]:
+def text_rows(frame: RenderState) -> list[dict[str, Encoded]]:
     """One row per OBX of text; no text where only files are wanted and there are some."""
     if frame.context.event in WITHDRAWALS:
         text = frame.manner.layout.rows(frame) if TEXT in frame.manner.content else []
@@ -50,7 +49,7 @@ def text_rows(frame: Frame) -> list[dict[str, Encoded]]:
     return [*frame.manner.layout.rows(frame), *_left_out(frame)]
 
 
-def _left_out(frame: Frame) -> list[dict[str, Encoded]]:
+def _left_out(frame: RenderState) -> list[dict[str, Encoded]]:
     """Delete what an earlier text had and this one has not; a document replaces all of itself."""
     if frame.statuses.get("message", "").startswith("MDM"):
         return []
@@ -65,7 +64,7 @@ def _left_out(frame: Frame) -> list[dict[str, Encoded]]:
     ]
 
 
-def _withdrawn_files(frame: Frame) -> list[dict[str, Encoded]]:
+def _withdrawn_files(frame: RenderState) -> list[dict[str, Encoded]]:
     """Take back each file that may stand at the receiver, under its own OBX-3 and OBX-4."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
@@ -73,7 +72,7 @@ def _withdrawn_files(frame: Frame) -> list[dict[str, Encoded]]:
     return [{**code, "sub_id": plain(each), "line": line} for each in sorted(frame.manner.formats)]
 
 
-def document_rows(frame: Frame) -> list[dict[str, Encoded]]:
+def document_rows(frame: RenderState) -> list[dict[str, Encoded]]:
     """One row per file, in base64 without line ends; its name is its sub-id for ever."""
     return [
         {
@@ -85,7 +84,7 @@ def document_rows(frame: Frame) -> list[dict[str, Encoded]]:
     ]
 
 
-def metadata_rows(frame: Frame) -> list[dict[str, Encoded]]:
+def metadata_rows(frame: RenderState) -> list[dict[str, Encoded]]:
     """One row per Metadata key; what is no text is written as JSON."""
     return [
         {
@@ -100,7 +99,7 @@ def metadata_rows(frame: Frame) -> list[dict[str, Encoded]]:
     ]
 
 
-def metadata_fields(frame: Frame) -> dict[str, dict[int, Encoded]]:
+def metadata_fields(frame: RenderState) -> dict[str, dict[int, Encoded]]:
     """Give what Metadata go into fields: by segment and number, several joined by a blank."""
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
     for row in metadata_rows(frame):
@@ -118,7 +117,7 @@ def _as_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def metadata_segments(frame: Frame) -> list[Encoded]:
+def metadata_segments(frame: RenderState) -> list[Encoded]:
     """Write the Z segments that keys go to: one a key, or one of all that name its fields."""
     rows = [row for row in metadata_rows(frame) if _is_whole_segment(row["target"])]
     written = [
@@ -136,7 +135,7 @@ def _is_whole_segment(target: str) -> bool:
     return target.startswith("Z") and "-" not in target
 
 
-LOOPS: Mapping[str, Callable[[Frame], list[dict[str, Encoded]]]] = {
+LOOPS: Mapping[str, Callable[[RenderState], list[dict[str, Encoded]]]] = {
     "text": text_rows,
     "documents": document_rows,
     "metadata": metadata_rows,
@@ -152,22 +151,22 @@ WHOLE_ECHOES = frozenset({"ORC", "OBR", "PV1"})
 NOT_ECHOED = frozenset({("ORC", 5), ("ORC", 9), ("OBR", 22), ("OBR", 25)})
 """What an order said of its own state and moment: no longer true of its result."""
 
-Writer = Callable[[Frame], list[Encoded]]
+Writer = Callable[[RenderState], list[Encoded]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
     """What the items of one definition share while they are compiled."""
 
-    manner: Manner
-    parts: dict[str, Node]
-    shop: Workshop
+    manner: OutputStyle
+    parts: dict[str, YamlNode]
+    shop: CompilationContext
     used: tuple[str, ...] = ()
     """The parts that are being written out, outermost first."""
 
 
 def compile_items(
-    node: Node | None, parts: Node | None, manner: Manner, shop: Workshop
+    node: YamlNode | None, parts: YamlNode | None, manner: OutputStyle, shop: CompilationContext
 ) -> tuple[Writer, ...]:
     """Compile `segments:`, with the `parts:` they use."""
     notebook = shop.notebook
@@ -178,7 +177,7 @@ def compile_items(
     return tuple(_item(item, desk) for item in items)
 
 
-def _begins_with_header(item: Node, desk: _Desk) -> bool:
+def _begins_with_header(item: YamlNode, desk: _Desk) -> bool:
     used = item.get("use")
     if used is not None and isinstance(used.value, str) and used.value in desk.parts:
         first = desk.shop.notebook.items(desk.parts[used.value])[:1]
@@ -186,7 +185,7 @@ def _begins_with_header(item: Node, desk: _Desk) -> bool:
     return "MSH" in (item.value or ())
 
 
-def _item(node: Node, desk: _Desk) -> Writer:
+def _item(node: YamlNode, desk: _Desk) -> Writer:
     """Compile one item."""
     notebook = desk.shop.notebook
     entries = notebook.mapping(node)
@@ -207,7 +206,7 @@ def _item(node: Node, desk: _Desk) -> Writer:
     return lambda frame: writer(frame) if condition(frame) else []
 
 
-def _part(node: Node, desk: _Desk) -> Writer:
+def _part(node: YamlNode, desk: _Desk) -> Writer:
     """Write out a part; a part within itself is a mistake."""
     notebook = desk.shop.notebook
     name = notebook.choice(node, "part", desk.parts)
@@ -225,7 +224,7 @@ def _in_turn(writers: list[Writer]) -> Writer:
     return lambda frame: [one for writer in writers for one in writer(frame)]
 
 
-def _segment(name: str, node: Node, desk: _Desk) -> Writer:
+def _segment(name: str, node: YamlNode, desk: _Desk) -> Writer:
     notebook = desk.shop.notebook
     if name == Z_SEGMENTS and node.value == "metadata":
         return metadata_segments
@@ -236,7 +235,7 @@ def _segment(name: str, node: Node, desk: _Desk) -> Writer:
     return _Fields(name, _fields(name, notebook.mapping(node), desk), desk.manner)
 
 
-def _fields(name: str, entries: dict[str, Node], desk: _Desk) -> dict[int, Variable]:
+def _fields(name: str, entries: dict[str, YamlNode], desk: _Desk) -> dict[int, Variable]:
     fields = {}
     for key, below in entries.items():
         number = int(key) if key.isdecimal() else 0
@@ -245,7 +244,7 @@ def _fields(name: str, entries: dict[str, Node], desk: _Desk) -> dict[int, Varia
             place = below.at_key()
             desk.shop.notebook.error(place, "field", f"{key!r} is no field number of {name}")
         else:
-            beyond(name, number, below.at_key(), desk.shop.notebook)
+            warn_if_beyond_last_field(name, number, below.at_key(), desk.shop.notebook)
             fields[number] = compile_field(below, desk.shop)
     if name == "MSH" and desk.manner.version:
         version = plain(desk.manner.version)
@@ -265,7 +264,7 @@ def _echoes(name: str) -> dict[int, Variable]:
     """Repeat every field of the order that may be repeated."""
     return {
         number: _repeated(Path(name, field=number), kind)
-        for number, kind in enumerate(SHAPES[NEWEST_VERSION].fields[name], start=1)
+        for number, kind in enumerate(VERSIONS[NEWEST_VERSION].fields[name], start=1)
         if (name, number) not in NOT_ECHOED
     }
 
@@ -281,9 +280,9 @@ class _Fields:
 
     name: str
     fields: dict[int, Variable]
-    manner: Manner
+    manner: OutputStyle
 
-    def __call__(self, frame: Frame) -> list[Encoded]:
+    def __call__(self, frame: RenderState) -> list[Encoded]:
         name = frame.segment = self.name
         values = {number: field(frame) for number, field in self.fields.items()}
         if self.manner.targets:
@@ -291,7 +290,7 @@ class _Fields:
         shape = self.manner.shape
         if shape is not None:
             values = {
-                number: fitted(shape, name, number, value)
+                number: fit_to_version(shape, name, number, value)
                 for number, value in values.items()
                 if value
             }
@@ -301,7 +300,7 @@ class _Fields:
         return [header(written) if name == "MSH" else segment(name, written)]
 
 
-def _loop(node: Node, entries: dict[str, Node], desk: _Desk) -> Writer:
+def _loop(node: YamlNode, entries: dict[str, YamlNode], desk: _Desk) -> Writer:
     notebook = desk.shop.notebook
     over = notebook.choice(entries["each"], "loop", (ORDERS, *LOOPS))
     notebook.mapping(node, ITEM_KEYS)
@@ -317,11 +316,11 @@ def _loop(node: Node, entries: dict[str, Node], desk: _Desk) -> Writer:
 def _over_orders(inner: Writer) -> Writer:
     """Write once per order; set ids below an order begin anew."""
 
-    def write(frame: Frame) -> list[Encoded]:
+    def write(frame: RenderState) -> list[Encoded]:
         written: list[Encoded] = []
         for number, order in enumerate(frame.context.orders, start=1):
             echo = Echo(order.echo, zoned=frame.manner.zoned)
-            one = Frame(frame.context, order, echo, number, frame.statuses, frame.manner)
+            one = RenderState(frame.context, order, echo, number, frame.statuses, frame.manner)
             one.counts = frame.counts
             written += inner(one)
         return written
@@ -332,7 +331,7 @@ def _over_orders(inner: Writer) -> Writer:
 def _over_rows(inner: Writer, over: str) -> Writer:
     rows = LOOPS[over]
 
-    def write(frame: Frame) -> list[Encoded]:
+    def write(frame: RenderState) -> list[Encoded]:
         written: list[Encoded] = []
         for row in rows(frame):
             frame.row = row

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mappings.language.conditions import compile_test
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node
-from mappings.outbound.encoding import beyond
-from mappings.outbound.results import Format
-from mappings.outbound.text_layout import Layout, compile_layout
-from mappings.shapes.shape import SHAPES, Shape
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
+from mappings.outbound.encoding import warn_if_beyond_last_field
+from mappings.outbound.hl7_versions import VERSIONS, VersionTables
+from mappings.outbound.results import FileFormat
+from mappings.outbound.text_layout import TextLayout, compile_layout
 
 ORDERS = ("separate", "combined", "grouped")
 INTERPRETERS = ("ndl", "xcn", "name")
 TIMES = ("offset", "local")
 ECHOES = ("fields", "whole")
 TEXT = "text"
-CONTENT: Mapping[str, Format] = {each.lower(): each for each in Format}
+CONTENT: Mapping[str, FileFormat] = {each.lower(): each for each in FileFormat}
 METADATA_KEYS = ("send", "skip", "targets")
 EVERY_KEY = "*"
 OBX = "OBX"
@@ -40,7 +40,7 @@ NEEDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class OutputStyle:
     """The words of one definition. Without a version nothing is fitted to one."""
 
     version: str = ""
@@ -49,14 +49,14 @@ class Manner:
     times: str = "offset"
     echo: str = "fields"
     content: tuple[str, ...] = (TEXT,)
-    layout: Layout = field(default_factory=Layout)
+    layout: TextLayout = field(default_factory=TextLayout)
     wanted: Callable[[str], bool] = lambda key: True
     targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> VersionTables | None:
         """The shapes that fields are fitted to."""
-        return SHAPES.get(self.version)
+        return VERSIONS.get(self.version)
 
     @property
     def zoned(self) -> bool:
@@ -64,7 +64,7 @@ class Manner:
         return self.times == "offset"
 
     @property
-    def formats(self) -> frozenset[Format]:
+    def formats(self) -> frozenset[FileFormat]:
         """The formats that go beside the text."""
         return frozenset(CONTENT[each] for each in self.content if each in CONTENT)
 
@@ -73,11 +73,11 @@ class Manner:
         return self.targets.get(key) or self.targets.get(EVERY_KEY, OBX)
 
 
-def compile_manner(entries: Mapping[str, Node], shop: Workshop) -> Manner:
+def compile_style(entries: Mapping[str, YamlNode], shop: CompilationContext) -> OutputStyle:
     """Read the words of a definition; what is wrong keeps its default."""
     targets = _targets(entries.get("metadata"), shop)
-    return Manner(
-        version=_word(entries.get("version"), "version", tuple(SHAPES), "", shop),
+    return OutputStyle(
+        version=_word(entries.get("version"), "version", tuple(VERSIONS), "", shop),
         orders=_word(entries.get("orders"), "choice", ORDERS, "separate", shop),
         interpreter=_word(entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", shop),
         times=_word(entries.get("times"), "times", TIMES, "offset", shop),
@@ -89,7 +89,9 @@ def compile_manner(entries: Mapping[str, Node], shop: Workshop) -> Manner:
     )
 
 
-def check_needs(root: Node, entries: Mapping[str, Node], shop: Workshop) -> None:
+def check_style_has_effect(
+    root: YamlNode, entries: Mapping[str, YamlNode], shop: CompilationContext
+) -> None:
     """
     Note the words that have no effect because no segment writes what they choose.
 
@@ -105,21 +107,21 @@ def check_needs(root: Node, entries: Mapping[str, Node], shop: Workshop) -> None
         shop.notebook.error(node, "no-effect", f"has no effect: no segment has {needed}")
 
 
-def _idle(node: Node) -> bool:
+def _idle(node: YamlNode) -> bool:
     """Whether a word asks for what is done anyway: no sections, the text alone."""
     values = [item.value for item in node.value] if isinstance(node.value, list) else [node.value]
     return values in (["none"], [TEXT])
 
 
 def _word(
-    node: Node | None, what: str, known: tuple[str, ...], default: str, shop: Workshop
+    node: YamlNode | None, what: str, known: tuple[str, ...], default: str, shop: CompilationContext
 ) -> str:
     if node is None:
         return default
     return shop.notebook.choice(node, what, known) or default
 
 
-def _content(node: Node | None, shop: Workshop) -> tuple[str, ...]:
+def _content(node: YamlNode | None, shop: CompilationContext) -> tuple[str, ...]:
     if node is None:
         return (TEXT,)
     known = (TEXT, *CONTENT)
@@ -129,7 +131,7 @@ def _content(node: Node | None, shop: Workshop) -> tuple[str, ...]:
     return tuple(word for word in words if word)
 
 
-def _wanted(node: Node | None, shop: Workshop) -> Callable[[str], bool]:
+def _wanted(node: YamlNode | None, shop: CompilationContext) -> Callable[[str], bool]:
     """Read which keys are sent: all, none, or those that pass a test."""
     if node is None:
         return lambda key: True
@@ -139,7 +141,7 @@ def _wanted(node: Node | None, shop: Workshop) -> Callable[[str], bool]:
     return lambda key: (send is None or send(key)) and not (skip is not None and skip(key))
 
 
-def _targets(node: Node | None, shop: Workshop) -> dict[str, str]:
+def _targets(node: YamlNode | None, shop: CompilationContext) -> dict[str, str]:
     targets = node.get("targets") if node is not None else None
     if targets is None:
         return {}
@@ -149,7 +151,7 @@ def _targets(node: Node | None, shop: Workshop) -> dict[str, str]:
         if TARGET.fullmatch(text):
             found[key] = text
             segment, _, number = text.partition("-")
-            beyond(segment, int(number or 0), below, shop.notebook)
+            warn_if_beyond_last_field(segment, int(number or 0), below, shop.notebook)
         else:
             wanted = "none, OBX, NTE, a Z segment, or a field such as OBR-21 or ZMD-3"
             shop.notebook.error(below, "target", f"{text!r} is no target: write {wanted}")

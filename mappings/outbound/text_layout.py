@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, Notebook
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.outbound.encoding import Encoded, formatted, plain, repeated
-from mappings.outbound.results import WITHDRAWALS, Addendum, ResultContext, ResultEvent
+from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent, SignedAddendum
 
 REPORT = "report"
 ADDENDUM = "addendum"
@@ -36,7 +36,7 @@ WHOLE: Code = ("18748-4", "Diagnostic imaging report", "LN")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SectionText:
     """Lines of one section, under its name."""
 
     name: str
@@ -44,23 +44,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class SectionCodes:
     """The sections a receiver has codes for; without any the text stays whole."""
 
     codes: Mapping[str, Code] = field(default_factory=dict)
     section_of: Callable[[str], str | None] = lambda heading: None
 
-    def cut(self, lines: Sequence[str]) -> list[Part]:
+    def cut(self, lines: Sequence[str]) -> list[SectionText]:
         """Cut a text at its headings; what stands before the first is the report's own."""
-        parts: list[Part] = []
+        parts: list[SectionText] = []
         name, taken = REPORT, list[str]()
         for line in lines:
             opened = self._opened(line) if self.codes else None
             if opened is not None:
-                parts.append(Part(name, tuple(taken)))
+                parts.append(SectionText(name, tuple(taken)))
                 name, taken = opened, []
             taken.append(line)
-        parts.append(Part(name, tuple(taken)))
+        parts.append(SectionText(name, tuple(taken)))
         return [each for part in parts if (each := _trimmed(part)) is not None]
 
     def code(self, name: str) -> Code:
@@ -74,34 +74,34 @@ class Sections:
         return self.section_of(found[1])
 
 
-def _trimmed(part: Part) -> Part | None:
+def _trimmed(part: SectionText) -> SectionText | None:
     """Leave out the blank lines around a section; a section of nothing else is none."""
     lines = list(part.lines)
     while lines and not lines[-1].strip():
         lines.pop()
     while lines and not lines[0].strip():
         lines.pop(0)
-    return Part(part.name, tuple(lines)) if lines else None
+    return SectionText(part.name, tuple(lines)) if lines else None
 
 
-def compile_sections(entries: Mapping[str, Node], shop: Workshop) -> Sections:
+def compile_sections(entries: Mapping[str, YamlNode], shop: CompilationContext) -> SectionCodes:
     """Read `sections`, `codes` and `headings` of `text:`."""
     chosen = entries.get("sections")
     codings = dict(_codings(entries["codes"], shop)) if "codes" in entries else {}
     if chosen is None or chosen.value == NONE:
-        return Sections()
+        return SectionCodes()
     name = shop.notebook.choice(chosen, "coding", (*codings, NONE))
     headings = entries.get("headings")
     if headings is None:
         shop.notebook.error(chosen, "sections", "needs `headings`: a code table of headings")
-        return Sections()
+        return SectionCodes()
     table = shop.table(headings)
     if name is None or table is None:
-        return Sections()
-    return Sections(codings[name], table.value)
+        return SectionCodes()
+    return SectionCodes(codings[name], table.value)
 
 
-def _codings(node: Node, shop: Workshop) -> Iterator[tuple[str, dict[str, Code]]]:
+def _codings(node: YamlNode, shop: CompilationContext) -> Iterator[tuple[str, dict[str, Code]]]:
     for coding, below in shop.notebook.mapping(node).items():
         sections = shop.notebook.mapping(below)
         for needed in {REPORT, ADDENDUM} - sections.keys():
@@ -109,7 +109,7 @@ def _codings(node: Node, shop: Workshop) -> Iterator[tuple[str, dict[str, Code]]
         yield coding, {name: _code(code, shop) for name, code in sections.items()}
 
 
-def _code(node: Node, shop: Workshop) -> Code:
+def _code(node: YamlNode, shop: CompilationContext) -> Code:
     texts = shop.notebook.texts(node)
     if len(texts) != len(WHOLE):
         shop.notebook.error(node, "code", "write [code, text, coding system]")
@@ -134,7 +134,7 @@ class Written(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A part of the text under its own OBX-3 and OBX-4."""
 
     name: str
@@ -144,14 +144,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TextLayout:
     """The `text:` part of an outbound definition."""
 
     layout: str = "lines"
     addenda: str = "whole"
     heading: str = "ADDENDUM {number} ({signed_at}, {signed_by})"
     blank: str = " "
-    sections: Sections = field(default_factory=Sections)
+    sections: SectionCodes = field(default_factory=SectionCodes)
 
     @property
     def value_type(self) -> str:
@@ -176,7 +176,7 @@ class Layout:
             rows += [{**names, "line": line} for line in self._written(section.lines)]
         return rows
 
-    def left_out(self, context: ResultContext) -> list[Section]:
+    def left_out(self, context: ResultContext) -> list[ReportSection]:
         """
         Find the sections that the receiver has and this text has not: they are to be deleted.
 
@@ -186,24 +186,28 @@ class Layout:
             return []
         return self._others(self.cut(context), context)
 
-    def _others(self, sections: Sequence[Section], context: ResultContext) -> list[Section]:
+    def _others(
+        self, sections: Sequence[ReportSection], context: ResultContext
+    ) -> list[ReportSection]:
         """Give what the receiver has of the report beside some sections."""
         codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
         named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
         here = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
         return [
-            Section(name, codes[name], int(each.sub_id), ())
+            ReportSection(name, codes[name], int(each.sub_id), ())
             for each in context.shown
             if each not in here
             and (name := named.get((each.code, each.system))) is not None
             and each.sub_id.isdecimal()
         ]
 
-    def cut(self, context: ResultContext) -> list[Section]:
+    def cut(self, context: ResultContext) -> list[ReportSection]:
         """Cut the report and its addenda into sections, as `addenda` says."""
         code = self.sections.code
         addenda = [
-            Section(ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context))
+            ReportSection(
+                ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context)
+            )
             for number, each in enumerate(context.addenda, start=1)
         ]
         if self.is_alone(context):
@@ -213,39 +217,43 @@ class Layout:
             return self._withdrawn(context, addenda if kept else [])
         return self._report(context.report_text) + (addenda if kept else [])
 
-    def _newest(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+    def _newest(self, context: ResultContext, addenda: list[ReportSection]) -> list[ReportSection]:
         if context.event in WITHDRAWALS:
             return [replace(addenda[-1], lines=lines_of(context.report_text))]
         return addenda[-1:]
 
-    def _withdrawn(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+    def _withdrawn(
+        self, context: ResultContext, addenda: list[ReportSection]
+    ) -> list[ReportSection]:
         """Take back all that may stand at the receiver: each section, and each addendum."""
         lines = lines_of(context.report_text)
         names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
         codes = dict.fromkeys(self.sections.code(name) for name in names)
-        first = [Section(REPORT, code, 1, lines) for code in codes]
+        first = [ReportSection(REPORT, code, 1, lines) for code in codes]
         return [
             *first,
             *(replace(each, lines=lines) for each in self._others(first, context)),
             *(replace(each, lines=lines) for each in addenda),
         ]
 
-    def _report(self, text: str) -> list[Section]:
+    def _report(self, text: str) -> list[ReportSection]:
         """Cut the report; the second findings have sub-id 2, whatever stands between."""
         if not text:
             return []
         lines = lines_of(text)
         if not self.sections.codes:
-            return [Section(REPORT, self.sections.code(REPORT), 1, lines)]
+            return [ReportSection(REPORT, self.sections.code(REPORT), 1, lines)]
         counts: Counter[Code] = Counter()
         found = []
         for part in self.sections.cut(lines):
             code = self.sections.code(part.name)
             counts[code] += 1
-            found.append(Section(part.name, code, counts[code], part.lines))
+            found.append(ReportSection(part.name, code, counts[code], part.lines))
         return found
 
-    def _addendum(self, number: int, addendum: Addendum, context: ResultContext) -> tuple[str, ...]:
+    def _addendum(
+        self, number: int, addendum: SignedAddendum, context: ResultContext
+    ) -> tuple[str, ...]:
         zone = ZoneInfo(context.time_zone)
         at = addendum.signed_at
         told = {
@@ -262,7 +270,7 @@ class Layout:
         return [repeated(written)] if self.layout == "repetitions" else written
 
 
-def code_of(section: Section) -> dict[str, Encoded]:
+def code_of(section: ReportSection) -> dict[str, Encoded]:
     """Give OBX-3 of a section, as a row's variables."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, section.code), strict=True))
@@ -275,10 +283,10 @@ def lines_of(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in unified.split("\n"))
 
 
-def compile_layout(node: Node | None, shop: Workshop) -> Layout:
+def compile_layout(node: YamlNode | None, shop: CompilationContext) -> TextLayout:
     """Read `text:`."""
     if node is None:
-        return Layout()
+        return TextLayout()
     notebook = shop.notebook
     entries = notebook.mapping(node, KEYS)
     chosen = {key: notebook.text(entries[key]) for key in WORDS if key in entries}
@@ -287,10 +295,10 @@ def compile_layout(node: Node | None, shop: Workshop) -> Layout:
             del chosen[key]
     if "heading" in entries and not _heading(entries["heading"], notebook):
         del chosen["heading"]
-    return Layout(**chosen, sections=compile_sections(entries, shop))
+    return TextLayout(**chosen, sections=compile_sections(entries, shop))
 
 
-def _heading(node: Node, notebook: Notebook) -> bool:
+def _heading(node: YamlNode, notebook: Diagnostics) -> bool:
     """Check the placeholders of a heading: names only, no formats, no attributes."""
     try:
         parts = list(string.Formatter().parse(notebook.text(node)))

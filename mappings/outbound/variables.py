@@ -11,27 +11,21 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.hl7.times import format_moment
-from mappings.inbound.echo import Echo
 from mappings.language.tags import TAGS
-from mappings.outbound.encoding import (
-    NEWEST_VERSION,
-    NOTHING,
-    Encoded,
-    components,
-    plain,
-    subcomponents,
-)
+from mappings.outbound.echo import Echo
+from mappings.outbound.encoding import NOTHING, Encoded, components, plain, subcomponents
+from mappings.outbound.hl7_versions import NEWEST_VERSION
 from mappings.outbound.results import ResultContext, ResultOrder, Signer
-from mappings.outbound.style import TEXT, Manner
+from mappings.outbound.style import TEXT, OutputStyle
 
-Variable = Callable[["Frame"], Encoded]
+Variable = Callable[["RenderState"], Encoded]
 
 _BELOW_AN_ORDER = ("OBX", "NTE")
 _LOCAL_TIME = 14  # digits of a time to the second, without its offset
 
 
 @dataclass(slots=True)
-class Frame:
+class RenderState:
     """One moment of writing a message."""
 
     context: ResultContext
@@ -40,7 +34,7 @@ class Frame:
     number: int
     """Of the order in this message, from 1."""
     statuses: Mapping[str, str]
-    manner: Manner = field(default_factory=Manner)
+    manner: OutputStyle = field(default_factory=OutputStyle)
     row: Mapping[str, Encoded] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     segment: str = ""
@@ -82,7 +76,7 @@ def person(name: str) -> PersonParts:
     return PersonParts(family, given)
 
 
-def _time(moment: datetime | None, frame: Frame) -> Encoded:
+def _time(moment: datetime | None, frame: RenderState) -> Encoded:
     if moment is None:
         return NOTHING
     written = _moment(moment, frame.context.time_zone)
@@ -94,20 +88,20 @@ def _moment(moment: datetime, zone: str) -> str:
     return format_moment(moment, ZoneInfo(zone))
 
 
-def _signer(frame: Frame) -> Signer:
+def _signer(frame: RenderState) -> Signer:
     """Who signed what this message is about: the last addendum's signer, else the report's."""
     addenda = frame.context.addenda
     latest = addenda[-1].signed_by if addenda else Signer()
     return latest if latest.name else frame.context.signed_by
 
 
-def _released_at(frame: Frame) -> datetime:
+def _released_at(frame: RenderState) -> datetime:
     addenda = frame.context.addenda
     latest = addenda[-1].signed_at if addenda else None
     return latest or frame.context.signed_at or frame.context.now
 
 
-def _study_time(frame: Frame) -> Encoded:
+def _study_time(frame: RenderState) -> Encoded:
     tags = frame.order.tags
     day, time = tags.get("StudyDate", ""), tags.get("StudyTime", "")
     whole_day = 8
@@ -116,14 +110,14 @@ def _study_time(frame: Frame) -> Encoded:
     return plain(day + time if len(day) == whole_day and time.isdigit() else day)
 
 
-def _xpn(frame: Frame) -> Encoded:
+def _xpn(frame: RenderState) -> Encoded:
     """PatientName in the order of XPN: family^given^further^suffix^prefix."""
     parts = [*frame.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
     family, given, further, prefix, suffix = (plain(part.strip()) for part in parts)
     return components([family, given, further, suffix, prefix])
 
 
-def _interpreter(frame: Frame) -> Encoded:
+def _interpreter(frame: RenderState) -> Encoded:
     """OBR-32 as the receiver reads it: NDL by the standard, or what others write there."""
     signer = _signer(frame)
     if not signer.name:
@@ -135,28 +129,28 @@ def _interpreter(frame: Frame) -> Encoded:
     return (components if frame.manner.interpreter == "xcn" else subcomponents)(parts)
 
 
-def _order_control(frame: Frame) -> str:
+def _order_control(frame: RenderState) -> str:
     """RE where observations follow, CN where they follow the last order, CH below a parent."""
     if frame.in_child:
         return "CH"
     return "RE" if frame.last or frame.manner.orders == "grouped" else "CN"
 
 
-def _message_type(frame: Frame) -> list[str]:
+def _message_type(frame: RenderState) -> list[str]:
     return frame.statuses.get("message", "").split("^")
 
 
-def _trigger(frame: Frame) -> Encoded:
+def _trigger(frame: RenderState) -> Encoded:
     return plain("".join(_message_type(frame)[1:2]))
 
 
-def _observation_status(frame: Frame) -> Encoded:
+def _observation_status(frame: RenderState) -> Encoded:
     """OBX-11: that of the message, but for what a row deletes."""
     own = frame.row.get("observation_status")
     return plain(frame.statuses.get("observation", "")) if own is None else own
 
 
-def _presentation(frame: Frame) -> str:
+def _presentation(frame: RenderState) -> str:
     """TXA-3 (table 0191): the type of the text; AP, other data, where files are all there is."""
     files_alone = TEXT not in frame.manner.content and frame.context.files
     return "AP" if files_alone else frame.manner.layout.value_type

@@ -1,7 +1,7 @@
 """What definitions of incoming messages may say, as JSON Schema."""
 
-from mappings.inbound import acceptance, link_signals, orders, patients
-from mappings.inbound.events import Action
+from mappings.inbound import acceptance, link_signals, order_mapping, patient_mapping
+from mappings.inbound.events import OrderAction
 from mappings.language import rules
 from mappings.language.accessors import SEGMENTS
 from mappings.language.tags import TAGS
@@ -99,7 +99,7 @@ DEFINITIONS: dict[str, Schema] = {
     "test": _TEST,
 }
 
-_DECISION = rf"^({'|'.join(Action)})( +({orders.EXAMINED})? *)?$"
+_DECISION = rf"^({'|'.join(OrderAction)})( +({order_mapping.EXAMINED})? *)?$"
 _LINK: Schema = {
     "anyOf": [
         FLAG,
@@ -133,11 +133,13 @@ MEMBERS: dict[str, Schema] = {
         "Which messages this definition takes.",
     ),
     "tags": closed(dict.fromkeys(TAGS, RULE), "The tags of an order."),
-    "reporting_app": closed(dict.fromkeys(orders.APP_TAGS, RULE), "Launch parameters."),
-    "order": closed(dict.fromkeys(orders.ORDER_KEYS, RULE), "Numbers, order control, status."),
+    "reporting_app": closed(dict.fromkeys(order_mapping.APP_TAGS, RULE), "Launch parameters."),
+    "order": closed(
+        dict.fromkeys(order_mapping.ORDER_KEYS, RULE), "Numbers, order control, status."
+    ),
     "order_control": closed(
         {
-            "unknown": one_of(orders.UNKNOWN),
+            "unknown": one_of(order_mapping.UNKNOWN),
             "actions": each(
                 {"type": "string", "pattern": _DECISION}, "ORC-1, or ORC-1/ORC-5, to an action."
             ),
@@ -155,7 +157,7 @@ MEMBERS: dict[str, Schema] = {
     },
     "only": CONDITION,
     "patient_names": one_of(
-        list(orders.PatientNames), "An order whose patient is known by another name."
+        list(order_mapping.PatientNames), "An order whose patient is known by another name."
     ),
     "prior_mrn": RULE,
     "prior_name": RULE,
@@ -163,5 +165,7 @@ MEMBERS: dict[str, Schema] = {
         {"key": TEXT, "number": RULE, "prior": RULE, "values": each(RULE, "Metadata of a visit.")},
         "The visit that a patient event is about.",
     ),
-    "events": each(one_of([*patients.ACTIONS, patients.REFUSE]), "A trigger, to an action."),
+    "events": each(
+        one_of([*patient_mapping.ACTIONS, patient_mapping.REFUSE]), "A trigger, to an action."
+    ),
 }

@@ -1,11 +1,10 @@
 """What definitions of outgoing messages may say, as JSON Schema."""
 
 from mappings.language.accessors import SEGMENTS
-from mappings.language.context import NAMES
 from mappings.outbound import definition, fields, segments, style, text_layout, variables
+from mappings.outbound.hl7_versions import DATA_TYPES, VERSIONS
 from mappings.outbound.results import ResultEvent
 from mappings.schema.vocabulary import FLAG, PATH, TEST, TEXT, Schema, closed, each, one_of, several
-from mappings.shapes.shape import SHAPES
 
 _TEXT: Schema = {
     "anyOf": [
@@ -26,7 +25,7 @@ _BESIDE: dict[str, Schema] = {"suffix": _VARIABLE, "when": _WHEN}
 _COMPONENT: Schema = {"anyOf": [_VARIABLE, {"type": "array", "items": _VARIABLE}, _WRITTEN]}
 _KINDS: list[Schema] = [
     closed(
-        {"echo": PATH, "type": one_of(NAMES), "all": FLAG, "holding": _VARIABLE, **_BESIDE},
+        {"echo": PATH, "type": one_of(DATA_TYPES), "all": FLAG, "holding": _VARIABLE, **_BESIDE},
         required=["echo"],
     ),
     closed({"first": several(_FIELD), **_BESIDE}, required=["first"]),
@@ -109,7 +108,7 @@ RESULT_METADATA: Schema = closed(
 )
 WORDS: dict[str, Schema] = {
     "orders": one_of(style.ORDERS),
-    "version": {"enum": [*SHAPES, *(float(each) for each in SHAPES if each.count(".") == 1)]},
+    "version": {"enum": [*VERSIONS, *(float(each) for each in VERSIONS if each.count(".") == 1)]},
     "interpreter": one_of(style.INTERPRETERS),
     "times": one_of(style.TIMES),
     "content": several(one_of([style.TEXT, *style.CONTENT])),

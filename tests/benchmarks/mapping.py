@@ -18,14 +18,14 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path as Place
 from mappings.inbound.definition import InboundMapping
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from tests.benchmarks.tables import Options, show
 
 FLOOR = "extraction of 20 fields"
 CHARSET, SITE = "utf-8", "SITE1"
 MESSAGES = 2000
 SLOW = 4  # only every so many messages for what takes long
-DEFAULTS = Defaults(SITE, "Europe/Zurich", datetime(2026, 11, 21, tzinfo=UTC))
+DEFAULTS = ListenerDefaults(SITE, "Europe/Zurich", datetime(2026, 11, 21, tzinfo=UTC))
 PLACES = [
     *("MSH-3", "MSH-4", "MSH-10", "PID-3.1", "PID-3.4", "PID-5.1", "PID-5.2", "PID-7", "PID-8"),
     *("PV1-2", "PV1-3.1", "ORC-1", "ORC-2.1", "ORC-3.1", "OBR-4.1", "OBR-4.2", "OBR-7", "OBR-18"),

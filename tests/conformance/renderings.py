@@ -10,15 +10,15 @@ from typing import Any
 
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
-from mappings.language.loading import laid_over
+from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import (
-    Addendum,
     DocumentNames,
-    Format,
+    FileFormat,
     ResultContext,
     ResultEvent,
     ResultOrder,
+    SignedAddendum,
     Signer,
 )
 from tests.mappings.language import SHIPPED
@@ -66,10 +66,13 @@ CONTEXT = ResultContext(
     signed_by=Signer("Dr. Anna-Maria Berg", identifier="R1"),
     report_status="Final",
     time_zone="Australia/Adelaide",
-    files={Format.PDF: b"%PDF-1.7\n" + bytes(range(256)), Format.RTF: b"{\\rtf1 |^~&}"},
+    files={FileFormat.PDF: b"%PDF-1.7\n" + bytes(range(256)), FileFormat.RTF: b"{\\rtf1 |^~&}"},
     document=DocumentNames("ABCDEFGHIJKLMNOP.A2", "ABCDEFGHIJKLMNOP"),
 )
-LATE = (Addendum("Later:\nmore.", NOW, Signer("王, 小明")), Addendum("Last.", NOW, Signer("Bob")))
+LATE = (
+    SignedAddendum("Later:\nmore.", NOW, Signer("王, 小明")),
+    SignedAddendum("Last.", NOW, Signer("Bob")),
+)
 
 EARLIER: tuple[tuple[ResultEvent, tuple[ResultEvent, ...]], ...] = (
     (ResultEvent.PRELIMINARY, ()),
@@ -91,7 +94,7 @@ def compiled(name: str = "results", **words: Any) -> OutboundMapping:
 
 @cache
 def _compiled(name: str, words: str) -> OutboundMapping:
-    made = compile_sources(*laid_over(SHIPPED, name, json.loads(words), "destination test"))
+    made = compile_sources(*overlay_settings(SHIPPED, name, json.loads(words), "destination test"))
     assert isinstance(made, OutboundMapping)
     return made
 

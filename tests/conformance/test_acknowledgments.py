@@ -5,26 +5,27 @@ from datetime import UTC, datetime
 import pytest
 from hl7apy.consts import VALIDATION_LEVEL
 
-from mappings.hl7.acknowledgment import AckCode, build_ack, unframed_nak
+from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
-    Malformation,
-    Malformed,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
     MissingField,
-    Refusal,
-    UnknownCode,
+    TableValueNotFound,
     UnsupportedMessage,
 )
+from mappings.hl7.tables import AckCode
 from tests.conformance.parsers import KNOWN_VERSIONS, agree, parsed, structure_errors
 
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
 TYPES = ["ORM^O01", "ORM^O01^ORM_O01", "OMG^O19^OMG_O19", "OMI^O23^OMI_O23", "ADT^A40^ADT_A39"]
-OUTCOMES: dict[str, tuple[Refusal, ...]] = {
+OUTCOMES: dict[str, tuple[MessageRefusal, ...]] = {
     "AA": (),
     "CA": (),
-    "AE": (MissingField("PID-3.1"), UnknownCode("ORC[2]-1")),
+    "AE": (MissingField("PID-3.1"), TableValueNotFound("ORC[2]-1")),
     "AR": (UnsupportedMessage(),),
-    "CR": (Malformed(Malformation.STRAY_LINE),),
+    "CR": (MalformedMessage(MalformedReason.STRAY_LINE),),
 }
 
 
@@ -70,7 +71,7 @@ def test_truncation_character_before_its_time() -> None:
 )
 def test_answers_to_what_is_no_message(head: bytes) -> None:
     """Even the answer to noise is valid, but for the control id that nobody could know."""
-    nak = unframed_nak(head, Malformed(Malformation.NOT_HL7), control_id="Y1", now=NOW)
+    nak = unframed_nak(head, MalformedMessage(MalformedReason.NOT_HL7), control_id="Y1", now=NOW)
 
     assert structure_errors(nak).endswith("Missing required child MSA.MSA_2")
     assert agree(nak)

@@ -8,8 +8,8 @@ from hl7apy import load_library
 from hl7apy.consts import VALIDATION_LEVEL
 
 from mappings.hl7.message import Message
+from mappings.outbound import hl7_versions
 from mappings.outbound.results import ResultEvent, ResultOrder
-from mappings.shapes.shape import SHAPES
 from tests.conformance.parsers import agree, parsed, structure_errors
 from tests.conformance.renderings import (
     CONTEXT,
@@ -90,8 +90,8 @@ def test_every_order(version: str, order: ResultOrder, name: str) -> None:
     raw = compiled(name, version=version, echo="whole").render(replace(CONTEXT, orders=(order,)))
     message = assert_valid(raw, version, "MDM_T02" if name == "mdm" else "ORU_R01")
     for segment in message.segments:
-        if segment.id in SHAPES[version].fields:
-            assert len(segment) <= len(SHAPES[version].fields[segment.id])
+        if segment.id in hl7_versions.VERSIONS[version].fields:
+            assert len(segment) <= len(hl7_versions.VERSIONS[version].fields[segment.id])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -140,7 +140,7 @@ def test_observations_are_stable(layout: str, sections: str) -> None:
 
 def test_the_shapes_are_the_standards() -> None:
     """Our tables of fields and types say what hl7apy's say."""
-    for version, shape in SHAPES.items():
+    for version, shape in hl7_versions.VERSIONS.items():
         library = load_library(version)
         for segment, kinds in shape.fields.items():
             theirs = [

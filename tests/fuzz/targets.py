@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7 import AckCode, Malformed, Message, Refusal, build_ack, peek, read_ack
-from mappings.hl7.acknowledgment import unframed_nak
+from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.batch import join_acks, split
-from mappings.hl7.refusals import Malformation
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MalformedMessage, MalformedReason, MessageRefusal
+from mappings.hl7.tables import AckCode
 from mappings.inbound.definition import InboundMapping
 from mappings.language.errors import RuleFailed
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from mllp.framing import END, START, Event, Frame, FrameReader
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-DEFAULTS = Defaults(site="SITE1", time_zone="UTC", now=NOW)
+DEFAULTS = ListenerDefaults(site="SITE1", time_zone="UTC", now=NOW)
 MAX_PAYLOAD = 256
 INBOUND = [
     made for name in ("orders", "patients")
@@ -72,7 +74,7 @@ def parsing(data: bytes) -> None:
     """Any bytes are a message, whose bytes are kept, or Malformed; each value can be asked for."""
     try:
         message = Message.parse(data)
-    except Malformed:
+    except MalformedMessage:
         return
     assert message.raw == data
     assert peek(data).control_id == message.header.control_id
@@ -88,7 +90,7 @@ def mapping(data: bytes) -> None:
     """The shipped definitions accept a message or refuse it; what is accepted is applied."""
     try:
         message = Message.parse(data)
-    except Malformed:
+    except MalformedMessage:
         return
     for definition in INBOUND:
         if not definition.accepts(message.header):
@@ -96,18 +98,18 @@ def mapping(data: bytes) -> None:
         examination = definition.examine(message, DEFAULTS)
         try:
             definition.apply(message, DEFAULTS)
-        except (Refusal, RuleFailed):
+        except (MessageRefusal, RuleFailed):
             assert examination.refusals, "what was accepted cannot be applied"
 
 
 def acknowledging(data: bytes) -> None:
     """Whatever came gets an answer that can be read, and none of them says more than is true."""
-    refusal = Malformed(Malformation.NOT_HL7)
+    refusal = MalformedMessage(MalformedReason.NOT_HL7)
     nak = unframed_nak(data, refusal, control_id="Y1", now=NOW)
     assert read_ack(nak).code == AckCode.REJECT
     try:
         header = peek(data)
-    except Malformed:
+    except MalformedMessage:
         return
     for code in AckCode:
         ack = build_ack(header, code, control_id="Y1", now=NOW, refusals=[refusal])
@@ -122,7 +124,7 @@ def replies(data: bytes) -> None:
     read_ack(data)
     try:
         messages = split(data)
-    except Malformed:
+    except MalformedMessage:
         return
     if messages is not None:
         naks = [_nak(each) for each in messages]
@@ -130,7 +132,7 @@ def replies(data: bytes) -> None:
 
 
 def _nak(raw: bytes) -> bytes:
-    return unframed_nak(raw, Malformed(Malformation.NOT_HL7), control_id="Y2", now=NOW)
+    return unframed_nak(raw, MalformedMessage(MalformedReason.NOT_HL7), control_id="Y2", now=NOW)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -8,10 +8,10 @@ from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
-DEFAULTS = Defaults("SITE1", "Europe/Zurich", NOW)
+DEFAULTS = ListenerDefaults("SITE1", "Europe/Zurich", NOW)
 SHIPPED = read_folder(DEFINITIONS)
 
 MSH = "MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1"

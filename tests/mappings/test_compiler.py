@@ -7,10 +7,15 @@ from types import MappingProxyType
 import pytest
 
 from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
-from mappings.hl7.refusals import Refusal, UnknownSender, UnsupportedEvent, UnsupportedMessage
+from mappings.hl7.refusals import (
+    MessageRefusal,
+    UnknownSender,
+    UnsupportedEvent,
+    UnsupportedMessage,
+)
 from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Issue, Severity
+from mappings.language.diagnostics import Issue, IssueSeverity
 from mappings.language.errors import HookFailed, MappingErrors
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
 
@@ -217,7 +222,7 @@ def test_overlay_of_a_sender() -> None:
     ],
 )
 def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
-    header: tuple[bytes, bytes], refused: type[Refusal], place: str
+    header: tuple[bytes, bytes], refused: type[MessageRefusal], place: str
 ) -> None:
     """The sender, where a definition would take the type from others; else the event or type."""
     mine = overlaid("accept: {senders: [{application: X}, {application: 'RIS*', facility: NORTH}]}")
@@ -244,5 +249,5 @@ def test_folder(tmp_path: Path) -> None:
 
 def test_issues_read_like_a_compiler_s() -> None:
     """An issue is one line that editors understand."""
-    issue = Issue("tags.X", "path", "no such place", Severity.ERROR, "orders.yaml", 3, 7)
+    issue = Issue("tags.X", "path", "no such place", IssueSeverity.ERROR, "orders.yaml", 3, 7)
     assert str(issue) == "orders.yaml:3:7: error: tags.X: no such place [path]"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mappings.authoring.trial import try_message
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from tests.mappings.language import DEFAULTS
 
@@ -70,7 +70,7 @@ def test_no_order_is_forgotten() -> None:
     for path in FILES:
         try:
             header = Message.parse(path.read_bytes()).header
-        except Refusal:
+        except MessageRefusal:
             continue
         if MAPPINGS[0].accepts(header):
             found.add(path.stem)
@@ -112,6 +112,6 @@ def test_mutations_raise_nothing_but_refusals(raw: bytes) -> None:
             message = Message.parse(raw)
             refused = bool(mapping.examine(message, DEFAULTS).refusals)
             mapping.apply(message, DEFAULTS)
-        except Refusal:
+        except MessageRefusal:
             continue
         assert not refused or mapping.acceptance.refusals(message.header)

@@ -3,7 +3,7 @@
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.inbound.events import Severity
+from mappings.language.diagnostics import IssueSeverity
 from tests.mappings.language import SHIPPED
 
 EMPTY = {
@@ -80,7 +80,7 @@ MEANT = [
 IMPOSSIBLE = ["{const: '', required: true}", "[]", "{join: [], required: true}"]
 
 
-def found(text: str, severity: Severity) -> set[tuple[int, int, str]]:
+def found(text: str, severity: IssueSeverity) -> set[tuple[int, int, str]]:
     """Lines, columns and messages of a severity in an overlay."""
     sources = {**SHIPPED, **EMPTY, "mine.yaml": f"include: orders.yaml\n{text}\n"}
     issues = check_sources(sources, ["mine"], tables=False)
@@ -90,8 +90,8 @@ def found(text: str, severity: Severity) -> set[tuple[int, int, str]]:
 @pytest.mark.parametrize(("text", "column", "message"), WARNED)
 def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
     """Each is a warning at its place; the definition can be used."""
-    assert found(text, Severity.WARNING) == {(2, column, message)}
-    assert not found(text, Severity.ERROR)
+    assert found(text, IssueSeverity.WARNING) == {(2, column, message)}
+    assert not found(text, IssueSeverity.ERROR)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
 )
 def test_conditions_that_can_be_true(when: str) -> None:
     """They are left alone."""
-    assert not found(f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", Severity.WARNING)
+    assert not found(f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", IssueSeverity.WARNING)
 
 
 @pytest.mark.parametrize(("table", "place", "message"), TABLES)
 def test_slips_in_code_tables(table: str, place: tuple[int, int], message: str) -> None:
     """A value that would be cut, or bear letters that nobody wrote, is noticed."""
-    noticed = found(f"tags: {{PatientSex: {{from: PID-8, codes: {table}}}}}", Severity.WARNING)
+    noticed = found(f"tags: {{PatientSex: {{from: PID-8, codes: {table}}}}}", IssueSeverity.WARNING)
     assert noticed == {(*place, message)}
 
 
@@ -129,14 +129,14 @@ def test_fields_behind_the_last_one(text: str) -> None:
 @pytest.mark.parametrize(("path", "message"), MEANT)
 def test_what_was_meant(path: str, message: str) -> None:
     """Slips of the keyboard get the place that was meant."""
-    assert found(f"tags: {{Notes: '{path}'}}", Severity.ERROR) == {(2, 15, message)}
+    assert found(f"tags: {{Notes: '{path}'}}", IssueSeverity.ERROR) == {(2, 15, message)}
 
 
 @pytest.mark.parametrize("tag", ["PatientMRN", "Accession", "SiteID"])
 @pytest.mark.parametrize("rule", IMPOSSIBLE)
 def test_an_identity_that_can_have_no_value(tag: str, rule: str) -> None:
     """Nothing could be reported: a mistake, and no warning."""
-    messages = {message for _, _, message in found(f"tags: {{{tag}: {rule}}}", Severity.ERROR)}
+    messages = {message for _, _, message in found(f"tags: {{{tag}: {rule}}}", IssueSeverity.ERROR)}
     assert f"{tag} can have no value: nothing could be reported" in messages
 
 

@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mappings.authoring.dependence import Dependence, dependence
+from mappings.authoring.dependencies import Dependencies, find_dependencies
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
 SHIPPED = read_folder(DEFINITIONS)
 READER = "include: orders.yaml\nmetadata: {values: {Room: ZRM-1.1}}\n"
-DEFAULTS = Defaults("SITE1", "UTC", datetime(2026, 3, 2, tzinfo=UTC))
+DEFAULTS = ListenerDefaults("SITE1", "UTC", datetime(2026, 3, 2, tzinfo=UTC))
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
     b"PID|1||M1^^^NORTH^MR||Doe^Jane||19700101|F|||1 Street\r"
@@ -20,16 +20,16 @@ RAW = (
 )
 
 
-def made(text: str, raw: bytes = RAW) -> Dependence:
+def made(text: str, raw: bytes = RAW) -> Dependencies:
     """What the results of a definition depend on."""
     sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
     assert isinstance(reader, InboundMapping)
     assert isinstance(mapping, OutboundMapping)
-    return dependence(mapping, reader, raw, DEFAULTS, "utf-8")
+    return find_dependencies(mapping, reader, raw, DEFAULTS, "utf-8")
 
 
-def facts(found: Dependence) -> dict[str, bool]:
+def facts(found: Dependencies) -> dict[str, bool]:
     """Which facts are used."""
     return {each.name: each.used for each in found.facts}
 
@@ -66,7 +66,7 @@ def test_a_field_in_two_orders() -> None:
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
 def test_what_is_no_order(raw: bytes) -> None:
     """Nothing is said of it."""
-    assert made("include: results.yaml\n", raw) == Dependence()
+    assert made("include: results.yaml\n", raw) == Dependencies()
 
 
 def test_no_more_is_tried_than_there_is_time_for() -> None:
@@ -75,6 +75,6 @@ def test_no_more_is_tried_than_there_is_time_for() -> None:
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "results")
     assert isinstance(reader, InboundMapping)
     assert isinstance(mapping, OutboundMapping)
-    found = dependence(mapping, reader, RAW, DEFAULTS, "utf-8", late=lambda: True)
+    found = find_dependencies(mapping, reader, RAW, DEFAULTS, "utf-8", late=lambda: True)
     assert found.used == found.unused == ()
     assert found.facts

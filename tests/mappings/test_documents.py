@@ -3,7 +3,7 @@
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.inbound.events import Issue
+from mappings.language.diagnostics import Issue
 from tests.mappings.language import SHIPPED
 
 REPEATED = "\n".join(

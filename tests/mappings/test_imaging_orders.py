@@ -6,7 +6,7 @@ import pytest
 
 from mappings.compiler import DEFINITIONS, load
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Action
+from mappings.inbound.events import OrderAction
 from tests.mappings.language import DEFAULTS, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
@@ -24,7 +24,7 @@ def info(*segments: str) -> dict[str, Any]:
     return dict(event.clinical_info)
 
 
-def action(*segments: str, mapping: InboundMapping = SHIPPED) -> Action:
+def action(*segments: str, mapping: InboundMapping = SHIPPED) -> OrderAction:
     """What a message leads to."""
     return mapping.apply(message(*segments), DEFAULTS)[0].action
 
@@ -45,9 +45,9 @@ def action(*segments: str, mapping: InboundMapping = SHIPPED) -> Action:
 )
 def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
     """By OBR-24, and where it says nothing, by a specimen or a panel; or taken by one line."""
-    assert action("ORC|NW|P1", *order) is Action.IGNORE
+    assert action("ORC|NW|P1", *order) is OrderAction.IGNORE
     mine = overlaid("only: {MSH-9: {present: true}}")
-    assert action("ORC|NW|P1", *order, mapping=mine) is Action.CREATE
+    assert action("ORC|NW|P1", *order, mapping=mine) is OrderAction.CREATE
     assert not SHIPPED.check(message("ORC|NW|P1", *order), DEFAULTS)
 
 
@@ -69,7 +69,7 @@ def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
 )
 def test_imaging_orders_are_not(order: tuple[str, ...]) -> None:
     """What may be imaging is never left out."""
-    assert action("ORC|NW|P1", *order) is Action.CREATE
+    assert action("ORC|NW|P1", *order) is OrderAction.CREATE
 
 
 @pytest.mark.parametrize(

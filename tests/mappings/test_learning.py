@@ -2,7 +2,7 @@
 
 import pytest
 
-from mappings.authoring.inference import learn
+from mappings.authoring.inference import infer_definition
 from mappings.authoring.trial import try_message
 from mappings.compiler import check_sources, compile_sources
 from mappings.inbound.definition import InboundMapping
@@ -30,7 +30,7 @@ def odd(number: int) -> bytes:
 
 def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
     """Learn, check and compile."""
-    proposal = learn(raw)
+    proposal = infer_definition(raw)
     sources = {**SHIPPED, "mine.yaml": proposal.text}
     assert check_sources(sources, ["mine"], tables=False) == []
     made = compile_sources(sources, "mine")
@@ -46,7 +46,7 @@ def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
     assert callable(make)
     raw = [make(number) for number in range(1, 8)]
     _, mapping = proposed(raw)
-    trial = try_message(mapping, raw[3], DEFAULTS, learn(raw).charset)
+    trial = try_message(mapping, raw[3], DEFAULTS, infer_definition(raw).charset)
     assert trial.accepted, trial.issues
     assert (trial.events[0]["mrn"], trial.events[0]["accession"]) == expected
 
@@ -55,7 +55,7 @@ def test_evidence_of_an_odd_sender() -> None:
     """Charset, Z segments and UIDs are named with what speaks for them."""
     raw = [odd(number) for number in range(1, 8)]
     text, mapping = proposed(raw)
-    assert learn(raw).charset == "iso8859-15"
+    assert infer_definition(raw).charset == "iso8859-15"
     assert "# OBR-3.2: 7 of 7 groups, 7 different values" in text
     assert "ZRM_2_1: ZRM-2.1" in text
     assert "# 7 of 7 groups, 3 different values" in text
@@ -91,11 +91,11 @@ def test_every_number_that_could_be_the_accession_is_named() -> None:
 
 def test_no_values_of_patients_in_the_evidence() -> None:
     """Counts and codes alone."""
-    text = learn([usual(number) for number in range(1, 8)]).text
+    text = infer_definition([usual(number) for number in range(1, 8)]).text
     assert not any(each in text for each in ("Doe", "M4", "A4", "X4"))
 
 
 def test_what_cannot_be_read_is_counted() -> None:
     """Garbage, and nothing at all, make a proposal that says so."""
-    assert learn([b"garbage", usual(1)]).unread == 1
-    assert "could not be read" in learn([]).text
+    assert infer_definition([b"garbage", usual(1)]).unread == 1
+    assert "could not be read" in infer_definition([]).text

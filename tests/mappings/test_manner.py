@@ -7,21 +7,21 @@ import pytest
 
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
+from mappings.language.definition_files import overlay_settings
 from mappings.language.errors import MappingErrors
-from mappings.language.loading import laid_over
 from mappings.outbound.definition import OutboundMapping
-from mappings.outbound.encoding import Encoded, fitted
-from mappings.outbound.results import Addendum, Format, ResultEvent, Signer
-from mappings.shapes.shape import SHAPES
+from mappings.outbound.encoding import Encoded, fit_to_version
+from mappings.outbound.hl7_versions import VERSIONS
+from mappings.outbound.results import FileFormat, ResultEvent, SignedAddendum, Signer
 from tests.mappings.language import SHIPPED
 from tests.mappings.outcomes import CONTEXT, NOW, ORDER, rendered
 
-LATE = (Addendum("more", NOW, Signer("Bea Late")),)
+LATE = (SignedAddendum("more", NOW, Signer("Bea Late")),)
 
 
 def worded(name: str = "results", **words: Any) -> OutboundMapping:
     """A shipped definition with a destination's words over it."""
-    made = compile_sources(*laid_over(SHIPPED, name, words, "destination ris"))
+    made = compile_sources(*overlay_settings(SHIPPED, name, words, "destination ris"))
     assert isinstance(made, OutboundMapping)
     return made
 
@@ -84,7 +84,7 @@ FITTED = {
 @pytest.mark.parametrize(("version", "segment", "number", "value", "left"), FITTED.values())
 def test_fitted(version: str, segment: str, number: int, value: str, left: str) -> None:
     """A field keeps what the version has room for."""
-    assert fitted(SHAPES[version], segment, number, Encoded(value)) == left
+    assert fit_to_version(VERSIONS[version], segment, number, Encoded(value)) == left
 
 
 def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
@@ -196,7 +196,7 @@ def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str)
 def test_a_file_is_withdrawn_too() -> None:
     """Under the OBX-3 and OBX-4 that it was sent with, and nothing that never was."""
     mapping = worded(content=["pdf"])
-    sent = replace(CONTEXT, files={Format.PDF: b"%PDF-"})
+    sent = replace(CONTEXT, files={FileFormat.PDF: b"%PDF-"})
     gone = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
     found = [
         [(s.value("OBX-3"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")]

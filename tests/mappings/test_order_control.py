@@ -8,42 +8,42 @@ import pytest
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.tables import OrderControl, OrderStatus
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Action
-from mappings.inbound.orders import ACCEPTED, Decision, OrderControlTable, OrderPlan
+from mappings.inbound.events import OrderAction
+from mappings.inbound.order_mapping import ACCEPTED, OrderControlTable, OrderDecision, OrderRules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "order-control.md").read_text("utf-8")
 STATUSES = [each.value for each in OrderStatus]
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
-assert isinstance(SHIPPED.plan, OrderPlan)
+assert isinstance(SHIPPED.plan, OrderRules)
 TABLE: OrderControlTable = SHIPPED.plan.control
 CODES = sorted({control for control, _ in TABLE.rows})
 ORDERING = {"NW", "SN", "RO", "CH"}
 CHANGING = {"NA", "XO", "XR", "XX", "SC"}
 CLOSING = {
-    Action.CANCEL: {"CA", "CR", "OC"},
-    Action.DISCONTINUE: {"DC", "DR", "OD"},
-    Action.REPLACE: {"RP", "RU", "RQ"},
-    Action.HOLD: {"HD", "HR", "OH"},
-    Action.RELEASE: {"RL", "OR", "OE"},
+    OrderAction.CANCEL: {"CA", "CR", "OC"},
+    OrderAction.DISCONTINUE: {"DC", "DR", "OD"},
+    OrderAction.REPLACE: {"RP", "RU", "RQ"},
+    OrderAction.HOLD: {"HD", "HR", "OH"},
+    OrderAction.RELEASE: {"RL", "OR", "OE"},
 }
 PAIRED = {
     "A": "examined",
     "CM": "examined",
-    "CA": Action.CANCEL,
-    "DC": Action.DISCONTINUE,
-    "HD": Action.HOLD,
+    "CA": OrderAction.CANCEL,
+    "DC": OrderAction.DISCONTINUE,
+    "HD": OrderAction.HOLD,
 }
 
 
-def decided(control: str, status: str) -> Decision:
+def decided(control: str, status: str) -> OrderDecision:
     """What the shipped table says; every pair is decided."""
     found = TABLE.decide(control, status)
     assert found is not None
     return found
 
 
-def shown(decision: Decision) -> str:
+def shown(decision: OrderDecision) -> str:
     """Write a decision as the page does."""
     return f"{decision.action} examined" if decision.examined else decision.action.value
 
@@ -60,14 +60,18 @@ def test_every_pair(control: str, status: str) -> None:
     decision = decided(control, status)
     closing = {code: action for action, codes in CLOSING.items() for code in codes}
     if control in closing:
-        assert decision == Decision(closing[control])
+        assert decision == OrderDecision(closing[control])
     elif control in ORDERING | CHANGING:
-        base = Action.CREATE if control in ORDERING else Action.CHANGE
-        said = PAIRED.get(status, Action.REPLACE if (control, status) in REPLACED else base)
-        expected = Decision(base, examined=True) if said == "examined" else Decision(Action(said))
+        base = OrderAction.CREATE if control in ORDERING else OrderAction.CHANGE
+        said = PAIRED.get(status, OrderAction.REPLACE if (control, status) in REPLACED else base)
+        expected = (
+            OrderDecision(base, examined=True)
+            if said == "examined"
+            else OrderDecision(OrderAction(said))
+        )
         assert decision == expected
     else:
-        assert decision == Decision(Action.IGNORE)
+        assert decision == OrderDecision(OrderAction.IGNORE)
 
 
 def test_small_letters() -> None:

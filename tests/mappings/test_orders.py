@@ -6,9 +6,9 @@ import pytest
 
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MissingField, Refusal, TooManyGroups, UnknownCode
+from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound, TooManyGroups
 from mappings.inbound.definition import MAX_GROUPS, InboundMapping
-from mappings.inbound.events import CHILD_OF, Action, LinkSignal, OrderEvent
+from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
 from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
@@ -34,7 +34,7 @@ def test_unknown_control_can_be_ignored() -> None:
     """One word of the definition accepts what is not in the table."""
     mine = overlaid("order_control: {unknown: ignore}")
     (event,) = events(*order("P1", control="QQ"), mapping=mine)
-    assert event.action is Action.IGNORE
+    assert event.action is OrderAction.IGNORE
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,18 @@ class TestGroups:
     def test_not_imaging(self) -> None:
         """A group of diet, supplies or drugs is let pass, its neighbour is not disturbed."""
         found = events("ORC|NW|D1", "ODS|D||^SOFT", *order("P2"), "ORC|NW|R1", "RXO|X")
-        assert [e.action for e in found] == [Action.IGNORE, Action.CREATE, Action.IGNORE]
+        assert [e.action for e in found] == [
+            OrderAction.IGNORE,
+            OrderAction.CREATE,
+            OrderAction.IGNORE,
+        ]
 
     def test_second_obr_of_an_orc(self) -> None:
         """An OBR without ORC is governed by the ORC before it."""
         found = events("ORC|CA|P0", "OBR|1|P1||X", "OBR|2|P2||Y")
         assert [(e.action, e.place) for e in found] == [
-            (Action.CANCEL, "ORC[1]"),
-            (Action.CANCEL, "OBR[2]"),
+            (OrderAction.CANCEL, "ORC[1]"),
+            (OrderAction.CANCEL, "OBR[2]"),
         ]
 
     def test_segments_of_neighbours_do_not_mix(self) -> None:
@@ -94,7 +98,7 @@ class TestGroups:
         """A condition leaves out groups of other departments."""
         mine = overlaid("only: {OBR-24: [CT, MR]}")
         found = events("ORC|NW|P1", "OBR|1|P1||X", *order("P2", obr="|" * 19 + "CT"), mapping=mine)
-        assert [e.action for e in found] == [Action.IGNORE, Action.CREATE]
+        assert [e.action for e in found] == [OrderAction.IGNORE, OrderAction.CREATE]
 
 
 class TestLinks:
@@ -152,7 +156,7 @@ class TestLinks:
 class TestRefusals:
     """What is not accepted, and where the sender should look."""
 
-    def refusals(self, *segments: str, head: str = MSH, patient: str = PID) -> list[Refusal]:
+    def refusals(self, *segments: str, head: str = MSH, patient: str = PID) -> list[MessageRefusal]:
         """What a message is refused for."""
         parsed = Message.parse("\r".join((head, patient, *segments)).encode())
         assert isinstance(SHIPPED, InboundMapping)
@@ -166,7 +170,7 @@ class TestRefusals:
     def test_place_of_the_second_group(self) -> None:
         """A refusal names the group it is about."""
         (refusal,) = self.refusals(*order("P1"), *order("P2", control="QQ"))
-        assert isinstance(refusal, UnknownCode)
+        assert isinstance(refusal, TableValueNotFound)
         assert refusal.place == "ORC[2]-1"
 
     def test_all_at_once(self) -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mappings.compiler import check_sources
 from mappings.hl7.message import Message
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.errors import CodeRefused, NotRenderable
-from mappings.outbound.results import Addendum, ResultEvent, ResultOrder, Signer
+from mappings.outbound.results import ResultEvent, ResultOrder, SignedAddendum, Signer
 from tests.mappings.language import MSH, SHIPPED
 from tests.mappings.outcomes import (
     CONTEXT,
@@ -89,7 +89,7 @@ def test_zds_comes_back() -> None:
 def test_signer() -> None:
     """OBR-32 names the signer as NDL; with addenda, who signed the last."""
     assert rendered(CONTEXT).value("OBR-32") == "R1&Berg&Dr. Anna"
-    late = replace(CONTEXT, addenda=(Addendum("more", NOW, Signer("Late^Bea")),))
+    late = replace(CONTEXT, addenda=(SignedAddendum("more", NOW, Signer("Late^Bea")),))
     assert rendered(late).value("OBR-32") == "&Late&Bea"
 
 
@@ -100,7 +100,10 @@ class TestText:
         CONTEXT,
         event=ResultEvent.ADDENDUM,
         report_text="one\n\n  two",
-        addenda=(Addendum("late\nnews", NOW, Signer("Bea")), Addendum("later", NOW, Signer("Bob"))),
+        addenda=(
+            SignedAddendum("late\nnews", NOW, Signer("Bea")),
+            SignedAddendum("later", NOW, Signer("Bob")),
+        ),
     )
 
     def lines(self, text: str) -> list[tuple[str, str]]:
@@ -284,12 +287,12 @@ def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
           - ZMO: {{1: {{value: $order.Modality, codes: modality{policy}}}}}
         """
     )
-    missed: list[Missed] = []
+    missed: list[UnmappedCode] = []
     order = replace(ORDER, tags={**TAGS, "Modality": "XY"})
     raw = mapping.render(replace(CONTEXT, orders=(order,), missed=missed)).decode()
     assert raw.split("\r")[1].rstrip("|") == f"ZMO|{written}".rstrip("|")
     said = "empty" if policy else "keep"
-    assert missed == [Missed("modality", "XY", "$order.Modality", said)]
+    assert missed == [UnmappedCode("modality", "XY", "$order.Modality", said)]
 
 
 def test_a_code_that_is_refused() -> None:
@@ -301,9 +304,9 @@ def test_a_code_that_is_refused() -> None:
           - ZMO: {1: {value: $order.Modality, codes: modality, unknown: refuse}}
         """
     )
-    missed: list[Missed] = []
+    missed: list[UnmappedCode] = []
     other, none = (replace(ORDER, tags={**TAGS, "Modality": value}) for value in ("XY", ""))
     with pytest.raises(CodeRefused, match="modality has no entry"):
         mapping.render(replace(CONTEXT, orders=(other,), missed=missed))
-    assert missed == [Missed("modality", "XY", "$order.Modality", "refuse")]
+    assert missed == [UnmappedCode("modality", "XY", "$order.Modality", "refuse")]
     assert mapping.render(replace(CONTEXT, orders=(none,)))

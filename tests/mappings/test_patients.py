@@ -5,9 +5,14 @@ import pytest
 from mappings.compiler import DEFINITIONS, compile_sources, load, read_folder
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import DuplicateKey, EndlessIdentifier, MissingField, UnsupportedEvent
+from mappings.hl7.refusals import (
+    DuplicateKeyIdentifier,
+    IdentifierTooLong,
+    MissingField,
+    UnsupportedEvent,
+)
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 from tests.mappings.language import DEFAULTS
 
 SHIPPED = load(DEFINITIONS, "patients")
@@ -37,7 +42,7 @@ PASSES = ["A11", "A13", "A23", "A24", "A29", "A37", "A38", "A43", "A99"]
 def test_update(trigger: str) -> None:
     """Events that carry demographics update them."""
     (event,) = events(trigger, PID)
-    assert (event.action, event.mrn, event.site) == (Action.PATIENT_UPDATE, "M1", "SITE1")
+    assert (event.action, event.mrn, event.site) == (OrderAction.PATIENT_UPDATE, "M1", "SITE1")
     assert event.clinical_info["PatientName"] == "Doe^Jane"
 
 
@@ -46,7 +51,7 @@ def test_merge(trigger: str) -> None:
     """Merges name survivor and prior number, and take both lanes."""
     segments = (PID, "MRG|M0^^^NORTH^MR")
     (event,) = events(trigger, *segments)
-    assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", "M0")
+    assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", "M0")
     assert isinstance(SHIPPED, InboundMapping)
     assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
 
@@ -60,7 +65,7 @@ def test_visit_move(trigger: str) -> None:
         "PV1|1|I|W^1" + "|" * 16 + "V2",
     )
     (event,) = events(trigger, *segments)
-    assert (event.action, event.mrn, event.prior_mrn) == (Action.VISIT_MOVE, "M1", "M0")
+    assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.VISIT_MOVE, "M1", "M0")
     assert event.visit is not None
     assert (event.visit.key, event.visit.prior, event.visit.number) == ("VisitNumber", "V1", "V2")
     assert isinstance(SHIPPED, InboundMapping)
@@ -71,7 +76,7 @@ def test_visit_move(trigger: str) -> None:
 def test_a_move_that_names_no_visit(trigger: str) -> None:
     """It is accepted and changes nothing, even without a patient."""
     for segments in ((PID,), (PID, "PV1|1|I" + "|" * 17 + "V2"), (), ("MRG|M0||A1",)):
-        assert [e.action for e in events(trigger, *segments)] == [Action.IGNORE]
+        assert [e.action for e in events(trigger, *segments)] == [OrderAction.IGNORE]
 
 
 def test_several_visits_move() -> None:
@@ -92,9 +97,9 @@ def test_an_update_tells_of_the_visit() -> None:
 @pytest.mark.parametrize("trigger", PASSES)
 def test_pass(trigger: str) -> None:
     """Visits and cancellations are accepted and change nothing, even without a patient."""
-    assert [e.action for e in events(trigger, PID)] == [Action.IGNORE]
-    assert [e.action for e in events(trigger)] == [Action.IGNORE]
-    assert [e.action for e in events(trigger, "PID|1|||||19800102")] == [Action.IGNORE]
+    assert [e.action for e in events(trigger, PID)] == [OrderAction.IGNORE]
+    assert [e.action for e in events(trigger)] == [OrderAction.IGNORE]
+    assert [e.action for e in events(trigger, "PID|1|||||19800102")] == [OrderAction.IGNORE]
 
 
 REFUSED = {
@@ -112,18 +117,18 @@ REFUSED = {
         "MRG-1.1",
     ),
     "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
-    "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKey, "MRG-1.1"),
+    "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKeyIdentifier, "MRG-1.1"),
     "a kind the patient does not have": (
         "A40",
         (PID, "MRG|N0^^^STATE^NH"),
         MissingField,
         "MRG-1.1",
     ),
-    "too long": ("A40", (PID, f"MRG|{'M' * 1025}^^^NORTH^MR"), EndlessIdentifier, "MRG-1.1"),
+    "too long": ("A40", (PID, f"MRG|{'M' * 1025}^^^NORTH^MR"), IdentifierTooLong, "MRG-1.1"),
     "second pair": (
         "A40",
         (PID, "MRG|M0", "PID|2||M3^^^NORTH^MR", "MRG|M3"),
-        DuplicateKey,
+        DuplicateKeyIdentifier,
         "MRG[2]-1.1",
     ),
 }
@@ -150,7 +155,7 @@ PAIRS = {
 def test_what_is_merged(mrg: str, prior: str) -> None:
     """MRG-1 is paired with PID-3 by the type of the identifier."""
     (event,) = events("A40", BOTH, f"MRG|{mrg}")
-    assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", prior)
+    assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", prior)
 
 
 SEVERAL = {
@@ -178,7 +183,7 @@ def test_several_numbers_are_merged(mrg: list[str], priors: list[str]) -> None:
 def test_a_merge_of_other_identifiers() -> None:
     """National numbers are merged: none of our patients becomes another."""
     (event,) = events("A40", BOTH, "MRG|N0^^^STATE^NH")
-    assert (event.action, event.prior_mrn) == (Action.IGNORE, "")
+    assert (event.action, event.prior_mrn) == (OrderAction.IGNORE, "")
     assert event.note
 
 
@@ -198,7 +203,7 @@ def test_numbers_of_another_authority(mrg: str, prior: str | None) -> None:
     """Two hospitals number alike: what the other one merges is none of our patients."""
     pid = "PID|1||M1^^^NORTH&1.2.3&ISO^MR~S1^^^SOUTH^MR||Doe^Jane"
     (event,) = events("A40", pid, f"MRG|{mrg}")
-    expected = Action.IGNORE if prior is None else Action.PATIENT_MERGE
+    expected = OrderAction.IGNORE if prior is None else OrderAction.PATIENT_MERGE
     assert (event.action, event.prior_mrn) == (expected, prior or "")
     assert bool(event.note) is (prior is None)
 
@@ -209,7 +214,7 @@ def test_a_definition_that_names_the_authority_itself() -> None:
     made = compile_sources({**read_folder(DEFINITIONS), "own.yaml": own}, "own")
     assert isinstance(made, InboundMapping)
     (event,) = made.apply(adt("A40", PID, "MRG|M0^^^OLD^MR"), DEFAULTS)
-    assert (event.action, event.prior_mrn) == (Action.PATIENT_MERGE, "M0")
+    assert (event.action, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M0")
 
 
 def test_queries_are_nobody_s() -> None:
@@ -220,9 +225,13 @@ def test_queries_are_nobody_s() -> None:
 
 @pytest.mark.parametrize(
     ("event", "action"),
-    [("A08", Action.PATIENT_UPDATE), ("A40", Action.PATIENT_MERGE), ("A11", Action.IGNORE)],
+    [
+        ("A08", OrderAction.PATIENT_UPDATE),
+        ("A40", OrderAction.PATIENT_MERGE),
+        ("A11", OrderAction.IGNORE),
+    ],
 )
-def test_event_in_evn_alone(event: str, action: Action) -> None:
+def test_event_in_evn_alone(event: str, action: OrderAction) -> None:
     """HL7 2.1 sends `ADT` and says in EVN-1 what happened."""
     head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT|C1|P|2.1"
     raw = "\r".join((head, f"EVN|{event}|20260302", PID, "MRG|M0")).encode()
@@ -236,4 +245,4 @@ def test_msh_9_wins_over_evn() -> None:
     raw = f"{head}\rEVN|A40|20260302\r{PID}".encode()
     assert isinstance(SHIPPED, InboundMapping)
     (event,) = SHIPPED.apply(Message.parse(raw), DEFAULTS)
-    assert event.action is Action.PATIENT_UPDATE
+    assert event.action is OrderAction.PATIENT_UPDATE

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, like, search_for
+from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, compile_search, compile_wildcards
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
@@ -26,7 +26,7 @@ EXPLODING = (
 @pytest.mark.parametrize("pattern", EXPLODING)
 def test_no_pattern_explodes(pattern: str) -> None:
     """Python's own engine would not come back from any of them."""
-    search = search_for(pattern)
+    search = compile_search(pattern)
     for character in ("a", " ", "A"):
         search(character * (MAX_MATCHED - 1) + "!")
     assert search("?") is None
@@ -77,7 +77,7 @@ def test_a_check_names_what_is_lacking(
     assert (issue.code, issue.file, issue.line) == ("pattern", "mine.yaml", 3)
     assert issue.column == rules[rule].splitlines()[1].index(f"'{pattern}'") + 1
     with pytest.raises(ValueError, match=said):
-        search_for(pattern)
+        compile_search(pattern)
     assert capfd.readouterr() == ("", "")
 
 
@@ -99,18 +99,18 @@ def test_a_check_names_what_is_lacking(
 )
 def test_what_a_pattern_finds(pattern: str, value: str, found: str) -> None:
     """Its first group, else all of it; letter case does not count."""
-    assert search_for(pattern)(value) == found
+    assert compile_search(pattern)(value) == found
 
 
 def test_only_the_beginning_of_a_value_is_looked_at() -> None:
     """As it says in the guide."""
-    assert search_for("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
-    assert search_for("z")("a" * MAX_MATCHED + "z") is None
+    assert compile_search("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
+    assert compile_search("z")("a" * MAX_MATCHED + "z") is None
 
 
 def test_others_go_on_while_a_large_value_is_searched() -> None:
     """The worst pattern that a check lets pass holds up no other thread for ever."""
-    search = search_for(r"((a?){40}(b?){40}){5}$")
+    search = compile_search(r"((a?){40}(b?){40}){5}$")
     threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
     for each in threads:
         each.start()
@@ -137,7 +137,7 @@ def test_others_go_on_while_a_large_value_is_searched() -> None:
 )
 def test_wildcards_of_senders(pattern: str, value: str, matches: bool) -> None:
     """`*` for any characters, `?` for one; all else means itself."""
-    assert like(pattern)(value) is matches
+    assert compile_wildcards(pattern)(value) is matches
 
 
 def test_a_pattern_in_a_mapping() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import UnknownCode
+from mappings.hl7.refusals import TableValueNotFound
 from tests.mappings.language import DEFAULTS, mapped, message, overlaid, tag
 
 ORC = "ORC|NW|P1"
@@ -110,7 +110,7 @@ def test_refused_code() -> None:
     mine = overlaid("tags: {Race: {from: OBR-13, codes: colours, unknown: refuse}}", TABLE)
     bad = message(ORC, OBR, "ORC|NW|P2", "OBR|1|P2||X|||||||||G")
     (issue,) = mine.check(bad, DEFAULTS)
-    assert isinstance(issue.refusal, UnknownCode)
+    assert isinstance(issue.refusal, TableValueNotFound)
     assert issue.path == "OBR[2]-13"
 
 

@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from mappings.authoring.trial import try_message
-from mappings.compiler import compile_sources, definitions, read_folder
+from mappings.compiler import compile_sources, definition_names, read_folder
 from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Malformed, Refusal, strictest
+from mappings.hl7.refusals import MalformedMessage, MessageRefusal, strictest
 from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.definition import InboundMapping
+from mappings.language.definition_files import overlay_settings
 from mappings.language.diagnostics import Sources
-from mappings.language.loading import laid_over
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import (
-    Addendum,
     DocumentNames,
-    Format,
+    FileFormat,
     ResultContext,
     ResultEvent,
     ResultOrder,
+    SignedAddendum,
     Signer,
 )
 from tests.mappings.language import DEFAULTS, NOW, SHIPPED
@@ -40,7 +40,7 @@ def sources(folder: Path) -> tuple[Sources, list[str]]:
     """The definitions of a folder: those that ship, and its own before them."""
     own = folder / "mappings"
     brought = read_folder(own) if own.is_dir() else {}
-    return {**SHIPPED, **brought}, [*definitions(brought), *INBOUND]
+    return {**SHIPPED, **brought}, [*definition_names(brought), *INBOUND]
 
 
 def inbound(folder: Path) -> list[InboundMapping]:
@@ -52,11 +52,11 @@ def inbound(folder: Path) -> list[InboundMapping]:
 
 def route(
     raw: bytes, mappings: list[InboundMapping]
-) -> tuple[InboundMapping | None, list[Refusal]]:
+) -> tuple[InboundMapping | None, list[MessageRefusal]]:
     """Find the mapping of a message, or why there is none."""
     try:
         header = peek(raw)
-    except Malformed as refusal:
+    except MalformedMessage as refusal:
         return None, [refusal]
     for mapping in mappings:
         if mapping.accepts(header):
@@ -64,7 +64,7 @@ def route(
     return None, [refusal_for(header, [mapping.acceptance for mapping in mappings])]
 
 
-def outcome(path: Path) -> tuple[dict[str, Any], list[Refusal]]:
+def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
     """What becomes of a message, as the expected file writes it."""
     raw = path.read_bytes()
     mapping, refusals = route(raw, inbound(path.parent))
@@ -78,7 +78,7 @@ def outcome(path: Path) -> tuple[dict[str, Any], list[Refusal]]:
     return {"lanes": list(trial.lanes), "events": events}, []
 
 
-def told(refusal: Refusal) -> dict[str, str]:
+def told(refusal: MessageRefusal) -> dict[str, str]:
     """What the sender would be told."""
     return {
         "ack": refusal.ack_code.value,
@@ -87,12 +87,12 @@ def told(refusal: Refusal) -> dict[str, str]:
     }
 
 
-def negative_ack(path: Path, refusals: list[Refusal]) -> bytes:
+def negative_ack(path: Path, refusals: list[MessageRefusal]) -> bytes:
     """The acknowledgment of a refused sample."""
     raw = path.read_bytes()
     try:
         header = peek(raw)
-    except Malformed:
+    except MalformedMessage:
         return unframed_nak(raw, refusals[0], control_id="ACK0001", now=NOW)
     code = strictest(refusals)
     return build_ack(header, code, control_id="ACK0001", now=NOW, refusals=refusals)
@@ -103,7 +103,9 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
     sample = json.loads(path.read_text(encoding="utf-8"))
     texts, _ = sources(path.parent)
     words = sample.get("words", {})
-    mapping = compile_sources(*laid_over(texts, sample.get("mapping", "results"), words, "words"))
+    mapping = compile_sources(
+        *overlay_settings(texts, sample.get("mapping", "results"), words, "words")
+    )
     assert isinstance(mapping, OutboundMapping)
     orders = [each for name in sample["orders"] for each in result_orders(path.parent / name)]
     for order in orders:
@@ -118,7 +120,7 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         orders=tuple(orders),
         report_text=sample.get("text", ""),
         addenda=tuple(
-            Addendum(each["text"], NOW, Signer(**each.get("signed_by", {})))
+            SignedAddendum(each["text"], NOW, Signer(**each.get("signed_by", {})))
             for each in sample.get("addenda", [])
         ),
         signed_at=NOW if signer.name else None,
@@ -127,7 +129,7 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         report_status=sample.get("report_status", ""),
         time_zone=DEFAULTS.time_zone,
         earlier=tuple(ResultEvent(each) for each in sample.get("earlier", [])),
-        files={Format(name): text.encode() for name, text in sample.get("files", {}).items()},
+        files={FileFormat(name): text.encode() for name, text in sample.get("files", {}).items()},
         document=DocumentNames(**sample.get("document", {})),
     )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mappings.language.transforms import is_uid
 from tests.mappings.language import tag
 
 ORC = "ORC|NW|P1"
@@ -68,3 +69,25 @@ def test_age(birth: str, study: str, expected: str | None) -> None:
     """An age is what DICOM would write, and nothing where it would be a guess."""
     rule = "{age: {of: OBR-13, on: [OBR-7]}}"
     assert tag(rule, ORC, f"OBR|1|P1||X|||{study}||||||{birth}") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("1.2.826.0.1.3680043.10.99999.20250326.1", True),
+        ("2.25." + "9" * 39, True),
+        ("1.2." + "3" * 60, True),
+        ("1.2." + "3" * 61, False),
+        ("1.02.3", False),
+        ("1..2", False),
+        ("1.2.", False),
+        ("12", False),
+        ("Discharged home", False),
+        ("1.2.3\n", False),
+        ("\u0661.\u0662", False),
+        ("", False),
+    ],
+)
+def test_dicom_uid(text: str, valid: bool) -> None:
+    """DICOM PS3.5 §9.1: digits and dots, no leading zeros, at most 64."""
+    assert is_uid(text) is valid

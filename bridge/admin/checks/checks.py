@@ -33,7 +33,7 @@ from config.private_files import Exposure, close, wider
 from config.quantities import Address
 from config.sections import Destination
 from mappings import compiler
-from mappings.inbound import events as mapping_events
+from mappings.language import diagnostics
 from mappings.language.errors import MappingErrors
 from mllp.errors import TLSConfigurationError
 
@@ -189,7 +189,7 @@ def _errors(error: SettingsError) -> list[Finding]:
 def _mappings(home: Path) -> Iterator[Finding]:
     folder = home / "mappings"
     for issue in compiler.check(folder):
-        wrong = issue.severity is mapping_events.Severity.ERROR
+        wrong = issue.severity is diagnostics.IssueSeverity.ERROR
         place = f"{folder / issue.file}:{issue.line}:{issue.column}"
         message = f"{issue.path}: {issue.message}" if issue.path else issue.message
         yield Finding(Severity.ERROR if wrong else Severity.WARNING, place, message)

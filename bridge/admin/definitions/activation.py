@@ -22,7 +22,7 @@ from bridge.store.records.mapping_versions import Activation, Origin, Version
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import Find, files_of, in_force, laid_upon
 from config import Settings
-from mappings.compiler import bundle
+from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
 from mappings.language.errors import MappingErrors
 
@@ -145,7 +145,7 @@ def _activate(
     find = in_force(settings, database)
     made = []
     for name, sources in [*chosen, *_along(settings, records, find, {*active, *dict(chosen)})]:
-        compiled, needed = bundle(sources, name)
+        compiled, needed = compile_with_files(sources, name)
         find = laid_upon(find, name, needed)
         made.append(Version(name, compiled.version, needed))
     for each in made:
@@ -259,7 +259,7 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
     made: dict[str, Version | None] = {}
     for name in names_used(active_settings.current(settings, database)):
         try:
-            compiled, needed = bundle(files_of(settings)(name), name)
+            compiled, needed = compile_with_files(files_of(settings)(name), name)
         except MappingErrors:
             made[name] = None
             continue
@@ -298,7 +298,7 @@ def differing(settings: Settings, database: Database) -> list[str]:
         if f"{name}.yaml" not in sources:
             continue
         try:
-            made, _ = bundle(sources, name)
+            made, _ = compile_with_files(sources, name)
         except MappingErrors:
             continue
         if made.version != each.version:

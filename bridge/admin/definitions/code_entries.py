@@ -9,7 +9,7 @@ from typing import Any
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from mappings.language.code_tables import COLUMNS, file_of, read_table
-from mappings.language.diagnostics import Notebook, Sources
+from mappings.language.diagnostics import Diagnostics, Sources
 from parsers.csv import read_rows
 from parsers.limits import TABLE
 
@@ -53,7 +53,7 @@ def listed(database: Database, draft_of: Callable[[str], Sources]) -> list[Mappi
 def _said(files: Sources, table: str, code: str, *, back: bool) -> str:
     if not code or file_of(table) not in files:
         return ""
-    read = read_table(files, table, Notebook())
+    read = read_table(files, table, Diagnostics())
     return (read.code(code) if back else read.value(code)) or ""
 
 

@@ -19,11 +19,11 @@ from bridge.wiring.active_definitions import Find, files_of, in_force, recaller
 from config import Settings
 from config import load as load_settings
 from config.settings import FILE_NAME
-from mappings.authoring.comparison import Difference, compare
-from mappings.authoring.specimen import compare_written, specimens
+from mappings.authoring.comparison import FieldDifference, compare
+from mappings.authoring.sample_results import compare_results, render_samples
 from mappings.compiler import Compiled, load
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
 from mappings.inbound.definition import InboundMapping
 from mappings.language.errors import MappingError, MappingErrors
 from mappings.outbound.definition import OutboundMapping
@@ -58,7 +58,7 @@ class OrderReaders:
             return kept or self._compiled(sample.mapping)
         try:
             header = peek(sample.payload)
-        except Malformed:
+        except MalformedMessage:
             return None
         made = (self._compiled(name) for name in self._names(sample.listener))
         return next((each for each in made if each is not None and each.accepts(header)), None)
@@ -105,7 +105,7 @@ def _named(home: Path, name: str) -> OrderReader:
     return lambda sample: made
 
 
-Comparing = Callable[[Sample], Sequence[Difference]]
+Comparing = Callable[[Sample], Sequence[FieldDifference]]
 
 
 class NotComparable(BridgeError):  # noqa: N818  # named for what happened
@@ -120,7 +120,7 @@ class Compared:
     """How many messages were compared, and those that differ; `left` were not reached in time."""
 
     count: int
-    differing: tuple[tuple[Sample, Sequence[Difference]], ...]
+    differing: tuple[tuple[Sample, Sequence[FieldDifference]], ...]
     left: int = 0
 
 
@@ -135,18 +135,18 @@ def comparing(before: Compiled, after: Compiled, reader: OrderReader) -> Compari
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
         raise NotComparable("one version reads messages, the other writes them")
 
-    def written(each: Sample) -> list[Difference]:
+    def written(each: Sample) -> list[FieldDifference]:
         orders = reader(each)
         if orders is None:
             return []
-        return compare_written(_written(before, orders, each), _written(after, orders, each))
+        return compare_results(_written(before, orders, each), _written(after, orders, each))
 
     return written
 
 
 def _written(mapping: OutboundMapping, reader: InboundMapping, sample: Sample) -> list[bytes]:
     try:
-        return specimens(mapping, reader, sample.payload, sample.defaults, sample.charset)
+        return render_samples(mapping, reader, sample.payload, sample.defaults, sample.charset)
     except MappingError:
         return []
 
@@ -156,7 +156,7 @@ def compared(
 ) -> Compared:
     """Compare message by message, until it is late."""
     every = list(samples)
-    differing: list[tuple[Sample, Sequence[Difference]]] = []
+    differing: list[tuple[Sample, Sequence[FieldDifference]]] = []
     for count, sample in enumerate(every):
         if late():
             return Compared(count, tuple(differing), len(every) - count)

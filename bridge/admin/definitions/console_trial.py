@@ -38,20 +38,20 @@ from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import in_force, recaller, whole
 from config import Settings
-from mappings.authoring.comparison import Difference, compare
-from mappings.authoring.dependence import dependence
-from mappings.authoring.inference import learn
-from mappings.authoring.specimen import specimens
+from mappings.authoring.comparison import FieldDifference, compare
+from mappings.authoring.dependencies import find_dependencies
+from mappings.authoring.inference import infer_definition
+from mappings.authoring.sample_results import render_samples
 from mappings.authoring.trial import try_message
 from mappings.authoring.variants import Late, deadline, never
 from mappings.compiler import Compiled
 from mappings.hl7.batch import messages_in, messages_in_text
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Malformed, Refusal
+from mappings.hl7.refusals import MalformedMessage, MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.language.errors import MappingError
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
 
@@ -97,9 +97,9 @@ def _written(
         reader = find(found)
         if reader is not None:
             known = (found.payload, found.defaults, found.charset)
-            made = specimens(mapping, reader, *known)
+            made = render_samples(mapping, reader, *known)
             written = [each.decode().replace("\r", "\n") for each in made]
-            told |= asdict(dependence(mapping, reader, *known, late))
+            told |= asdict(find_dependencies(mapping, reader, *known, late))
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
         issues.append({**text, "file": "", "line": 0, "column": 0})
@@ -110,7 +110,7 @@ def _segments(found: Sample) -> list[dict[str, Any]]:
     """Give segments with all their fields as texts, delimiters and escapes as they were sent."""
     try:
         message = Message.parse(found.payload, fallback=found.charset)
-    except Refusal:
+    except MessageRefusal:
         return []
     told = []
     for segment, number in zip(message.segments, message.numbers, strict=True):
@@ -140,7 +140,7 @@ def answer(found: Compared, after: str, *, values: bool) -> Mapping[str, Any]:
     }
 
 
-def _told(found: Difference, values: bool) -> dict[str, str]:
+def _told(found: FieldDifference, values: bool) -> dict[str, str]:
     if values:
         return {"field": found.field, "before": found.before, "after": found.after}
     return {"field": found.field}
@@ -159,17 +159,17 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Comp
         made = [checked(find(name), name).made for name in listener.mappings]
         lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
 
-    def look(sample: Sample) -> list[Difference]:
+    def look(sample: Sample) -> list[FieldDifference]:
         try:
             header = peek(sample.payload)
-        except Malformed:
+        except MalformedMessage:
             return []
         if not after.accepts(header):
             return []
         reads = (each for each in lists.get(sample.listener, ()) if each.accepts(header))
         before = next(reads, None)
         if before is None:
-            return [Difference("accepted", "no", "yes")]
+            return [FieldDifference("accepted", "no", "yes")]
         return compare(before, after, sample.payload, sample.defaults, sample.charset)
 
     return look
@@ -218,7 +218,11 @@ class AuthorsBench(DefinitionTrials):
         late = deadline(_SECONDS)
         samples = (self._sample(name, each) for each in specimens)
         trials = [trial(made, each, reader, late) for each in samples if not late()]
-        return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
+        return {
+            "version": made.version,
+            "trials": trials,
+            "left": len(specimens) - len(trials),
+        }
 
     @override
     def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
@@ -237,7 +241,7 @@ class AuthorsBench(DefinitionTrials):
 
     @override
     def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
-        return {**asdict(learn(payloads)), "messages": len(payloads)}
+        return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
 
     def _last(self, name: str, count: int) -> list[Sample]:
         return stored(self._settings, self._database, name, count)
@@ -260,8 +264,8 @@ class AuthorsBench(DefinitionTrials):
         listener = next(iter([*fit, *known]), None)
         now = datetime.now(UTC)
         if listener is None:
-            return Sample("", specimen.payload, Defaults("", "UTC", now))
-        defaults = Defaults(listener.site, listener.time_zone, now)
+            return Sample("", specimen.payload, ListenerDefaults("", "UTC", now))
+        defaults = ListenerDefaults(listener.site, listener.time_zone, now)
         return Sample(
             "",
             specimen.payload,

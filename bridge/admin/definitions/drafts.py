@@ -16,9 +16,8 @@ from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Draft
 from bridge.wiring.active_definitions import files_of, in_force, whole
 from config import Settings
-from mappings.compiler import Compiled, bundle, check_sources, compile_sources
-from mappings.inbound.events import Issue
-from mappings.language.diagnostics import Sources
+from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
+from mappings.language.diagnostics import Issue, Sources
 from mappings.language.errors import MappingErrors
 
 
@@ -72,7 +71,7 @@ def check(sources: Sources, name: str) -> Checked:
     """Name every mistake of a definition, and compile it where there is none."""
     issues = tuple(check_sources(sources, [name], tables=False))
     try:
-        made, _ = bundle(sources, name)
+        made, _ = compile_with_files(sources, name)
     except MappingErrors:
         return Checked(issues)
     return Checked(issues, made)

@@ -13,7 +13,7 @@ from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import files_of, whole
 from bridge.wiring.destination_definitions import names_of
 from config import Settings
-from mappings.compiler import definitions
+from mappings.compiler import definition_names
 
 
 def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
@@ -23,7 +23,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
         active = kept.in_force(connection)
         drafts = kept.drafts(connection)
     own = {each.name: each.mappings for each in settings.listener}
-    known = {*definitions(files_of(settings)("")), *active, *(each.name for each in drafts)}
+    known = {*definition_names(files_of(settings)("")), *active, *(each.name for each in drafts)}
     differ = set(differing(settings, database))
     return {
         "listeners": [
@@ -59,7 +59,7 @@ def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
     """Say of each definition that can be worked with what it maps: `orders`, `results`, …"""
     with database.read() as connection:
         active = {name for name in kept.in_force(connection) if not active_settings.is_record(name)}
-    known = sorted({*definitions(files_of(settings)("")), *active})
+    known = sorted({*definition_names(files_of(settings)("")), *active})
     found = {
         name: problems.kind(checked(whole(settings, database, name), name).made) for name in known
     }

@@ -25,9 +25,8 @@ from bridge.workers.documents import parse
 from bridge.workers.errors import WorkerBusy
 from mappings.compiler import Compiled
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Issue
-from mappings.inbound.orders import OrderPlan
-from mappings.language.diagnostics import Sources
+from mappings.inbound.order_mapping import OrderRules
+from mappings.language.diagnostics import Issue, Sources
 from mappings.language.errors import MappingErrors
 from parsers.errors import DocumentRefused
 from parsers.limits import DEFINITIONS
@@ -74,7 +73,7 @@ def kind(made: Compiled | None) -> str:
         return ""
     if not isinstance(made, InboundMapping):
         return "results"
-    return "orders" if isinstance(made.plan, OrderPlan) else "patients"
+    return "orders" if isinstance(made.plan, OrderRules) else "patients"
 
 
 _NOT_THERE = (NoSuchVersion, NothingBefore, NoDraft, NoListener)

@@ -13,7 +13,7 @@ from bridge.wiring import active_settings
 from config import Settings
 from config.listeners import Listener
 from mappings.hl7.batch import messages_in
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 _PAGE = 500
 _WINDOW = 20_000  # rows
@@ -27,7 +27,7 @@ class Sample:
 
     label: str
     payload: bytes
-    defaults: Defaults
+    defaults: ListenerDefaults
     charset: str = _CHARSET
     listener: str = ""
     mapping: str = ""
@@ -41,9 +41,9 @@ def from_files(paths: Sequence[Path], site: str, listener: Listener | None = Non
 
     Where messages are silent `listener` says the rest; without one `site`, UTC and UTF-8 hold.
     """
-    defaults, charset = Defaults(site, "UTC", datetime.now(UTC)), _CHARSET
+    defaults, charset = ListenerDefaults(site, "UTC", datetime.now(UTC)), _CHARSET
     if listener is not None:
-        defaults = Defaults(listener.site, listener.time_zone, datetime.now(UTC))
+        defaults = ListenerDefaults(listener.site, listener.time_zone, datetime.now(UTC))
         charset = listener.charset
     found = []
     for file, chosen in _files(paths):
@@ -88,7 +88,7 @@ def stored(settings: Settings, database: Database, name: str, most: int) -> list
 def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sample:
     """Give a stored message with what its listener knows."""
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
-    defaults = Defaults(listener.site, listener.time_zone, received)
+    defaults = ListenerDefaults(listener.site, listener.time_zone, received)
     payload = browse.message(database, row.id).payload
     return Sample(
         f"message {row.id}",

@@ -31,7 +31,7 @@ from bridge.wiring.active_definitions import whole
 from config import Settings
 from config.forms import written
 from config.settings import parse
-from mappings.compiler import bundle
+from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
 
 
@@ -129,7 +129,7 @@ def _exchanged(
         active = kept.in_force(connection)
     chosen, begun_on = {}, {}
     for name in names:
-        made, _ = bundle(sources, name)
+        made, _ = compile_with_files(sources, name)
         now = active[name].version if name in active else ""
         if made.version != now:
             chosen[name], begun_on[name] = sources, now

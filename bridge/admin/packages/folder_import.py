@@ -31,7 +31,7 @@ from config.listeners import Listener
 from config.private_files import replace_all
 from config.settings import FILE_NAME, load, parse
 from config.toml_text import read
-from mappings.compiler import bundle, read_folder
+from mappings.compiler import compile_with_files, read_folder
 from mappings.language.diagnostics import Sources
 
 FILE: Final = "interface.toml"
@@ -69,7 +69,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     find = in_force(current, database)
     files = {FILE: "\n".join(written(kind, table) for kind, table in tables)}
     for name in definitions_of(current, names):
-        _, needed = bundle(find(name), name)
+        _, needed = compile_with_files(find(name), name)
         files |= {f"{MAPPINGS}/{file}": content for file, content in needed.items()}
     return files
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from config.errors import SettingsError
 from config.toml_text import read
-from mappings.language import loading
+from mappings.language import definition_files
 from mappings.language.code_tables import names, read_table
-from mappings.language.diagnostics import Notebook
+from mappings.language.diagnostics import Diagnostics
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
 
@@ -43,9 +43,9 @@ def _read_definitions(sources: Mapping[str, str]) -> None:
     """Read all; the check that follows tells what is wrong with them."""
     for name, text in sources.items():
         if name.endswith(".yaml"):
-            loading.parse(text, name, Notebook())
+            definition_files.parse_yaml(text, name, Diagnostics())
     for table in names(sources):
-        read_table(sources, table, Notebook())
+        read_table(sources, table, Diagnostics())
 
 
 TASKS = {"package": unpack_package, "definitions": read_definitions}

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from mappings.hl7.name_variants import are_compatible, is_name, share_script
+from mappings.hl7.person_names import are_compatible, is_name, share_script
 
 _DATE = re.compile(
     r"(?P<year>\d{4})(?P<dash>-?)(?P<month>\d{2})(?P=dash)(?P<day>\d{2})(?:[T ]?\d.*)?$"

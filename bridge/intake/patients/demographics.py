@@ -19,8 +19,8 @@ from bridge.intake.process.order_rules import ORDERS
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import PatientWord
-from mappings.inbound.echo import readdressed
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
 
 DEMOGRAPHICS = (
@@ -47,7 +47,7 @@ def told_of(event: OrderEvent, known: PatientWord | None, *, stale: bool) -> dic
     Whose orders a merge brings to the survivor, they are told whatever is known of her.
     """
     said = {} if stale else said_in(event)
-    if known is None or event.action is not Action.PATIENT_MERGE:
+    if known is None or event.action is not OrderAction.PATIENT_MERGE:
         return said
     return {**known.tags, **said}
 
@@ -65,7 +65,7 @@ def as_corrected(
     whom a visit moves to. `orders` are those of patients whom an event calls otherwise.
     """
     word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS | {Action.VISIT_MOVE}:
+    if word is None or event.action not in ORDERS | {OrderAction.VISIT_MOVE}:
         return event
     if not (_is_explained(event, sent_at, words, list(orders)) or is_former(event, words)):
         known = {tag: value for tag, value in word.tags.items() if value}
@@ -111,7 +111,7 @@ def corrections(
         if each.key.mrn != event.mrn and each.key.accession in kept:
             continue  # the survivor has an order of that name: this one stays behind
         moves = each.key.mrn != event.mrn
-        echo = readdressed(each.echo, event.echo) if moves else each.echo
+        echo = replace_identifiers(each.echo, event.echo) if moves else each.echo
         after = replace(each, tags=with_demographics(each.tags, told), echo=echo)
         if after != each:
             found.append(after)

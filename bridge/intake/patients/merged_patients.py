@@ -25,9 +25,10 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import merged_patients, order_index, visit_transfers
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import DuplicateKey, Refusal, UnknownKey
-from mappings.inbound.events import Action, Issue, OrderEvent
-from mappings.language.scope import Defaults
+from mappings.hl7.refusals import DuplicateKeyIdentifier, MessageRefusal, UnknownKeyIdentifier
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.language.diagnostics import Issue
+from mappings.language.scope import ListenerDefaults
 
 _MERGE = b"MRG"
 _CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
@@ -74,7 +75,7 @@ class Acquaintance:
             return ()
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 
-    def _refusals(self, events: Sequence[OrderEvent]) -> list[Refusal]:
+    def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
         patients = {(each.site, each.mrn) for each in events}
         with self._database.read() as connection:
             survivors, moves = visit_transfers.whereabouts(connection, patients)
@@ -83,12 +84,12 @@ class Acquaintance:
                 and not moves
                 and self._has_conflict(connection, [surviving(each, survivors) for each in events])
             ):
-                return [UnknownKey("PID-3")]
+                return [UnknownKeyIdentifier("PID-3")]
         if not survivors:  # nearly always
             return []
         if self._refuses and is_about_merged(events, survivors):
-            return [UnknownKey("PID-3")]
-        return [DuplicateKey("MRG-1")] if _leads_back(events, survivors) else []
+            return [UnknownKeyIdentifier("PID-3")]
+        return [DuplicateKeyIdentifier("MRG-1")] if _leads_back(events, survivors) else []
 
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
         """Tell whether events, other than new orders, name orders of other patients."""
@@ -98,7 +99,7 @@ class Acquaintance:
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, listening = peek(payload), self._listening
-        defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
+        defaults = ListenerDefaults(listening.site, listening.time_zone, datetime.now(UTC))
         return self._router.route(header).read(payload, listening.charset, defaults)
 
 
@@ -120,7 +121,7 @@ def _has_change(payload: bytes) -> bool:
 
 def _leads_back(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:
     return any(
-        each.action is Action.PATIENT_MERGE
+        each.action is OrderAction.PATIENT_MERGE
         and survivors.get((each.site, each.mrn)) == each.prior_mrn
         for each in events
     )

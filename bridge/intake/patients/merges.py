@@ -32,8 +32,8 @@ from bridge.intake.process.worklist_changes import (
 )
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.echo import readdressed
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.procedures import replace_identifiers
 
 UNSUPPORTED = "patients_not_supported"
 """The note where a service cannot correct or merge patients: nothing has changed there."""
@@ -59,7 +59,7 @@ async def settle_patient(
     """
     note = "patient_updated"
     try:
-        if event.action is Action.PATIENT_MERGE:
+        if event.action is OrderAction.PATIENT_MERGE:
             await service.merge_patients(event.site, event.mrn, event.prior_mrn)
             note = "patient_merged"
         if told:
@@ -75,7 +75,7 @@ async def settle_patient(
 
 def renamed(event: OrderEvent, told: Mapping[str, str]) -> list[Patient]:
     """Give who may be called otherwise since an event that tells this of a patient."""
-    if event.action is not Action.PATIENT_MERGE and "PatientName" not in told:
+    if event.action is not OrderAction.PATIENT_MERGE and "PatientName" not in told:
         return []
     return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]
 
@@ -145,7 +145,7 @@ async def reassign(desk: Desk, run: Run) -> None:
         key = before.key
         event = next(each for each in run.job.events if is_named(each, key))
         info = {**anothers(before.tags, said_in(event)), "PatientMRN": event.mrn}
-        echo = readdressed(before.echo, event.echo)
+        echo = replace_identifiers(before.echo, event.echo)
         after = replace(before, key=key._replace(mrn=event.mrn), tags=info, echo=echo)
         await revisit(desk, run, Revisit(before, after, dict(info)))
         if after.key not in run.index:  # somebody has begun its report

@@ -12,10 +12,10 @@ from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import PatientWord
-from mappings.hl7.name_variants import are_compatible
 from mappings.hl7.path import Path
-from mappings.inbound.echo import Echo
+from mappings.hl7.person_names import are_compatible
 from mappings.inbound.events import OrderEvent
+from mappings.outbound.echo import Echo
 
 Words = Mapping[Patient, PatientWord]
 

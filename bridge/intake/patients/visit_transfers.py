@@ -19,9 +19,8 @@ from bridge.intake.process.planning import key_of
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, Key
 from bridge.store.records.visit_transfers import Move, Moves, Visit
-from mappings.inbound.echo import readdressed, renumbered
-from mappings.inbound.events import Action, OrderEvent
-from mappings.inbound.events import Visit as OfEvent
+from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
+from mappings.inbound.procedures import replace_identifiers, replace_number
 
 OTHER_PATIENT = "other_patient"
 """The code of an order that names whose visit it was, though it was sent after the move."""
@@ -121,7 +120,7 @@ def _followed(
 ) -> OrderEvent:
     if not moves:
         return event
-    if event.action is Action.VISIT_MOVE:
+    if event.action is OrderAction.VISIT_MOVE:
         return _move_on(event, moves, sent_at)
     found = _move_of(event, moves, known)
     return event if found is None else _given(event, *found)
@@ -188,13 +187,13 @@ def _given(event: OrderEvent, visit: Visit, move: Move) -> OrderEvent:
     if moves:
         info = {**anothers(info, move.tags), "PatientMRN": move.now.mrn}
     info[METADATA] = {**(info.get(METADATA) or {}), visit.key: move.now.number}
-    echo = renumbered(event.echo, NUMBERS, visit.number, move.now.number)
+    echo = replace_number(event.echo, NUMBERS, visit.number, move.now.number)
     return replace(
         event,
         mrn=move.now.mrn,
         prior_mrn=event.mrn if moves else event.prior_mrn,
         clinical_info=info,
-        echo=readdressed(echo, move.echo) if moves else echo,
+        echo=replace_identifiers(echo, move.echo) if moves else echo,
     )
 
 
@@ -218,7 +217,7 @@ def _move_on(event: OrderEvent, moves: Moves, sent_at: MessageTime | None) -> Or
     return event
 
 
-def _ends(event: OrderEvent, visit: OfEvent) -> tuple[Visit, Visit]:
+def _ends(event: OrderEvent, visit: PatientVisit) -> tuple[Visit, Visit]:
     """Give what a move's visit was before, and what it is then."""
     number = visit.prior or visit.number
     prior = Visit(event.site, event.prior_mrn or event.mrn, visit.key, number)
@@ -227,7 +226,7 @@ def _ends(event: OrderEvent, visit: OfEvent) -> tuple[Visit, Visit]:
 
 def moved_by(event: OrderEvent, said: MessageTime) -> list[tuple[Visit, Move]]:
     """Give what is to be remembered of an event that moves a visit, sent at this time."""
-    if event.action is not Action.VISIT_MOVE or event.visit is None:
+    if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
         return []
     prior, now = _ends(event, event.visit)
     return [(prior, Move(now, said.at, said_in(event), event.echo, said.clock))]
@@ -246,7 +245,7 @@ def moved_since(event: OrderEvent, job: Job, orders: Iterable[IndexedOrder]) -> 
         hers = any(_is_at(each, [visit]) and not has_moved_away(each) for each in own)
         if since and hers:
             info = {**to.tags, "PatientMRN": to.now.mrn}
-            moved = OfEvent(visit.key, to.now.number, prior=visit.number)
+            moved = PatientVisit(visit.key, to.now.number, prior=visit.number)
             who = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
-            found.append(replace(who, action=Action.VISIT_MOVE, visit=moved, echo=to.echo))
+            found.append(replace(who, action=OrderAction.VISIT_MOVE, visit=moved, echo=to.echo))
     return found

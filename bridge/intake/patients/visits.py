@@ -14,8 +14,8 @@ from bridge.intake.patients.duplicate_orders import met
 from bridge.intake.process.link_signals import has_moved_away
 from bridge.intake.process.order_rules import OrderState
 from bridge.store.records.order_index import IndexedOrder
-from mappings.inbound.echo import readdressed, renumbered
-from mappings.inbound.events import Action, OrderEvent, Visit
+from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
+from mappings.inbound.procedures import replace_identifiers, replace_number
 
 METADATA = "Metadata"
 NUMBERS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18})
@@ -42,7 +42,7 @@ def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]
     if visit is None:
         return []
     known = list(orders)
-    moves = event.action is Action.VISIT_MOVE
+    moves = event.action is OrderAction.VISIT_MOVE
     owner = event.prior_mrn or event.mrn if moves else event.mrn
     number = visit.prior or visit.number if moves else visit.number
     found = [
@@ -65,7 +65,7 @@ def _met(each: Revisit, known: Iterable[IndexedOrder]) -> Revisit:
     return replace(each, after=after, told=dict(after.tags))
 
 
-def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
+def _revisit(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -> Revisit:
     said = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
     news = {key: value for key, value in said.items() if _metadata(order).get(key) != value}
     tags = {**order.tags, METADATA: {**_metadata(order), **news}} if news else dict(order.tags)
@@ -74,8 +74,8 @@ def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
     if key != order.key:
         tags = {**anothers(tags, said_in(event)), "PatientMRN": event.mrn}
         told = dict(tags)
-    echo = renumbered(order.echo, NUMBERS, visit.prior, visit.number)
-    echo = readdressed(echo, event.echo) if key != order.key else echo
+    echo = replace_number(order.echo, NUMBERS, visit.prior, visit.number)
+    echo = replace_identifiers(echo, event.echo) if key != order.key else echo
     return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
 
 

@@ -12,7 +12,7 @@ from bridge.intake.process.link_signals import is_closed_by, is_unordered
 from bridge.intake.process.order_rules import CASCADING, ORDERING, ORDERS, OrderState
 from bridge.intake.process.planning import key_of
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.events import CHILD_OF, Action, OrderEvent
+from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 Patient = tuple[str, str]
 
@@ -45,7 +45,7 @@ class TakenNumber(Exception):  # noqa: N818  # says what the number is
         super().__init__("the new identifier is another patient's")
 
 
-CONCERNED = ORDERS | {Action.PATIENT_UPDATE, Action.VISIT_MOVE}
+CONCERNED = ORDERS | {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE}
 """Actions on one patient; a merge names its patients itself."""
 
 
@@ -55,11 +55,11 @@ def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent
 
     A merge into somebody who was merged on says no more of the survivor than who joins her.
     """
-    if event.action is Action.VISIT_MOVE:
+    if event.action is OrderAction.VISIT_MOVE:
         prior = survivors.get((event.site, event.prior_mrn), event.prior_mrn)
         event = replace(event, prior_mrn=prior)
     mrn = survivors.get((event.site, event.mrn))
-    if mrn is not None and event.action is Action.PATIENT_MERGE and mrn != event.prior_mrn:
+    if mrn is not None and event.action is OrderAction.PATIENT_MERGE and mrn != event.prior_mrn:
         return replace(event, mrn=mrn, clinical_info={"PatientMRN": mrn})
     if mrn is None or event.action not in CONCERNED:
         return event
@@ -140,7 +140,7 @@ def resolved(
     if not found and named is None and event.action not in ORDERING:
         found = akin[:1]  # whatever else is akin becomes one with it
     if len(found) != 1:
-        return event, len(found) > 1 and event.action in CASCADING | {Action.REPLACE}
+        return event, len(found) > 1 and event.action in CASCADING | {OrderAction.REPLACE}
     accession = found[0].key.accession
     info = {**event.clinical_info, "Accession": accession}
     return replace(event, accession=accession, clinical_info=info), False

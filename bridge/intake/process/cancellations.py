@@ -13,7 +13,7 @@ from bridge.intake.process.link_signals import HELD_LATER, OPENED_LATER
 from bridge.intake.process.order_rules import OPEN, ORDERING, OrderState
 from bridge.store.records.message_time import MessageTime, are_comparable
 from bridge.store.records.order_index import IndexedOrder, Signal
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
 _KINDS = frozenset({HELD_LATER, OPENED_LATER})
 _Word = tuple[str, MessageTime]
@@ -36,9 +36,9 @@ def with_later_word(
 ) -> IndexedOrder:
     """Mark a cancelled order with the last hold or release after its end; others bear no mark."""
     words = [*_words(before)]
-    if sent_at is not None and event.action is Action.HOLD:
+    if sent_at is not None and event.action is OrderAction.HOLD:
         words.append((HELD_LATER, sent_at))
-    if sent_at is not None and (event.examined or event.action is Action.RELEASE):
+    if sent_at is not None and (event.examined or event.action is OrderAction.RELEASE):
         words.append((OPENED_LATER, sent_at))
     return _marked(after, words)
 

@@ -17,8 +17,8 @@ from bridge.intake.process.link_signals import (
     is_unordered,
 )
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.echo import readdressed
 from mappings.inbound.events import OrderEvent
+from mappings.inbound.procedures import replace_identifiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def heard_of(
 def _hers(order: IndexedOrder, event: OrderEvent) -> IndexedOrder:
     """Give an order of whose its visit was: who the patient is, the event says."""
     tags = anothers(order.tags, said_in(event))
-    return replace(order, tags=tags, echo=readdressed(order.echo, event.echo), report_id="")
+    return replace(order, tags=tags, echo=replace_identifiers(order.echo, event.echo), report_id="")
 
 
 @dataclass(frozen=True, slots=True)

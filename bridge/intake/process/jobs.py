@@ -25,13 +25,13 @@ from mappings.hl7 import lines
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.times import Precision, parse_timestamp
-from mappings.inbound.events import Action, OrderEvent
-from mappings.inbound.orders import PatientNames
-from mappings.language.code_tables import Missed
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.order_mapping import PatientNames
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.errors import RuleFailed
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")
 CLOCK_TOLERANCE_MS = 5_000
@@ -43,7 +43,9 @@ _RESOLUTIONS = {
     Precision.FRACTION: Resolution.MILLISECOND,
 }
 _SHORT = 16 * 2**10  # bytes of a message that is read at once
-_OF_PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
+_OF_PATIENTS = frozenset(
+    {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
+)
 _DIGITS = re.compile(rb"[0-9]*")
 
 
@@ -121,7 +123,7 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     if listening is None:
         raise NoDefinition("listener")
     definition = _definition(listening, claimed.mapping, claimed.mapping_version)
-    missed: list[Missed] = []
+    missed: list[UnmappedCode] = []
     asked = definition.read(claimed.payload, listening.charset, _given(claimed, listening, missed))
     return _job(claimed, listening, definition, asked, missed)
 
@@ -134,11 +136,11 @@ def readily(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job | None:
     definition = _in_force(listening, claimed.mapping, claimed.mapping_version)
     if definition is None or definition.takes_long:
         return None
-    missed: list[Missed] = []
+    missed: list[UnmappedCode] = []
     given = _given(claimed, listening, missed)
     try:
         asked = definition.read(claimed.payload, listening.charset, given)
-    except (Refusal, RuleFailed):  # `read` meets it again, and says it
+    except (MessageRefusal, RuleFailed):  # `read` meets it again, and says it
         return None
     if missed or number_of(claimed.flags) is not None:
         return None  # what is missed is told once, and a batch may still be read anew as a whole
@@ -147,9 +149,9 @@ def readily(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job | None:
     return _job(claimed, listening, definition, asked, missed)
 
 
-def _given(claimed: Claimed, listening: Listening, missed: list[Missed]) -> Defaults:
+def _given(claimed: Claimed, listening: Listening, missed: list[UnmappedCode]) -> ListenerDefaults:
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
-    return Defaults(listening.site, listening.time_zone, received, missed)
+    return ListenerDefaults(listening.site, listening.time_zone, received, missed)
 
 
 def _job(
@@ -157,7 +159,7 @@ def _job(
     listening: Listening,
     definition: Definition,
     asked: Sequence[OrderEvent],
-    missed: Sequence[Missed],
+    missed: Sequence[UnmappedCode],
 ) -> Job:
     events = _part(asked, claimed.flags)
     if missed:

@@ -11,7 +11,7 @@ from bridge.intake.process.order_hierarchy import OF_PARENT, REPLACED
 from bridge.intake.process.order_rules import ORDERING, OrderState
 from bridge.intake.receive.identity import signal
 from bridge.store.records.order_index import IndexedOrder, Signal
-from mappings.inbound.events import CHILD_OF, Action, OrderEvent
+from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 CLOSED_BY = "closed-by"
 """The kind of signal of an order that was closed before it came, by the one number given then."""
@@ -99,7 +99,7 @@ def signals_of(base: IndexedOrder, event: OrderEvent, *, closing: bool) -> froze
     """Keep the signals of an order where a message says no more than that it is closed."""
     silent = event.note == OF_PARENT or (closing and base.signals)
     shown = base.signals if silent else signals_after(base.signals, event)
-    if event.action is not Action.REPLACE:
+    if event.action is not OrderAction.REPLACE:
         return shown
     return shown | {Signal(REPLACED, signal(REPLACED, base.key.accession))}
 

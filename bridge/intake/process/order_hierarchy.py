@@ -12,7 +12,7 @@ from bridge.intake.process.order_rules import CASCADING, OPEN, OrderState
 from bridge.intake.receive.identity import signal
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.events import CHILD_OF, Action, OrderEvent
+from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 OF_PARENT = "said of its parent"
 """The note of an event that no message bears: it follows from one about the parent."""
@@ -64,13 +64,13 @@ def _for_children(
 
 def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:
     """Tell whether a hold comes after the release that was sent behind it."""
-    holds = event.action is Action.HOLD and parent.state in OPEN
+    holds = event.action is OrderAction.HOLD and parent.state in OPEN
     return holds and is_earlier(sent_at, parent.turned_at)
 
 
 def _follows(event: OrderEvent, child: IndexedOrder) -> bool:
     """Leave children alone that were cancelled already; release those that are held."""
-    if event.action is Action.RELEASE:
+    if event.action is OrderAction.RELEASE:
         return child.state == OrderState.HELD
     return child.state != OrderState.CANCELLED
 
@@ -102,7 +102,7 @@ def parent_of(event: OrderEvent, orders: Iterable[IndexedOrder]) -> IndexedOrder
 def may_be_orphaned(event: OrderEvent) -> bool:
     """Tell whether an event is about parents at all: it names one, or replaces what may be one."""
     named = any(each.kind == CHILD_OF for each in event.link_signals)
-    return named or event.action is Action.REPLACE
+    return named or event.action is OrderAction.REPLACE
 
 
 def lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
@@ -113,7 +113,7 @@ def lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
 
 def leaves_children(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
     """Tell whether an order that is replaced has children on the worklist: they stay there."""
-    if event.action is not Action.REPLACE:
+    if event.action is not OrderAction.REPLACE:
         return False
     asked = child_signals({event.placer, event.filler})
     return any(

@@ -31,7 +31,7 @@ from bridge.intake.receive.listener import PatientConflict
 from bridge.store.records import order_index, patient_demographics, visit_transfers
 from bridge.store.records.order_index import IndexedOrder, Key
 from bridge.store.records.visit_transfers import Move
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
 Index = dict[Key, IndexedOrder]
 
@@ -42,7 +42,7 @@ def whereabouts(connection: Connection, jobs: Sequence[Job]) -> Whereabouts:
         (event.site, mrn)
         for job in jobs
         for event in job.events
-        for mrn in (event.mrn, event.prior_mrn if event.action is Action.VISIT_MOVE else "")
+        for mrn in (event.mrn, event.prior_mrn if event.action is OrderAction.VISIT_MOVE else "")
         if mrn
     }
     survivors, moves = visit_transfers.whereabouts(connection, everybody)
@@ -146,7 +146,7 @@ def _visited(jobs: Sequence[Job]) -> set[Patient]:
 
 def _on(job: Job) -> list[Move]:
     """Give the moves that a job's merges may make orders follow."""
-    merges = any(each.action is Action.PATIENT_MERGE for each in job.events)
+    merges = any(each.action is OrderAction.PATIENT_MERGE for each in job.events)
     return list(job.moves.values()) if merges else []
 
 
@@ -184,7 +184,7 @@ def _shown(event: OrderEvent, index: Index) -> set[int]:
 
 def _children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
     """Read the children of orders that are cancelled, held, released or replaced, and theirs."""
-    closing = [each for each in events if each.action in CASCADING | {Action.REPLACE}]
+    closing = [each for each in events if each.action in CASCADING | {OrderAction.REPLACE}]
     numbers = {number for each in closing for number in (each.placer, each.filler)}
     for known in (index.get(key_of(each)) for each in closing):
         numbers |= {known.placer, known.filler} if known else set()

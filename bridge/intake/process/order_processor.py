@@ -75,8 +75,8 @@ from bridge.queue.states import Event
 from bridge.redaction import describe, where
 from bridge.store.records.message_time import is_earlier
 from bridge.store.records.patient_demographics import PatientWord
-from mappings.inbound.events import Action, OrderEvent
-from mappings.inbound.orders import LEFT_OUT, PatientNames
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.order_mapping import LEFT_OUT, PatientNames
 
 _CODES: Final[Mapping[type[Exception], str]] = {
     ContentGone: "content_missing",
@@ -215,12 +215,12 @@ class Forwarder:
 
     async def _patients(self, run: Run) -> None:
         for event in run.job.events:
-            if event.action in {Action.PATIENT_UPDATE, Action.PATIENT_MERGE}:
+            if event.action in {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE}:
                 await self._patient(run, event)
             for each in revisits(event, run.index.values()):
                 await revisit(self._desk, run, each)
             run.moves += moved_by(event, run.sent)
-            if event.action is Action.VISIT_MOVE:
+            if event.action is OrderAction.VISIT_MOVE:
                 run.renamed.append((event.site, event.mrn))
                 await tie(self._desk, run, event)
 
@@ -244,7 +244,7 @@ class Forwarder:
         if note == UNSUPPORTED:
             return
         run.renamed += renamed(event, told)
-        if event.action is Action.PATIENT_MERGE:
+        if event.action is OrderAction.PATIENT_MERGE:
             await reunite(self._desk, run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
@@ -252,7 +252,7 @@ class Forwarder:
             said = {**known.tags, **told} if known is not None else told
             at, clock = run.sent
             run.words.append(PatientWord(event.site, event.mrn, at, said, clock))
-        if event.action is Action.PATIENT_MERGE:
+        if event.action is OrderAction.PATIENT_MERGE:
             run.index, akin = united(event, run.index)
             run.rename(event)
             await tie(self._desk, run, event)
@@ -358,7 +358,7 @@ def _registered(run: Run, task: Task, launched: Launched) -> None:
 
 
 def _done(run: Run) -> Outcome:
-    idle = all(event.action is Action.IGNORE for event in run.job.events)
+    idle = all(event.action is OrderAction.IGNORE for event in run.job.events)
     event = Event.IGNORED if idle else Event.ACCEPTED
     left_out = idle and any(each.note in LEFT_OUT for each in run.job.events)
     code = run.concern or (NOT_IMAGING if left_out else "")

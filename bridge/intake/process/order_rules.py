@@ -12,12 +12,14 @@ from typing import Protocol
 
 from bridge.store.records.message_time import MessageTime, is_earlier, newest
 from bridge.store.records.order_index import IndexedOrder
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
-PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
+PATIENTS = frozenset(
+    {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
+)
 """Actions on a patient, whatever orders there are."""
 
-ORDERS = frozenset(Action) - PATIENTS - {Action.IGNORE}
+ORDERS = frozenset(OrderAction) - PATIENTS - {OrderAction.IGNORE}
 
 
 class OrderState(StrEnum):
@@ -50,42 +52,42 @@ _AWAITS = (Step.REMEMBER, OrderState.AWAITED)
 _CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
 _HOLD = (Step.WITHDRAW, OrderState.HELD)
 
-RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
+RULES: Mapping[tuple[OrderAction, OrderState], Rule] = MappingProxyType(
     {
-        **{(Action.CREATE, state): _REGISTER for state in OrderState},
-        (Action.CHANGE, _U): _REGISTER,  # the change overtook the order
-        (Action.CHANGE, _O): _REGISTER,
-        (Action.CHANGE, _H): _STAYS_HELD,
-        (Action.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
-        (Action.CHANGE, _A): _AWAITS,
-        (Action.AWAIT, _U): _AWAITS,
-        (Action.AWAIT, _O): _REGISTER,  # it was examined before
-        (Action.AWAIT, _H): _STAYS_HELD,
-        (Action.AWAIT, _C): _AWAITS,
-        (Action.AWAIT, _A): _AWAITS,
-        **{(Action.CANCEL, state): _CANCEL for state in OrderState},
-        **{(Action.DISCONTINUE, state): _CANCEL for state in OrderState},
-        **{(Action.REPLACE, state): _CANCEL for state in OrderState},
-        (Action.HOLD, _U): _HOLD,
-        (Action.HOLD, _O): _HOLD,
-        (Action.HOLD, _H): _STAYS_HELD,
-        (Action.HOLD, _C): _ORDER_CANCELLED,
-        (Action.HOLD, _A): _HOLD,
-        (Action.RELEASE, _U): _REGISTER,
-        (Action.RELEASE, _O): _REGISTER,
-        (Action.RELEASE, _H): _REGISTER,
-        (Action.RELEASE, _C): _ORDER_CANCELLED,
-        (Action.RELEASE, _A): _AWAITS,
-        (Action.LINK, _U): _REGISTER,
-        (Action.LINK, _O): _REGISTER,
-        (Action.LINK, _H): _STAYS_HELD,
-        (Action.LINK, _C): _ORDER_CANCELLED,
-        (Action.LINK, _A): _AWAITS,
-        (Action.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
-        (Action.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
-        (Action.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
-        (Action.UNLINK, _C): _ORDER_CANCELLED,
-        (Action.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
+        **{(OrderAction.CREATE, state): _REGISTER for state in OrderState},
+        (OrderAction.CHANGE, _U): _REGISTER,  # the change overtook the order
+        (OrderAction.CHANGE, _O): _REGISTER,
+        (OrderAction.CHANGE, _H): _STAYS_HELD,
+        (OrderAction.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
+        (OrderAction.CHANGE, _A): _AWAITS,
+        (OrderAction.AWAIT, _U): _AWAITS,
+        (OrderAction.AWAIT, _O): _REGISTER,  # it was examined before
+        (OrderAction.AWAIT, _H): _STAYS_HELD,
+        (OrderAction.AWAIT, _C): _AWAITS,
+        (OrderAction.AWAIT, _A): _AWAITS,
+        **{(OrderAction.CANCEL, state): _CANCEL for state in OrderState},
+        **{(OrderAction.DISCONTINUE, state): _CANCEL for state in OrderState},
+        **{(OrderAction.REPLACE, state): _CANCEL for state in OrderState},
+        (OrderAction.HOLD, _U): _HOLD,
+        (OrderAction.HOLD, _O): _HOLD,
+        (OrderAction.HOLD, _H): _STAYS_HELD,
+        (OrderAction.HOLD, _C): _ORDER_CANCELLED,
+        (OrderAction.HOLD, _A): _HOLD,
+        (OrderAction.RELEASE, _U): _REGISTER,
+        (OrderAction.RELEASE, _O): _REGISTER,
+        (OrderAction.RELEASE, _H): _REGISTER,
+        (OrderAction.RELEASE, _C): _ORDER_CANCELLED,
+        (OrderAction.RELEASE, _A): _AWAITS,
+        (OrderAction.LINK, _U): _REGISTER,
+        (OrderAction.LINK, _O): _REGISTER,
+        (OrderAction.LINK, _H): _STAYS_HELD,
+        (OrderAction.LINK, _C): _ORDER_CANCELLED,
+        (OrderAction.LINK, _A): _AWAITS,
+        (OrderAction.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
+        (OrderAction.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
+        (OrderAction.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
+        (OrderAction.UNLINK, _C): _ORDER_CANCELLED,
+        (OrderAction.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
     }
 )
 
@@ -94,19 +96,23 @@ EXAMINED: Mapping[OrderState, Rule] = MappingProxyType(
 )
 """What `examined` does, where it does anything: there are images that wait to be read."""
 
-ORDERING = frozenset({Action.CREATE, Action.AWAIT})
+ORDERING = frozenset({OrderAction.CREATE, OrderAction.AWAIT})
 """Actions that bring an order into being."""
 
-CLOSING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.REPLACE, Action.HOLD})
+CLOSING = frozenset(
+    {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.REPLACE, OrderAction.HOLD}
+)
 """Actions that take an order off the worklist."""
 
-OPENING = ORDERING | {Action.RELEASE}
+OPENING = ORDERING | {OrderAction.RELEASE}
 """Actions after which an order stands again, whatever was said before."""
 
 OPEN = frozenset({OrderState.ORDERED, OrderState.AWAITED})
 """States of an order that is to be read."""
 
-CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RELEASE})
+CASCADING = frozenset(
+    {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.HOLD, OrderAction.RELEASE}
+)
 """Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
 OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
@@ -116,7 +122,7 @@ OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
 
 
 def decide(
-    action: Action,
+    action: OrderAction,
     state: OrderState,
     sent_at: MessageTime | None,
     turned_at: MessageTime | None,
@@ -131,7 +137,7 @@ def decide(
         return OVERTAKEN[state]
     if action in CLOSING and state in {*OPEN, OrderState.HELD} and is_earlier(sent_at, opened_at):
         return Step.NOTHING, state  # it was ordered again since
-    if action is Action.HOLD and state in OPEN and is_earlier(sent_at, turned_at):
+    if action is OrderAction.HOLD and state in OPEN and is_earlier(sent_at, turned_at):
         return Step.NOTHING, state  # it was released or examined since
     if examined and state in EXAMINED:
         return EXAMINED[state]
@@ -175,5 +181,5 @@ def _turned_at(
     """Give the time of the word by which an order is closed, or was put back."""
     stays = state is after or (state in OPEN and after in OPEN)
     known = base.turned_at if stays else None
-    turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
+    turns = event.examined or event.action is OrderAction.RELEASE or event.action in CLOSING
     return newest(known, occasion.sent_at) if turns else known

@@ -9,8 +9,14 @@ from typing import Any
 
 from bridge.intake.process.link_signals import lasting
 from bridge.store.records.order_index import IndexedOrder
-from mappings.inbound.echo import Procedure, joined, procedures_of, remaining, updated
 from mappings.inbound.events import OrderEvent
+from mappings.inbound.procedures import (
+    Procedure,
+    join_procedures,
+    procedures_left,
+    split_procedures,
+    update_procedures,
+)
 
 DESCRIPTION = "StudyDescription"
 _WHAT = (DESCRIPTION, "ProcedureCode")
@@ -25,7 +31,7 @@ def together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
     """Make one event of two groups of a message about one order; the first one's values win."""
     head, parts = _procedures(first)
     more = [each for each in _procedures(second)[1] if each not in parts]
-    echo, description = joined(head, [*parts, *more])
+    echo, description = join_procedures(head, [*parts, *more])
     info = merged(second.clinical_info, first.clinical_info)
     return replace(
         first,
@@ -38,7 +44,7 @@ def together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
 
 
 def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
-    return procedures_of(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
+    return split_procedures(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
 
 
 def merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,10 +62,10 @@ def said(
     tags = merged(base.tags, info)
     if not base.echo:
         return echo, tags
-    _, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
-    head, parts = procedures_of(echo, str(info.get(DESCRIPTION, "")))
-    all_parts = updated(known, parts) if parts else known
-    lines, description = joined(head, all_parts)
+    _, known = split_procedures(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    head, parts = split_procedures(echo, str(info.get(DESCRIPTION, "")))
+    all_parts = update_procedures(known, parts) if parts else known
+    lines, description = join_procedures(head, all_parts)
     if len(all_parts) <= len(parts):
         return lines or base.echo, tags
     return lines, {**tags, DESCRIPTION: description} if description else tags
@@ -72,9 +78,9 @@ def straggled(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
     What the newer one said of the order stands.
     """
     tags = merged(event.clinical_info, base.tags)
-    head, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
-    more = remaining(_procedures(event)[1], known)
-    echo, description = joined(head, [*known, *more])
+    head, known = split_procedures(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    more = procedures_left(_procedures(event)[1], known)
+    echo, description = join_procedures(head, [*known, *more])
     return replace(
         base,
         placer=base.placer or event.placer,
@@ -97,13 +103,13 @@ def is_overruled(event: OrderEvent, after: IndexedOrder) -> bool:
 
 def left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
     """Give the procedures of an order that a cancellation or hold does not name."""
-    _, known = procedures_of(before.echo, str(before.tags.get(DESCRIPTION, "")))
-    return remaining(known, _procedures(event)[1]) if len(known) > 1 else []
+    _, known = split_procedures(before.echo, str(before.tags.get(DESCRIPTION, "")))
+    return procedures_left(known, _procedures(event)[1]) if len(known) > 1 else []
 
 
 def kept(before: IndexedOrder, parts: Sequence[Procedure], message_id: int) -> IndexedOrder:
     """Keep an order for the procedures that are left of it."""
-    head, _ = procedures_of(before.echo, "")
-    echo, description = joined(head, parts)
+    head, _ = split_procedures(before.echo, "")
+    echo, description = join_procedures(head, parts)
     tags = {**before.tags, DESCRIPTION: description}
     return replace(before, last_message=message_id, tags=tags, echo=echo)

@@ -45,7 +45,7 @@ from bridge.intake.process.order_values import (
 )
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
 SUPERSEDED = "superseded"
 """The code of a message that a later one made void before it arrived."""
@@ -93,7 +93,7 @@ class Task:
             or bool(self.absorbed)
             or self.before.state != OrderState.ORDERED
             or self.before.signals != self.after.signals
-            or self.event.action is Action.LINK
+            or self.event.action is OrderAction.LINK
         )
 
 
@@ -104,7 +104,7 @@ def key_of(event: OrderEvent) -> Key:
 
 def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
     """Make one event of several about the same order; the first group's values win."""
-    folded: dict[tuple[Action, Key], OrderEvent] = {}
+    folded: dict[tuple[OrderAction, Key], OrderEvent] = {}
     for event in events:
         which = (event.action, key_of(event))
         first = folded.get(which)
@@ -163,12 +163,16 @@ def without_effect(task: Task, occasion: Occasion) -> str:
     if closes and (before is None or is_unordered(before)):
         return ORDER_UNKNOWN
     if before is None:
-        return "" if task.step is not Step.NOTHING or event.action is Action.UNLINK else SUPERSEDED
+        return (
+            ""
+            if task.step is not Step.NOTHING or event.action is OrderAction.UNLINK
+            else SUPERSEDED
+        )
     late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
-    late |= event.action is Action.HOLD and is_earlier(sent_at, before.turned_at)
+    late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.turned_at)
     if task.step is Step.NOTHING and task.after.state == OrderState.CANCELLED and not late:
         return "" if event.examined else ORDER_CANCELLED  # that has a code of its own
-    reopens = event.examined or event.action is Action.RELEASE
+    reopens = event.examined or event.action is OrderAction.RELEASE
     if task.step is Step.NOTHING or (task.step is Step.REMEMBER and reopens):
         return SUPERSEDED if late else ""
     overtaken = task.step is Step.REGISTER and is_earlier(sent_at, before.said_at)
@@ -189,7 +193,7 @@ def leaves_orphans(tasks: Iterable[Task], index: Mapping[Key, IndexedOrder]) -> 
 
 def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
     """Take what is replaced off first: what takes its place may have the same accession."""
-    return sorted(events, key=lambda each: each.action is not Action.REPLACE)
+    return sorted(events, key=lambda each: each.action is not OrderAction.REPLACE)
 
 
 def _task(
@@ -294,7 +298,7 @@ def _unseen(before: IndexedOrder, event: OrderEvent, occasion: Occasion) -> Inde
         filler=before.filler or event.filler,
         signals=marked(before.signals, event, before),
     )
-    changed = before.state == OrderState.CANCELLED and event.action is Action.CHANGE
+    changed = before.state == OrderState.CANCELLED and event.action is OrderAction.CHANGE
     later = is_earlier(before.turned_at, occasion.sent_at)
     if not (changed and later and says_what(event)) or has_moved_away(before):
         return known

@@ -30,7 +30,12 @@ from bridge.queue.states import Acknowledgment, State
 from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.order_reply import as_order_reply
-from mappings.hl7.refusals import DuplicateKey, InternalError, Malformed, Refusal
+from mappings.hl7.refusals import (
+    DuplicateKeyIdentifier,
+    InternalError,
+    MalformedMessage,
+    MessageRefusal,
+)
 from mappings.hl7.tables import AckCode, AckCondition
 
 BETWEEN = b"\x1c\r\x0b"  # no payload can contain the end of its own frame
@@ -146,7 +151,9 @@ class Answers:
         self._new_id = new_id
         self._replies_to_orders = listening.replies is Replies.ORDER
 
-    def refuse(self, verdict: Verdict, payload: bytes, refusal: Refusal, now: datetime) -> bytes:
+    def refuse(
+        self, verdict: Verdict, payload: bytes, refusal: MessageRefusal, now: datetime
+    ) -> bytes:
         """Build the stored form of a negative answer in place of a verdict's own."""
         instead = Verdict(verdict.header, refusals=(refusal,), turn=verdict.turn)
         return self.answer(instead, payload, now)
@@ -238,7 +245,9 @@ class Answers:
             ),
         ]
 
-    def remnant(self, head: bytes, refusal: Refusal, told: bytes | None, now: datetime) -> Arrival:
+    def remnant(
+        self, head: bytes, refusal: MessageRefusal, told: bytes | None, now: datetime
+    ) -> Arrival:
         """Make the record of a frame that was given up; `told` is what its sender was answered."""
         content = digest(head)
         return Arrival(
@@ -264,7 +273,7 @@ class Answers:
         if verdict.is_ours or (turn is not None and turn.is_fresh):
             # The same bytes may be taken the next time.
             return single_identity(self._name, self._new_id())
-        broken = any(isinstance(each, Malformed) for each in verdict.refusals)
+        broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)
         if verdict.header is None or broken or not verdict.header.control_id.strip():
             # A message that comes whole later is no other message under a used control id.
             return payload_identity(self._name, content)
@@ -273,7 +282,7 @@ class Answers:
     def _refuse_reuse(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes | None:
         if self._listening.reuse is Reuse.ACCEPT or verdict.refusals:
             return None
-        return self.refuse(verdict, payload, DuplicateKey("MSH-10"), now)
+        return self.refuse(verdict, payload, DuplicateKeyIdentifier("MSH-10"), now)
 
     def application(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
         """Build the application acknowledgment alone, if one is owed."""
@@ -291,7 +300,7 @@ class Answers:
 def _header(head: bytes) -> Header | None:
     try:
         return peek(head)
-    except Malformed:
+    except MalformedMessage:
         return None
 
 

@@ -11,7 +11,12 @@ from typing import TypeVar
 
 from bridge.intake.receive.verdict import Verdict
 from mappings.hl7.batch import miscounted, split, stray
-from mappings.hl7.refusals import Malformation, Malformed, Miscounted, Refusal
+from mappings.hl7.refusals import (
+    BatchCountMismatch,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
+)
 from mllp.framing import Frame
 
 _Any = TypeVar("_Any")
@@ -28,25 +33,25 @@ def open_batch(frame: Frame) -> list[Frame]:
     """Give the messages of a batch as frames of their own, each as truncated as the whole."""
     try:
         messages = split(frame.payload)
-    except Malformed:
+    except MalformedMessage:
         messages = None
     if messages is None or (not messages and flaw(frame.payload)):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
 
 
-def flaw(payload: bytes) -> Refusal | None:
+def flaw(payload: bytes) -> MessageRefusal | None:
     """Say why nothing of a batch can be taken: the numbers it announces, or what is no message."""
     try:
         if place := stray(payload):
-            return Malformed(Malformation.STRAY_IN_BATCH, place)
+            return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
-    except Malformed:  # each of its messages is refused for that
+    except MalformedMessage:  # each of its messages is refused for that
         return None
-    return Miscounted(place) if place else None
+    return BatchCountMismatch(place) if place else None
 
 
-def unless(refusal: Refusal | None, verdict: Verdict) -> Verdict:
+def unless(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
     """Refuse a message of a batch that is refused as a whole, beside what is wrong with it."""
     if refusal is None:
         return verdict

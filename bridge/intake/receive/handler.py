@@ -37,7 +37,7 @@ from bridge.queue.states import State
 from bridge.redaction import describe, where
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
-from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal
+from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, Tell, promised, together
 from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
@@ -97,12 +97,12 @@ Prepared = tuple[Sequence[Case], Sequence[Arrival] | None]
 """The messages of a frame and their records; None where these could not be made."""
 
 
-def _refusal_of(error: FramingError) -> Refusal:
+def _refusal_of(error: FramingError) -> MessageRefusal:
     """Say what the sender of a frame that is given up is told."""
     if isinstance(error, FrameMemoryExhausted):
         return InternalError()  # AE: the same frame may be sent again
     large = isinstance(error, FrameTooLarge)
-    return Malformed(Malformation.TOO_LARGE if large else Malformation.INCOMPLETE)
+    return MalformedMessage(MalformedReason.TOO_LARGE if large else MalformedReason.INCOMPLETE)
 
 
 class IntakeHandler:

@@ -17,9 +17,9 @@ from mappings.hl7.header import Header
 from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.definition import Inspection
 from mappings.inbound.events import OrderEvent
-from mappings.inbound.orders import PatientNames
-from mappings.language.code_tables import Missed
-from mappings.language.scope import Defaults
+from mappings.inbound.order_mapping import PatientNames
+from mappings.language.code_tables import UnmappedCode
+from mappings.language.scope import ListenerDefaults
 
 
 class Acknowledge(StrEnum):
@@ -94,13 +94,15 @@ class Definition(Protocol):
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
 
-    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
+    def inspect(
+        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
+    ) -> Inspection:
         """Say what is wrong with a message, and which patients it speaks of. Raises Malformed."""
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
 
-    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
+    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for; `fallback` is the codec where they declare none."""
 
 
@@ -113,11 +115,11 @@ def forgotten(_name: str, _version: str) -> Definition | None:
     return None
 
 
-Missing = Callable[[str, str, Collection[Missed]], None]
+Missing = Callable[[str, str, Collection[UnmappedCode]], None]
 """Told of the codes of one message that a definition (its name, its version) has not."""
 
 
-def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
+def unmoved(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
     """Count no codes."""
 
 

@@ -26,10 +26,10 @@ from mappings.hl7.message import Message
 from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.definition import InboundMapping, Inspection, Subjects
 from mappings.inbound.events import OrderEvent
-from mappings.inbound.orders import PatientNames
-from mappings.language.code_tables import Missed
+from mappings.inbound.order_mapping import PatientNames
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Sources
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mllp.contract import Peer, Tell, promised
 from mllp.framing import Frame
 
@@ -141,21 +141,21 @@ def _made(recipe: Recipe) -> InboundMapping:
 
 
 def _inspect(
-    raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults
-) -> tuple[Inspection, Sequence[Missed]]:
-    missed: list[Missed] = []
+    raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
+) -> tuple[Inspection, Sequence[UnmappedCode]]:
+    missed: list[UnmappedCode] = []
     now = defaults._replace(missed=missed)
     return _made(recipe).inspect(raw, fallback, peek(raw), now), missed
 
 
 def _read(
-    raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults
-) -> tuple[Sequence[OrderEvent], Sequence[Missed]]:
-    missed: list[Missed] = []
+    raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
+) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
+    missed: list[UnmappedCode] = []
     return _made(recipe).read(raw, fallback, defaults._replace(missed=missed)), missed
 
 
-def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults) -> Subjects:
+def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults) -> Subjects:
     """Return what a message is about. Raises Malformed."""
     return _made(recipe).subjects(Message.parse(raw, fallback=fallback), defaults)
 
@@ -196,7 +196,9 @@ class OffloadedDefinition:
         """Whether type, trigger and sender are its own."""
         return self.inner.accepts(header)
 
-    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
+    def inspect(
+        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
+    ) -> Inspection:
         """Say what is wrong with a message. Raises Malformed, WorkerError."""
         if len(raw) < LARGE:
             return self.inner.inspect(raw, fallback, head, defaults)
@@ -209,7 +211,7 @@ class OffloadedDefinition:
         """Give ORC-1 of the reply to an order control code."""
         return self.inner.order_reply(control, accepted=accepted)
 
-    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
+    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for. Raises as `inspect`, and what the definition does."""
         if len(raw) < LARGE:
             return self.inner.read(raw, fallback, defaults)
@@ -219,11 +221,11 @@ class OffloadedDefinition:
         return events  # type: ignore[no-any-return]  # it is what `_read` gives
 
 
-def _bare(defaults: Defaults) -> Defaults:
+def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
     return defaults._replace(missed=None)
 
 
-def _note(defaults: Defaults, missed: Sequence[Missed]) -> None:
+def _note(defaults: ListenerDefaults, missed: Sequence[UnmappedCode]) -> None:
     if defaults.missed is not None:
         defaults.missed.extend(missed)
 

@@ -25,11 +25,11 @@ from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
 from bridge.store.errors import StoreError
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import (
-    DuplicateKey,
+    DuplicateKeyIdentifier,
     InternalError,
+    MessageRefusal,
     MissingField,
     OutOfSequence,
-    Refusal,
     WrongDataType,
 )
 from mappings.hl7.tables import AckCode
@@ -77,7 +77,7 @@ def _in_turn(verdict: Verdict, number: int, last: int | None) -> Advance:
         turn = Turn(b"%d" % number)
         taken = not verdict.refusals
         return Advance(verdict._replace(turn=turn), number if taken else last)
-    refusal = DuplicateKey(PLACE) if number <= last else OutOfSequence()
+    refusal = DuplicateKeyIdentifier(PLACE) if number <= last else OutOfSequence()
     return Advance(_refused(verdict, refusal, _expected(last), fresh=number > last), last)
 
 
@@ -111,7 +111,7 @@ def _expected(last: int | None) -> bytes:
 
 
 def _refused(
-    verdict: Verdict, refusal: Refusal, expected: bytes = b"", *, fresh: bool = False
+    verdict: Verdict, refusal: MessageRefusal, expected: bytes = b"", *, fresh: bool = False
 ) -> Verdict:
     turn = Turn(expected, is_fresh=fresh)
     return Verdict(verdict.header, verdict.definition, refusals=(refusal,), turn=turn)
@@ -273,7 +273,7 @@ def _senders(frame: Frame) -> Iterator[int]:
     for each in open_batch(frame) if looks_like_batch(frame.payload) else [frame]:
         try:
             yield _sender(peek(each.payload))
-        except Refusal:
+        except MessageRefusal:
             continue
 
 

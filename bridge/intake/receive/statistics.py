@@ -16,7 +16,7 @@ from typing_extensions import override
 from bridge.intake.receive.verdict import Verdict
 from bridge.metrics import Metrics
 from bridge.queue.ledger.arrivals import Receipt
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tables import AckCode
 from mllp.admission import Refusal as Refused
 from mllp.contract import Handler, Peer, ServerObserver, Tell, directly, promised
@@ -53,7 +53,7 @@ class AckCounter:
         """Count an ordinary message that is on disk: AA, and nothing else to be said."""
         self._accepted.inc()
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: MessageRefusal) -> None:
         """Count a refusal of something that was not stored."""
         self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
 

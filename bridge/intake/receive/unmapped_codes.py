@@ -10,7 +10,7 @@ from dataclasses import replace
 from threading import Lock
 
 from bridge.store.records.unmapped_codes import UNNAMED, Met, Place
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 
 MOST = 1000
 """So many codes are counted by name between two times that they are handed on."""
@@ -35,7 +35,7 @@ class Tally:
         self._counts: Counter[Place] = Counter()
         self._about: dict[Place, Met] = {}
 
-    def note(self, mapping: str, version: str, missed: Collection[Missed]) -> None:
+    def note(self, mapping: str, version: str, missed: Collection[UnmappedCode]) -> None:
         """Count what one message missed: each code once, however often it stands there."""
         found = {Place(mapping, each.table, named(each)): each for each in missed}
         with self._guard:
@@ -53,7 +53,7 @@ class Tally:
         return {key: replace(met, count=counts[key]) for key, met in about.items()}
 
 
-def named(missed: Missed) -> str:
+def named(missed: UnmappedCode) -> str:
     """Give the code as it may be kept; empty where it may tell something about a person."""
     segment, _, rest = missed.place.partition("-")
     field = f"{segment}-{rest.partition('.')[0].partition('(')[0]}"

@@ -24,9 +24,10 @@ from mappings.hl7.header import Header
 from mappings.hl7.refusals import InternalError
 from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.definition import Inspection
-from mappings.inbound.events import Issue, OrderEvent
-from mappings.inbound.orders import PatientNames
-from mappings.language.scope import Defaults
+from mappings.inbound.events import OrderEvent
+from mappings.inbound.order_mapping import PatientNames
+from mappings.language.diagnostics import Issue
+from mappings.language.scope import ListenerDefaults
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -146,7 +147,9 @@ class ValidatedDefinition:
         """Whether type, trigger and sender are its own."""
         return self.inner.accepts(header)
 
-    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
+    def inspect(
+        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
+    ) -> Inspection:
         """Say what is wrong with a message, by the definition and by the check."""
         found, suspect = self.inner.inspect(raw, fallback, head, defaults)
         issues = (*found.issues, *self.check.issues(raw))
@@ -156,7 +159,7 @@ class ValidatedDefinition:
         """Give ORC-1 of the reply to an order control code."""
         return self.inner.order_reply(control, accepted=accepted)
 
-    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
+    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for."""
         return self.inner.read(raw, fallback, defaults)
 

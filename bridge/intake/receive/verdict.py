@@ -19,10 +19,10 @@ from mappings.hl7.header import Header, peek
 from mappings.hl7.null_characters import null_place
 from mappings.hl7.refusals import (
     InternalError,
-    Malformation,
-    Malformed,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
     MissingField,
-    Refusal,
     UnsupportedProcessingId,
     UnsupportedVersion,
     WrongDataType,
@@ -31,14 +31,14 @@ from mappings.hl7.refusals import (
 from mappings.hl7.tables import AckCode
 from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.events import OrderEvent
-from mappings.language.code_tables import Missed
-from mappings.language.scope import Defaults
+from mappings.language.code_tables import UnmappedCode
+from mappings.language.scope import ListenerDefaults
 from mllp.framing import START, Frame
 
 MOST_REMEMBERED = 4096
 """Different senders and types; beyond it all are forgotten, so that nobody can fill memory."""
 
-Route = Definition | Refusal
+Route = Definition | MessageRefusal
 
 
 class Router:
@@ -64,7 +64,7 @@ class Router:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
             self._known[key] = route
-        if isinstance(route, Refusal):
+        if isinstance(route, MessageRefusal):
             raise type(route)(route.place)
         return route
 
@@ -108,7 +108,7 @@ class Verdict(NamedTuple):
     header: Header | None
     definition: Definition | None = None
     lanes: tuple[int, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[MessageRefusal, ...] = ()
     charset_suspect: bool = False
     turn: Turn | None = None
     parts: tuple[tuple[int, ...], ...] = ()
@@ -157,9 +157,9 @@ class Judge:
             # Of a truncated frame only what stands before the second start is the message's own.
             header = peek(frame.payload.split(START, 1)[0] if frame.truncated else frame.payload)
             if frame.truncated:
-                return Verdict(header, refusals=(Malformed(Malformation.INCOMPLETE),))
+                return Verdict(header, refusals=(MalformedMessage(MalformedReason.INCOMPLETE),))
             return self._judge(header, frame.payload, now)
-        except Refusal as refusal:
+        except MessageRefusal as refusal:
             # Its traceback would keep the frames of the stack alive, and with them, batch after
             # batch, all messages that were answered before.
             kept = refusal.with_traceback(None)
@@ -175,8 +175,8 @@ class Judge:
         if place := null_place(payload, header):
             raise WrongDataType(place)
         listening = self._listening
-        missed: list[Missed] = []
-        defaults = Defaults(listening.site, listening.time_zone, now, missed)
+        missed: list[UnmappedCode] = []
+        defaults = ListenerDefaults(listening.site, listening.time_zone, now, missed)
         if listening.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
         found, suspect = definition.inspect(payload, listening.charset, header, defaults)
@@ -190,7 +190,7 @@ class Judge:
         return _in_parts(verdict, definition.read(payload, listening.charset, defaults))
 
     def _unchecked(
-        self, header: Header, definition: Definition, payload: bytes, defaults: Defaults
+        self, header: Header, definition: Definition, payload: bytes, defaults: ListenerDefaults
     ) -> Verdict:
         """Accept whatever can be stored; what is wrong with it, a person will see."""
         try:
@@ -199,7 +199,7 @@ class Judge:
             lanes = _numbers(found.lanes)
             several = len(lanes) > MOST_LANES
             events = definition.read(payload, charset, defaults) if several else ()
-        except Refusal:
+        except MessageRefusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._listening.name, sender),))
         verdict = Verdict(header, definition, lanes, (), suspect)

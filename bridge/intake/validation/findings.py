@@ -13,12 +13,12 @@ from typing_extensions import override
 
 from mappings.hl7.refusals import (
     ForbiddenElement,
+    MessageRefusal,
     MissingField,
-    OutOfStructure,
-    Refusal,
-    TooLong,
-    TooMany,
-    UnknownCode,
+    StructureViolation,
+    TableValueNotFound,
+    TooManyRepetitions,
+    ValueTooLong,
     WrongDataType,
 )
 
@@ -27,7 +27,7 @@ from mappings.hl7.refusals import (
 class Finding:
     """One difference; a `grave` one is against the structure, others against tables and lengths."""
 
-    refusal: Refusal
+    refusal: MessageRefusal
     grave: bool
 
     @override
@@ -35,20 +35,26 @@ class Finding:
         return f"{'error' if self.grave else 'warning'}: {self.refusal.text}"
 
 
-def _missing(place: str) -> Refusal:
+def _missing(place: str) -> MessageRefusal:
     """Tell a field that is missing from a segment that is."""
     is_field = place != "MSH-9" and ("-" in place or "." in place)
-    return MissingField(place) if is_field else OutOfStructure(place)
+    return MissingField(place) if is_field else StructureViolation(place)
 
 
-_KINDS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Refusal]], ...]] = (
+_KINDS: Final[tuple[tuple[re.Pattern[str], Callable[[str], MessageRefusal]], ...]] = (
     (re.compile(r"Error: Missing required child (\S+)$"), _missing),
-    (re.compile(r"Error: Child limit exceeded (\S+)$"), TooMany),
+    (re.compile(r"Error: Child limit exceeded (\S+)$"), TooManyRepetitions),
     (re.compile(r"Error: Datatype \S+ is not correct for (\S+) \("), WrongDataType),
     (re.compile(r"Error: Invalid children detected for <\w+ (\w+)"), ForbiddenElement),
-    (re.compile(r"Error: (?:Unknown|Invalid) element found"), lambda _: OutOfStructure("MSH-9")),
-    (re.compile(r"Warning: Value .* not in table \S+ in element (\S+)$", re.DOTALL), UnknownCode),
-    (re.compile(r"Warning: Exceeded max length \(\d+\) of (\S+)$"), TooLong),
+    (
+        re.compile(r"Error: (?:Unknown|Invalid) element found"),
+        lambda _: StructureViolation("MSH-9"),
+    ),
+    (
+        re.compile(r"Warning: Value .* not in table \S+ in element (\S+)$", re.DOTALL),
+        TableValueNotFound,
+    ),
+    (re.compile(r"Warning: Exceeded max length \(\d+\) of (\S+)$"), ValueTooLong),
 )
 _SEGMENT: Final = re.compile(r"[A-Z][A-Z0-9]{2}")
 _NUMBERED: Final = re.compile(r"([A-Z0-9]{2,3})_(\d+)")

@@ -23,7 +23,12 @@ from typing import Any, Final
 from bridge.intake.validation.findings import Finding, read_report
 from bridge.intake.validation.profiles import Reference, nearest
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import OutOfStructure, Refusal, TooManyParts, WrongDataType
+from mappings.hl7.refusals import (
+    MessageRefusal,
+    MessageTooComplex,
+    StructureViolation,
+    WrongDataType,
+)
 
 _GROUP: Final = re.compile(r"(Error: (?:Missing required child|Child limit exceeded) \w+\.)(\w+)$")
 
@@ -190,15 +195,15 @@ def validate(
     """Say what is against the structure; empty when nothing is. Never raises for a message."""
     try:
         message = Message.parse(payload, fallback=fallback)
-    except Refusal as refusal:
+    except MessageRefusal as refusal:
         return [Finding(refusal, grave=True)]
     from hl7apy.exceptions import HL7apyException  # noqa: PLC0415  # slow to load, rarely wanted
 
     if _parts(message) > _MOST_PARTS:
-        return [Finding(TooManyParts(), grave=True)]
+        return [Finding(MessageTooComplex(), grave=True)]
     structure = _structure(message)
     if profile is not None and structure not in profile:
-        return [Finding(OutOfStructure("MSH-9"), grave=True)]
+        return [Finding(StructureViolation("MSH-9"), grave=True)]
     reference = profile and profile[structure]
     segments = without_local([each.text() for each in message.segments], reference)
     text = "".join(f"{each}\r" for each in segments)
@@ -206,11 +211,11 @@ def validate(
     try:
         lines, places, values = _report(text, structure, reference)
         found = read_report(lines)
-        found += [Finding(OutOfStructure(each), grave=True) for each in places]
+        found += [Finding(StructureViolation(each), grave=True) for each in places]
         found += [Finding(WrongDataType(each), grave=True) for each in values]
         return found if judged else [replace(each, grave=False) for each in found]
     except (HL7apyException, AttributeError):  # it cannot even be taken apart
-        return [Finding(OutOfStructure("MSH-9"), grave=judged)]
+        return [Finding(StructureViolation("MSH-9"), grave=judged)]
 
 
 def _parts(message: Message) -> int:

@@ -18,9 +18,9 @@ import structlog
 from bridge.executors import Threads
 from bridge.redaction import describe, where
 from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
-from mappings.hl7.acknowledgment import Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.batch import messages_in, split
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver
 from mllp.errors import FrameTooLarge
@@ -45,10 +45,10 @@ def fate(replies: Sequence[bytes]) -> Fate:
     return Fate.FAILED if refused else Fate.DONE
 
 
-def _acknowledgments(reply: bytes) -> Iterator[Acknowledgment]:
+def _acknowledgments(reply: bytes) -> Iterator[ReceivedAck]:
     try:
         inside = split(reply)
-    except Malformed:
+    except MalformedMessage:
         inside = None
     for each in [reply] if inside is None else inside:
         yield read_ack(each)

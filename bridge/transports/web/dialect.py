@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.transports.errors import AuthorizationUnusable
-from mappings.hl7.acknowledgment import AckCode, read_ack
+from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import split
 from mappings.hl7.charset import codec_for, is_codec, known_codec
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import Malformed
+from mappings.hl7.refusals import MalformedMessage
+from mappings.hl7.tables import AckCode
 
 CONTENT_TYPE: Final = "application/hl7-v2"
 ACCEPTED: Final = frozenset(
@@ -48,7 +49,7 @@ def status_of(reply: bytes) -> HTTPStatus:
     """Give the status that says what an acknowledgment says; a batch is as bad as its worst."""
     try:
         inside = split(reply)
-    except Malformed:
+    except MalformedMessage:
         inside = None
     codes = [read_ack(each).code for each in ([reply] if inside is None else inside)]
     return max((STATUS[code] for code in codes if code is not None), default=HTTPStatus.OK)
@@ -89,7 +90,7 @@ def _rewritten(payload: bytes, before: str, after: str) -> bytes:
         if peek(payload).charset:
             return payload
         return payload.decode(before).encode(after)
-    except (Malformed, UnicodeError, LookupError):
+    except (MalformedMessage, UnicodeError, LookupError):
         return payload
 
 

@@ -41,7 +41,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
-from mappings.hl7.acknowledgment import Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
 from tests.bridge.delivery.equipment import (
@@ -79,13 +79,13 @@ class Hospital:
     adopt: Callable[[Listening], None]
     numbers: Any = field(default_factory=lambda: count(1))
 
-    async def send(self, payload: bytes) -> Acknowledgment:
+    async def send(self, payload: bytes) -> ReceivedAck:
         """Send a message as a RIS does, and wait until nothing is left to apply."""
         ack = await self.hand_over(payload)
         await self.applied()
         return ack
 
-    async def hand_over(self, payload: bytes) -> Acknowledgment:
+    async def hand_over(self, payload: bytes) -> ReceivedAck:
         """Send a message as a RIS does."""
         replies = await self.handler(Frame(payload), MemoryPeer()).asFuture(
             asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from bridge.store.database import Database
 from bridge.wiring.destination_definitions import outgoing
 from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 from mappings.outbound.definition import OutboundMapping
 from tests.bridge.delivery.equipment import Time, destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -80,7 +80,7 @@ async def test_whoever_composes_tells_which_codes_are_missing(
     settings = load(tmp_path)
     mappings = outgoing(settings, settings.destination[0], lambda _: SOURCES)
     here = destination(mappings=mappings)
-    told: list[tuple[str, str, list[Missed]]] = []
+    told: list[tuple[str, str, list[UnmappedCode]]] = []
     async with open_hospital(tmp_path, database, here) as hospital:
         hospital.couriers[0].pause()
         await hospital.send(order("ID1", "A1"))
@@ -94,4 +94,4 @@ async def test_whoever_composes_tells_which_codes_are_missing(
         composer.write(draft, content.export, content.files)
     version = compile_sources(SOURCES, "street").version
     assert version != mappings[0].version, "the words are part of it"
-    assert told == [("street", version, [Missed("bodies", "A1", "$order.Accession", "keep")])]
+    assert told == [("street", version, [UnmappedCode("bodies", "A1", "$order.Accession", "keep")])]

@@ -8,7 +8,7 @@ from bridge.delivery.history import shown
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from mappings.outbound.results import ResultEvent, Shown
+from mappings.outbound.results import ResultEvent, SentSection
 from tests.bridge.delivery.equipment import SITE, destination
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.delivery.test_addenda import sign_addendum
@@ -87,6 +87,6 @@ def test_what_a_receiver_has() -> None:
         return (head + "".join(lines)).encode()
 
     first = message(("1", "1", "P"), ("1", "1", "P"), ("2", "1", "P"), ("3", "", "O"))
-    assert shown([first]) == (Shown("1", "LN", "1"), Shown("2", "LN", "1"))
-    assert shown([first, message(("2", "1", "D"))]) == (Shown("1", "LN", "1"),)
+    assert shown([first]) == (SentSection("1", "LN", "1"), SentSection("2", "LN", "1"))
+    assert shown([first, message(("2", "1", "D"))]) == (SentSection("1", "LN", "1"),)
     assert shown([first, message(("1", "1", "W"), ("2", "1", "X"))]) == ()

@@ -10,7 +10,7 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.message import Message
-from mappings.language.loading import laid_over
+from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.equipment import SITE, destination, until
@@ -30,7 +30,9 @@ NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 def written(name: str, **words: object) -> tuple[OutboundMapping, ...]:
     """A shipped definition with words over it."""
-    made = compile_sources(*laid_over(read_folder(DEFINITIONS), name, words, "destination ris"))
+    made = compile_sources(
+        *overlay_settings(read_folder(DEFINITIONS), name, words, "destination ris")
+    )
     assert isinstance(made, OutboundMapping)
     return (made,)
 

@@ -23,7 +23,7 @@ from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records.sequence_numbers import SequenceLinks
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.acknowledgment import Acknowledgment, read_ack
+from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.inbound.definition import InboundMapping
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
@@ -108,7 +108,7 @@ class Desk:
         deferred = self.front(self.handler)(Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 
-    async def ask(self, payload: bytes, *, truncated: bool = False) -> Acknowledgment:
+    async def ask(self, payload: bytes, *, truncated: bool = False) -> ReceivedAck:
         """As `send`, for a frame with exactly one reply."""
         (reply,) = await self.send(payload, truncated=truncated)
         return read_ack(reply)

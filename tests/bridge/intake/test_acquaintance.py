@@ -12,7 +12,7 @@ from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from bridge.wiring.listeners import acquaintance, policy
-from mappings.hl7.acknowledgment import AckCode
+from mappings.hl7.tables import AckCode
 from tests.bridge.intake.desk import LISTENING, Desk, open_desk, order
 from tests.bridge.intake.stories import adt
 

@@ -10,12 +10,17 @@ from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.planning import Occasion, plan
 from bridge.store.records.message_time import MessageTime, Resolution, clock
 from bridge.store.records.order_index import IndexedOrder, Key
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
 KEY = Key("S", "M", "A")
-NEW, CANCEL, HOLD, RELEASE = Action.CREATE, Action.CANCEL, Action.HOLD, Action.RELEASE
+NEW, CANCEL, HOLD, RELEASE = (
+    OrderAction.CREATE,
+    OrderAction.CANCEL,
+    OrderAction.HOLD,
+    OrderAction.RELEASE,
+)
 OFF = None
-TALES: dict[tuple[Action, ...], str | None] = {
+TALES: dict[tuple[OrderAction, ...], str | None] = {
     (NEW, CANCEL, NEW, HOLD): OFF,
     (NEW, CANCEL, NEW, HOLD, RELEASE): "2",
     (NEW, HOLD, CANCEL, NEW, HOLD): OFF,
@@ -30,7 +35,9 @@ def at(minute: int) -> MessageTime:
     return MessageTime(minute * 60_000, clock(1, Resolution.MINUTE))
 
 
-def ending(tale: Sequence[Action], arrival: Sequence[int], *, timed: bool = True) -> str | None:
+def ending(
+    tale: Sequence[OrderAction], arrival: Sequence[int], *, timed: bool = True
+) -> str | None:
     """What is on the worklist when all has come: the description; None where nothing is."""
     order: IndexedOrder | None = None
     for number, place in enumerate(arrival, 1):
@@ -50,7 +57,7 @@ KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
 
 
 @pytest.mark.parametrize("tale", TALES, ids="-".join)
-def test_every_arrival(tale: tuple[Action, ...]) -> None:
+def test_every_arrival(tale: tuple[OrderAction, ...]) -> None:
     """By the times of the senders; a hold behind a cancellation is of an order that is late."""
     wrong = [each for each in permutations(range(len(tale))) if ending(tale, each) != TALES[tale]]
     assert not wrong

@@ -9,7 +9,8 @@ from bridge.intake.receive.listener import Acknowledge
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from mappings.hl7.acknowledgment import AckCode, read_ack
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
 from tests.bridge.intake.desk import open_desk, order
 
 pytestmark = pytest.mark.anyio

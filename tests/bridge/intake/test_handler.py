@@ -10,7 +10,8 @@ from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from mappings.hl7.acknowledgment import AckCode, read_ack
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from tests.bridge.intake.desk import Fate, open_desk, order
 

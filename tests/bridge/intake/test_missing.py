@@ -12,7 +12,7 @@ from bridge.queue.claims import Claimed
 from bridge.store.records.unmapped_codes import Met, Place
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 from mllp.framing import Frame
 
 RULES = """
@@ -89,14 +89,14 @@ def test_what_is_refused_is_counted_once() -> None:
 )
 def test_what_may_be_about_a_person_has_no_name(place: str, code: str, kept: str) -> None:
     """Fields of persons, numbers of orders and long texts are counted and not named."""
-    assert named(Missed("table", code, place, "keep")) == kept
+    assert named(UnmappedCode("table", code, place, "keep")) == kept
 
 
 def test_a_flood_is_counted_without_names() -> None:
     """Memory is bounded, whatever a sender writes."""
     tally = Tally()
     for number in range(MOST + 50):
-        tally.note("mine", "v", [Missed("t", str(number), "OBR-24", "keep")])
+        tally.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
     found = tally.take()
     assert (len(found), found[Place("mine", "t", "")].count) == (MOST + 1, 50)
     assert tally.take() == {}

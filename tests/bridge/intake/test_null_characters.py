@@ -4,9 +4,9 @@ import pytest
 
 from bridge.intake.receive.listener import Acknowledge
 from bridge.store.database import Database
-from mappings.hl7.acknowledgment import AckCode
 from mappings.hl7.header import peek
 from mappings.hl7.null_characters import null_place
+from mappings.hl7.tables import AckCode
 from tests.bridge.intake.desk import open_desk, order
 from tests.bridge.intake.stories import adt
 

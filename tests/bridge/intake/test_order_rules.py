@@ -15,7 +15,7 @@ from bridge.intake.process.order_rules import (
     decide,
 )
 from bridge.store.records.message_time import MessageTime, Resolution, clock
-from mappings.inbound.events import Action
+from mappings.inbound.events import OrderAction
 
 
 def time(at: int | None) -> MessageTime | None:
@@ -24,7 +24,7 @@ def time(at: int | None) -> MessageTime | None:
 
 
 @pytest.mark.parametrize(("action", "state"), list(product(sorted(ORDERS), OrderState)))
-def test_every_pair_is_decided(action: Action, state: OrderState) -> None:
+def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
     """Whatever arrives in whatever state leads somewhere."""
     step, after = decide(action, state, None, None)
     assert (step, after) == RULES[action, state]
@@ -41,7 +41,7 @@ def test_a_new_order_that_was_overtaken(
     state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
 ) -> None:
     """Only an earlier time of the sender's own proves that the cancel or hold is newer."""
-    after = decide(Action.CREATE, state, time(sent_at), time(turned_at))[1]
+    after = decide(OrderAction.CREATE, state, time(sent_at), time(turned_at))[1]
     assert (after is state) is overtaken
 
 
@@ -50,7 +50,7 @@ def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
     reviving = {
         action for action in ORDERS if RULES[action, OrderState.CANCELLED][0] is Step.REGISTER
     }
-    assert reviving == {Action.CREATE}
+    assert reviving == {OrderAction.CREATE}
 
 
 @pytest.mark.parametrize("action", sorted(CLOSING))
@@ -58,7 +58,7 @@ def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
     ("sent_at", "overtaken"), [(1, True), (2, False), (3, False), (None, False)]
 )
 def test_what_was_ordered_again_is_not_closed_by_an_older_word(
-    action: Action, sent_at: int | None, *, overtaken: bool
+    action: OrderAction, sent_at: int | None, *, overtaken: bool
 ) -> None:
     """A cancel or hold that was sent before the newest order does nothing."""
     for state in OPEN:
@@ -70,32 +70,36 @@ def test_what_was_ordered_again_is_not_closed_by_an_older_word(
 def test_a_release_ends_no_later_hold(sent_at: int) -> None:
     """Nor does an examination; and a hold ends neither of them that was sent after it."""
     held = OrderState.HELD
-    assert (decide(Action.RELEASE, held, time(sent_at), time(2))[1] is held) is (sent_at < 2)
-    assert (decide(Action.CHANGE, held, time(sent_at), time(2), examined=True)[1] is held) is (
+    assert (decide(OrderAction.RELEASE, held, time(sent_at), time(2))[1] is held) is (sent_at < 2)
+    assert (decide(OrderAction.CHANGE, held, time(sent_at), time(2), examined=True)[1] is held) is (
         sent_at < 2
     )
-    after = decide(Action.HOLD, OrderState.ORDERED, time(sent_at), time(2))[1]
+    after = decide(OrderAction.HOLD, OrderState.ORDERED, time(sent_at), time(2))[1]
     assert (after is held) is (sent_at > 2)
 
 
 def test_neither_release_nor_examination_undoes_a_cancel() -> None:
     """The order is cancelled, whichever of them comes first."""
-    for action in CLOSING - {Action.HOLD}:
+    for action in CLOSING - {OrderAction.HOLD}:
         assert decide(action, OrderState.ORDERED, time(1), time(2))[1] is OrderState.CANCELLED
-    assert decide(Action.RELEASE, OrderState.CANCELLED, time(2), time(1))[1] is OrderState.CANCELLED
+    assert (
+        decide(OrderAction.RELEASE, OrderState.CANCELLED, time(2), time(1))[1]
+        is OrderState.CANCELLED
+    )
 
 
 def test_a_held_order_that_was_ordered_again() -> None:
     """A cancel of before that order does not end what is held since."""
     held = OrderState.HELD
-    assert decide(Action.CANCEL, held, time(1), time(3), opened_at=time(2))[1] is held
+    assert decide(OrderAction.CANCEL, held, time(1), time(3), opened_at=time(2))[1] is held
     assert (
-        decide(Action.CANCEL, held, time(2), time(3), opened_at=time(1))[1] is OrderState.CANCELLED
+        decide(OrderAction.CANCEL, held, time(2), time(3), opened_at=time(1))[1]
+        is OrderState.CANCELLED
     )
 
 
 @pytest.mark.parametrize("state", OrderState)
 def test_examined_puts_on_the_worklist_what_waited(state: OrderState) -> None:
     """Images make an order that was held or awaited ready to read; a cancelled one stays so."""
-    step, _ = decide(Action.CHANGE, state, None, None, examined=True)
+    step, _ = decide(OrderAction.CHANGE, state, None, None, examined=True)
     assert (step is Step.REGISTER) is (state is not OrderState.CANCELLED)

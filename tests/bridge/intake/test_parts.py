@@ -11,7 +11,8 @@ from bridge.intake.receive.listener import Acknowledge, SequenceNumbers
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import State
 from bridge.store.database import Database
-from mappings.hl7.acknowledgment import AckCode, read_ack
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
 from tests.bridge.intake.desk import LISTENING, Fate, open_desk, order
 
 pytestmark = pytest.mark.anyio

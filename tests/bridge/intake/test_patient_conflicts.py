@@ -23,7 +23,7 @@ from bridge.store.database import Database
 from bridge.store.records import order_saving
 from bridge.store.records.order_index import IndexedOrder, Key
 from bridge.wiring.listeners import acquaintance, policy
-from mappings.hl7.acknowledgment import AckCode
+from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.desk import LISTENING, open_desk

@@ -12,7 +12,7 @@ from bridge.intake.receive.listener import Definition, Listening
 from bridge.queue.claims import Claimed
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
-from mappings.language.code_tables import Missed
+from mappings.language.code_tables import UnmappedCode
 
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -112,9 +112,9 @@ def test_a_definition_with_slow_rules_is_not_read_readily() -> None:
 
 def test_missing_codes_are_told_once() -> None:
     """A message with one is left to whoever tells of it."""
-    told: list[Collection[Missed]] = []
+    told: list[Collection[UnmappedCode]] = []
 
-    def missing(_name: str, _version: str, missed: Collection[Missed]) -> None:
+    def missing(_name: str, _version: str, missed: Collection[UnmappedCode]) -> None:
         told.append(missed)
 
     listening = Listening("ris", (version("seen"),), "SITE1", missing=missing)

@@ -5,7 +5,7 @@ import pytest
 from bridge.intake.receive.handler import MOST, Remnants
 from bridge.intake.receive.listener import Reuse
 from bridge.store.database import Database
-from mappings.hl7.acknowledgment import AckCode
+from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTimedOut, TruncatedFrame
 from tests.bridge.intake.desk import open_desk, order
 

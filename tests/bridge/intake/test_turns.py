@@ -8,7 +8,7 @@ from bridge.intake.patients.turns import Turns
 from bridge.intake.process.jobs import Job
 from bridge.intake.process.planning import Occasion
 from bridge.queue.claims import Claimed
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 def job(number: int, *mrns: str, accession: str = "") -> Job:
     """A message about patients, and an order of its own where none is named."""
     order = accession or f"A{number}"
-    events = [OrderEvent(Action.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
+    events = [OrderEvent(OrderAction.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
     claimed = Claimed(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
     return Job(claimed, Occasion(number, None), events)
 

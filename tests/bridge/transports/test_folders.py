@@ -15,7 +15,7 @@ from bridge.transports.folders.intake import Fate, fate, settled
 from bridge.transports.folders.sender import FolderSender
 from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import InternalError, MissingField, Refusal
+from mappings.hl7.refusals import InternalError, MessageRefusal, MissingField
 from mappings.hl7.tables import AckCode
 from mllp.errors import LossReason, NotConnected, ReplyLost
 
@@ -27,7 +27,7 @@ def result(number: str) -> bytes:
     return f"MSH|^~\\&|A|B|C|D|20261121||ORU^R01|{number}|P|2.5.1\r".encode()
 
 
-def ack(message: bytes, code: AckCode, *refusals: Refusal) -> bytes:
+def ack(message: bytes, code: AckCode, *refusals: MessageRefusal) -> bytes:
     """Answer a message."""
     return build_ack(peek(message), code, control_id="1", now=NOW, refusals=refusals)
 

@@ -9,14 +9,17 @@ from hl7apy.consts import VALIDATION_LEVEL
 from hl7apy.core import Message as ApyMessage
 from hl7apy.parser import get_message_info, parse_segments
 
-from mappings.hl7 import AckCode, Malformed, Refusal, build_ack, peek, read_ack, unframed_nak
+from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
+from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
-    DuplicateKey,
+    DuplicateKeyIdentifier,
     InternalError,
-    Malformation,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
     MissingField,
-    UnknownCode,
-    UnknownKey,
+    TableValueNotFound,
+    UnknownKeyIdentifier,
     UnsupportedEvent,
     UnsupportedMessage,
     UnsupportedProcessingId,
@@ -24,21 +27,21 @@ from mappings.hl7.refusals import (
     WrongDataType,
     strictest,
 )
-from mappings.hl7.tables import AckCondition, ErrorCode
+from mappings.hl7.tables import AckCode, AckCondition, ErrorCode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 VERSIONS = ["2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.8"]
-REFUSALS: Sequence[Refusal] = (
-    Malformed(Malformation.SECOND_HEADER, "MSH[2]"),
+REFUSALS: Sequence[MessageRefusal] = (
+    MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]"),
     UnsupportedMessage(),
     UnsupportedEvent(),
     UnsupportedProcessingId(),
     UnsupportedVersion(),
     MissingField("PID-3[2].1"),
     WrongDataType("OBR[2]-7.1"),
-    UnknownCode("ORC-1"),
-    UnknownKey("PID-3"),
-    DuplicateKey("MRG-1"),
+    TableValueNotFound("ORC-1"),
+    UnknownKeyIdentifier("PID-3"),
+    DuplicateKeyIdentifier("MRG-1"),
     InternalError(),
     MissingField("not a place"),
 )
@@ -50,7 +53,7 @@ def order(version: str = "2.5.1", encoding: str = "^~\\&") -> bytes:
     return f"MSH|{encoding}|RIS|NORD|PACS|SUED|2026||{kind}|ID7|P|{version}\rPID|1".encode()
 
 
-def answer(raw: bytes, *refusals: Refusal) -> bytes:
+def answer(raw: bytes, *refusals: MessageRefusal) -> bytes:
     """Answer with what the refusals demand."""
     code = strictest(refusals)
     return build_ack(peek(raw), code, control_id="B1", now=NOW, refusals=refusals)
@@ -66,7 +69,7 @@ def test_positive() -> None:
 def test_negative_from_2_5() -> None:
     """ERR-2 has the place, ERR-3 the code, ERR-4 E, ERR-7 and ERR-8 the words."""
     patient, control = b"required field missing: PID-3[2].1", b"table value not found: ORC[2]-1"
-    assert answer(order(), MissingField("PID-3[2].1"), UnknownCode("ORC[2]-1")).split(b"\r")[
+    assert answer(order(), MissingField("PID-3[2].1"), TableValueNotFound("ORC[2]-1")).split(b"\r")[
         1:
     ] == [
         b"MSA|AE|ID7|" + patient,
@@ -190,7 +193,7 @@ def apy(text: str) -> ApyMessage:
 @pytest.mark.parametrize("encoding", ["^~\\&", "$%?!", "^~"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_structure_in_every_version(
-    version: str, encoding: str, refusals: Sequence[Refusal]
+    version: str, encoding: str, refusals: Sequence[MessageRefusal]
 ) -> None:
     """Every ACK passes hl7apy's strict validation for its version."""
     message = apy(answer(order(version, encoding), *refusals).decode())
@@ -201,7 +204,7 @@ def test_structure_in_every_version(
 
 @pytest.mark.parametrize("refusals", [(), REFUSALS], ids=["AA", "many"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_python_hl7_reads_the_same(version: str, refusals: Sequence[Refusal]) -> None:
+def test_python_hl7_reads_the_same(version: str, refusals: Sequence[MessageRefusal]) -> None:
     """python-hl7 finds what our own reader finds."""
     ack = answer(order(version), *refusals)
     theirs = hl7.parse(ack.decode())
@@ -215,7 +218,7 @@ def test_python_hl7_reads_the_same(version: str, refusals: Sequence[Refusal]) ->
 
 @pytest.mark.parametrize("version", ["2.3", "2.5.1", "2.7"])
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: type(refusal).__name__)
-def test_reading_our_own(version: str, refusal: Refusal) -> None:
+def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
     """The reader finds in an ACK what the builder put there."""
     read = read_ack(answer(order(version), refusal))
     assert read.code is refusal.ack_code
@@ -243,7 +246,7 @@ def test_unreadable_messages_get_a_readable_no(
     head: bytes, control_id: bytes, sender: bytes
 ) -> None:
     """Never AA, always parseable, with the control id where one can be found."""
-    refusal = Malformed(Malformation.NOT_HL7)
+    refusal = MalformedMessage(MalformedReason.NOT_HL7)
     nak = unframed_nak(head, refusal, control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT
     assert read_ack(nak).control_id == control_id

@@ -4,8 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mappings.hl7 import AckCode, Malformed, Message, build_ack, peek, read_ack
+from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.batch import join_acks, miscounted, split, stray
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MalformedMessage
+from mappings.hl7.tables import AckCode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ONE = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rNTE|1||MSH in the text\r"
@@ -95,7 +99,7 @@ def test_empty_batch() -> None:
 
 def test_wide_encoding() -> None:
     """UTF-16 is refused here too."""
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         split(BATCH.decode().encode("utf-16"))
 
 

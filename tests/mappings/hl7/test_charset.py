@@ -2,8 +2,8 @@
 
 import pytest
 
-from mappings.hl7 import Message
 from mappings.hl7.charset import codec_for, is_codec, known_codec
+from mappings.hl7.message import Message
 
 
 def message(text: str, codec: str, msh18: str) -> bytes:

@@ -11,28 +11,21 @@ from hl7apy.parser import parse_segment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7 import (
-    AckCode,
-    Malformed,
-    Message,
-    Segment,
-    build_ack,
-    peek,
-    read_ack,
-    unframed_nak,
-)
+from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.batch import split
-from mappings.hl7.refusals import Malformation
-from mappings.hl7.tables import ErrorCode
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message, Segment
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
+from mappings.hl7.tables import AckCode, ErrorCode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CORPUS = sorted((File(__file__).parents[4] / "shared" / "corpus").glob("*.hl7"))
 REFUSED = {
-    "cosyte-duplicate-required-segment": (Malformation.SECOND_HEADER, "MSH[2]"),
-    "cosyte-single-batch": (Malformation.BATCH, "MSH"),
+    "cosyte-duplicate-required-segment": (MalformedReason.SECOND_HEADER, "MSH[2]"),
+    "cosyte-single-batch": (MalformedReason.BATCH, "MSH"),
     # its repetition separator is a small tilde, U+02DC in UTF-8
     "ansforge-message_ORU_CR_Bio_RPLC_N1_Base64_N3_Base64": (
-        Malformation.ENCODING_CHARACTERS,
+        MalformedReason.ENCODING_CHARACTERS,
         "MSH-2",
     ),
 }
@@ -45,7 +38,7 @@ def test_read_or_refused(file: File) -> None:
     """Nothing crashes, and what is refused says where and why, in an answer with its id."""
     raw = file.read_bytes()
     if file.stem in REFUSED:
-        with pytest.raises(Malformed) as raised:
+        with pytest.raises(MalformedMessage) as raised:
             Message.parse(raw)
         assert (raised.value.reason, raised.value.place) == REFUSED[file.stem]
         nak = read_ack(unframed_nak(raw, raised.value, control_id="B1", now=NOW))
@@ -132,7 +125,7 @@ def test_damaged_messages(data: st.DataObject) -> None:
     damaged = bytes(raw)
     try:
         read = Message.parse(damaged)
-    except Malformed as refusal:
+    except MalformedMessage as refusal:
         nak = unframed_nak(damaged, refusal, control_id="B1", now=NOW)
         assert read_ack(nak).code is AckCode.REJECT
         return

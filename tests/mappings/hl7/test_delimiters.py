@@ -3,7 +3,7 @@ r"""Delimiters as MSH-1 and MSH-2 declare them (HL7 v2.5.1 §2.5.4)."""
 import pytest
 
 from mappings.hl7.delimiters import STANDARD, Delimiters, read
-from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_read(declaration: bytes, expected: Delimiters) -> None:
 )
 def test_refused(declaration: bytes, place: str) -> None:
     """What could mean two things is malformed, with its place."""
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedMessage) as raised:
         read(declaration)
     assert raised.value.place == place
     assert raised.value.reason in {
-        Malformation.FIELD_SEPARATOR,
-        Malformation.ENCODING_CHARACTERS,
+        MalformedReason.FIELD_SEPARATOR,
+        MalformedReason.ENCODING_CHARACTERS,
     }
 
 

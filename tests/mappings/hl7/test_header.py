@@ -2,8 +2,9 @@
 
 import pytest
 
-from mappings.hl7 import Malformed, Message, peek
-from mappings.hl7.refusals import Malformation
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 FULL = (
     b"MSH|^~\\&|RIS^1.2^ISO|NORD |PACS|S\xfcd|20260102030405+0100|sec|ORM^O01^ORM_O01|\xfc7 |P^T"
@@ -51,20 +52,20 @@ def test_ends_at_any_line_end(end: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"", Malformation.NOT_HL7),
-        (b"hello", Malformation.NOT_HL7),
-        (b"GET / HTTP/1.1\r\n", Malformation.NOT_HL7),
-        (b"PID|1||7", Malformation.NOT_HL7),
-        (b"MSH", Malformation.FIELD_SEPARATOR),
-        (b"MSHA^~\\&", Malformation.FIELD_SEPARATOR),
-        (b"MSH||A", Malformation.ENCODING_CHARACTERS),
-        (b"FHS|^~\\&|A\rMSH|^~\\&", Malformation.BATCH),
-        (b"BHS|^~\\&|A\rMSH|^~\\&", Malformation.BATCH),
+        (b"", MalformedReason.NOT_HL7),
+        (b"hello", MalformedReason.NOT_HL7),
+        (b"GET / HTTP/1.1\r\n", MalformedReason.NOT_HL7),
+        (b"PID|1||7", MalformedReason.NOT_HL7),
+        (b"MSH", MalformedReason.FIELD_SEPARATOR),
+        (b"MSHA^~\\&", MalformedReason.FIELD_SEPARATOR),
+        (b"MSH||A", MalformedReason.ENCODING_CHARACTERS),
+        (b"FHS|^~\\&|A\rMSH|^~\\&", MalformedReason.BATCH),
+        (b"BHS|^~\\&|A\rMSH|^~\\&", MalformedReason.BATCH),
     ],
 )
-def test_refused(raw: bytes, reason: Malformation) -> None:
+def test_refused(raw: bytes, reason: MalformedReason) -> None:
     """What is no header says why."""
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedMessage) as raised:
         peek(raw)
     assert raised.value.reason is reason
 

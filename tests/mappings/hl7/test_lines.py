@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mappings.hl7 import lines
-from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 HEAD = b"MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5.1"
 PID = b"PID|1||77^^^H^MR||DOE^JOHN"
@@ -67,9 +67,9 @@ def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
 @pytest.mark.parametrize("before", [HEAD, PID])
 def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
     """After any other segment a stray line could be part of an identifier: refused, with place."""
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedMessage) as raised:
         segments(HEAD + b"\r" + before + b"\r^^^H^MR||DOE")
-    assert raised.value.reason is Malformation.STRAY_LINE
+    assert raised.value.reason is MalformedReason.STRAY_LINE
     assert raised.value.place == before[:3].decode()
 
 
@@ -91,7 +91,7 @@ def test_what_transports_leave_in_front(front: bytes) -> None:
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_wide_encodings_are_refused(codec: str) -> None:
     """UTF-16 and UTF-32 get a text that says what to do, with and without BOM."""
-    with pytest.raises(Malformed, match="send UTF-8"):
+    with pytest.raises(MalformedMessage, match="send UTF-8"):
         lines.trim(HEAD.decode().encode(codec))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7.path import EVERY, BadPath, Match, Path, within_field
+from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter, within_field
 
 CASES = {
     "MSH": Path("MSH"),
@@ -15,9 +15,12 @@ CASES = {
     "PID-3[2].1": Path("PID", 3, 1, repetition=2),
     "OBR[2]-4.2": Path("OBR", 4, 2, occurrence=2),
     "OBX[*]-5": Path("OBX", 5, occurrence=EVERY),
-    "PID-3[CX-5=MR].1": Path("PID", 3, 1, matches=(Match(5, "MR", data_type="CX"),)),
+    "PID-3[CX-5=MR].1": Path("PID", 3, 1, matches=(RepetitionFilter(5, "MR", data_type="CX"),)),
     "PID-3[5=MR][4.1=HOSP A].1": Path(
-        "PID", 3, 1, matches=(Match(5, "MR"), Match(4, "HOSP A", subcomponent=1))
+        "PID",
+        3,
+        1,
+        matches=(RepetitionFilter(5, "MR"), RepetitionFilter(4, "HOSP A", subcomponent=1)),
     ),
     "3.1": Path("", 3, 1),
     "ZDS-1.1": Path("ZDS", 1, 1),
@@ -60,7 +63,7 @@ def test_both_ways(text: str, path: Path) -> None:
 )
 def test_refused(text: str) -> None:
     """What is no path is named, for the author of a definition."""
-    with pytest.raises(BadPath, match="not an HL7 path"):
+    with pytest.raises(InvalidPath, match="not an HL7 path"):
         Path.parse(text)
 
 
@@ -71,7 +74,7 @@ def test_refused(text: str) -> None:
         ("4", Path("", 1, 4)),
         ("4.2", Path("", 1, 4, 2)),
         ("[2].1", Path("", 1, 1, repetition=2)),
-        ("[CX-5=MR].1", Path("", 1, 1, matches=(Match(5, "MR", data_type="CX"),))),
+        ("[CX-5=MR].1", Path("", 1, 1, matches=(RepetitionFilter(5, "MR", data_type="CX"),))),
     ],
 )
 def test_within_a_field(text: str, path: Path) -> None:
@@ -81,7 +84,7 @@ def test_within_a_field(text: str, path: Path) -> None:
 
 _number = st.integers(1, 99)
 _match = st.builds(
-    Match,
+    RepetitionFilter,
     component=_number,
     value=st.text(st.characters(exclude_characters="[]=", exclude_categories=["Cs"]), max_size=8),
     subcomponent=st.just(0) | _number,
@@ -101,7 +104,7 @@ def test_parse_inverts_str(
     numbers: list[int],
     occurrence: int,
     repetition: int | None,
-    matches: list[Match],
+    matches: list[RepetitionFilter],
 ) -> None:
     """Every path that can be built is read back the same."""
     field, component, subcomponent = [*numbers, 0, 0, 0][:3]
@@ -116,6 +119,6 @@ def test_nothing_else_is_raised(text: str) -> None:
     """Any text is a path or a BadPath, and a path's text is stable."""
     try:
         path = Path.parse(text)
-    except BadPath:
+    except InvalidPath:
         return
     assert Path.parse(str(path)) == path

@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7 import AckCode, Malformed, Message, Path, build_ack, peek, read_ack, unframed_nak
+from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.batch import join_acks, split
 from mappings.hl7.elements import NULL
 from mappings.hl7.escapes import escape
-from mappings.hl7.path import EVERY
-from mappings.hl7.refusals import Malformation
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.path import EVERY, Path
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
+from mappings.hl7.tables import AckCode
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _pieces = st.sampled_from(
@@ -54,7 +57,7 @@ def test_read_or_malformed(raw: bytes) -> None:
     """Any bytes are a message or Malformed, and nothing else; reading changes none."""
     try:
         read = Message.parse(raw)
-    except Malformed:
+    except MalformedMessage:
         return
     assert read.raw == raw
     for segment in read.segments:
@@ -68,7 +71,7 @@ def test_peek_agrees_with_parse(raw: bytes) -> None:
     """Where a message can be read, peek has read its header."""
     try:
         header = Message.parse(raw).header
-    except Malformed:
+    except MalformedMessage:
         return
     assert peek(raw) == header
 
@@ -76,7 +79,7 @@ def test_peek_agrees_with_parse(raw: bytes) -> None:
 @given(_bytes)
 def test_everything_gets_an_honest_answer(raw: bytes) -> None:
     """A NAK to anything is one readable negative message, never a positive one."""
-    nak = unframed_nak(raw, Malformed(Malformation.NOT_HL7), control_id="B1", now=NOW)
+    nak = unframed_nak(raw, MalformedMessage(MalformedReason.NOT_HL7), control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT
     assert nak.count(b"\r") == 3
     assert b"\n" not in nak
@@ -87,7 +90,7 @@ def test_acks_echo_the_control_id(raw: bytes) -> None:
     """MSA-2 is MSH-10, whatever it consists of."""
     try:
         header = peek(raw)
-    except Malformed:
+    except MalformedMessage:
         return
     ack = build_ack(header, AckCode.ERROR, control_id="B1", now=NOW)
     separator = header.fields[1]
@@ -99,7 +102,7 @@ def test_batches_split_or_not(raw: bytes) -> None:
     """Splitting and answering a batch never fails but with Malformed."""
     try:
         found = split(raw)
-    except Malformed:
+    except MalformedMessage:
         return
     for one in found or []:
         assert one in raw
@@ -128,7 +131,7 @@ def test_every_segment_can_be_addressed(raw: bytes) -> None:
     """What is there is found under its path, and `""` stays `""`."""
     try:
         read = Message.parse(raw)
-    except Malformed:
+    except MalformedMessage:
         return
     for segment in read.segments:
         nth = read.named(segment.id).index(segment) + 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7.values import Precision, format_moment, parse_timestamp
+from mappings.hl7.times import Precision, format_moment, parse_timestamp
 
 
 @pytest.mark.parametrize(

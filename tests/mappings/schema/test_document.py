@@ -10,9 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from mappings.compiler import KINDS, check_sources
-from mappings.inbound import acceptance, link_signals, metadata, orders
-from mappings.inbound.events import Severity
+from mappings.inbound import acceptance, link_signals, metadata, order_mapping
 from mappings.language import conditions, rules
+from mappings.language.diagnostics import IssueSeverity
 from mappings.outbound import text_layout
 from mappings.schema import document, inbound
 from tests.mappings.language import SHIPPED
@@ -86,7 +86,7 @@ def mistakes(text: str) -> list[str]:
     """What the compiler has against a definition."""
     sources = {**SHIPPED, "codes/sites.csv": "code,value\n", "mine.yaml": text}
     found = check_sources(sources, ["mine"], tables=False)
-    return [str(each) for each in found if each.severity is Severity.ERROR]
+    return [str(each) for each in found if each.severity is IssueSeverity.ERROR]
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -143,8 +143,8 @@ def test_every_word_is_in_the_schema() -> None:
     assert set(SCHEMA["$defs"]["test"]["anyOf"][2]["properties"]) == set(conditions.TESTS)
     assert set(inbound.MESSAGE_METADATA["properties"]) == set(metadata.KEYS)
     assert _properties("accept") == set(acceptance.KEYS)
-    assert _properties("order") == set(orders.ORDER_KEYS)
-    assert _properties("order_control") == set(orders.CONTROL_KEYS)
+    assert _properties("order") == set(order_mapping.ORDER_KEYS)
+    assert _properties("order_control") == set(order_mapping.CONTROL_KEYS)
     assert set(members["text"]["properties"]) == set(text_layout.KEYS)
     assert _properties("links") == {
         link_signals.ACCESSION,

@@ -1,4 +1,4 @@
-"""When a DICOM file contradicts what is known of a patient. Names: `test_name_variants`."""
+"""When a DICOM file contradicts what is known of a patient. Names: `test_person_names`."""
 
 from bridge.engine.rules.patients import contradictions
 

@@ -1,14 +1,74 @@
-"""Which spellings of a name are one name, and which are two people's."""
+"""Names in their HL7 types, and the spellings that are compatible."""
 
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from mappings.hl7.name_variants import are_compatible
+from mappings.hl7.delimiters import STANDARD
+from mappings.hl7.elements import Field, MessageSyntax
+from mappings.hl7.message import Message
+from mappings.hl7.person_names import PersonName, are_compatible, preferred_name
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "hl7-conformance.md"
 PAGE = DOCUMENT.read_text("utf-8")
+
+
+def field(text: str) -> Field:
+    """Make a field of a text."""
+    return Field(text, MessageSyntax(STANDARD, "utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "display"),
+    [
+        ("DOE^JOHN^M", "JOHN M DOE"),
+        ("DOE^JOHN^M^JR^DR^MD^L", "DR JOHN M DOE JR"),
+        ('DOE^JOHN^""^^""', "JOHN DOE"),
+        ("Van Dyke&Van&Dyke^Ann", "Ann Van Dyke"),
+        ("EVERYMAN&&&&Aniston^ADAM", "ADAM EVERYMAN"),
+        ("ALIAS^A^^^^^A~DOE^JOHN^^^^^L", "JOHN DOE"),
+        ('""~DOE^JOHN', "JOHN DOE"),
+        ("O\\T\\NEIL^PAT", "PAT O&NEIL"),
+        ("^PRINCE", "PRINCE"),
+        ("李^明", "明 李"),
+        ("", ""),
+        ('""', ""),
+    ],
+)
+def test_xpn(sent: str, display: str) -> None:
+    """PN and XPN read alike; the legal name comes first; null parts are left out."""
+    name = preferred_name(field(sent))
+    assert (PersonName.from_xpn(name).display if name else "") == display
+
+
+@pytest.mark.parametrize(
+    ("sent", "display"),
+    [
+        ("1123^WELBY^ROBERT^^^DR", "DR ROBERT WELBY"),
+        ("^WELBY^ROBERT", "ROBERT WELBY"),
+        ("Brown^Alan^^^^Dr", "Dr Alan"),
+        ("1123", "1123"),
+        ("", ""),
+    ],
+)
+def test_xcn(sent: str, display: str) -> None:
+    """CN and XCN begin with an identifier, which stands in for a missing name."""
+    assert PersonName.from_xcn(field(sent).repetition()).display == display
+
+
+def test_parts() -> None:
+    """Every part by itself, as for a signer."""
+    name = PersonName.from_xcn(field("7^DOE^JANE^Q^II^DR^MD").repetition())
+    assert name == PersonName("DOE", "JANE", "Q", "II", "DR", "MD", "7")
+
+
+def test_in_a_message_with_other_delimiters() -> None:
+    """Names are split by the message's own characters."""
+    read = Message.parse(b"MSH^~|\\&^A\rPID^1^^^^DOE~JOHN")
+    pid = read.first("PID")
+    assert pid is not None
+    assert PersonName.from_xpn(pid.field(5).repetition()).display == "JOHN DOE"
 
 
 def rows(heading: str) -> list[tuple[str, str]]:

@@ -3,40 +3,50 @@
 For trying definitions and comparing versions of them; nothing of it is ever sent.
 """
 
-from mappings.authoring.comparison import Difference
+from mappings.authoring.comparison import FieldDifference
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import Action, OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.language.errors import RuleFailed
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
 
 REPORT = "FINDINGS:\nNothing unusual.\n\nIMPRESSION:\nA specimen: no report."
 
 
-def specimens(
-    mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
+def render_samples(
+    mapping: OutboundMapping,
+    reader: InboundMapping,
+    raw: bytes,
+    defaults: ListenerDefaults,
+    charset: str,
 ) -> list[bytes]:
     """Write a result for each order of a message; none for what cannot be read, or is no order."""
-    made = contexts(mapping, reader, raw, defaults, charset)
+    made = sample_contexts(mapping, reader, raw, defaults, charset)
     return [mapping.render(each) for each in made]
 
 
-def contexts(
-    mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
+def sample_contexts(
+    mapping: OutboundMapping,
+    reader: InboundMapping,
+    raw: bytes,
+    defaults: ListenerDefaults,
+    charset: str,
 ) -> list[ResultContext]:
     """Give what the results of a message's orders may say, one order each."""
     try:
         events = reader.apply(Message.parse(raw, fallback=charset), defaults)
-    except (Refusal, RuleFailed):
+    except (MessageRefusal, RuleFailed):
         return []
-    orders = [each for each in events if each.accession and each.action is not Action.IGNORE]
+    orders = [each for each in events if each.accession and each.action is not OrderAction.IGNORE]
     return [_context(mapping, each, defaults) for each in orders]
 
 
-def _context(mapping: OutboundMapping, order: OrderEvent, defaults: Defaults) -> ResultContext:
+def _context(
+    mapping: OutboundMapping, order: OrderEvent, defaults: ListenerDefaults
+) -> ResultContext:
     final = ResultEvent.FINAL
     tags = {tag: str(value) for tag, value in order.clinical_info.items() if tag != "Metadata"}
     metadata = dict(order.clinical_info.get("Metadata", {}))
@@ -53,12 +63,12 @@ def _context(mapping: OutboundMapping, order: OrderEvent, defaults: Defaults) ->
     )
 
 
-def compare_written(before: list[bytes], after: list[bytes]) -> list[Difference]:
+def compare_results(before: list[bytes], after: list[bytes]) -> list[FieldDifference]:
     """Compare what two versions write for the same message, field by field."""
     old, new = _fields(before), _fields(after)
     places = [*old, *(place for place in new if place not in old)]
     return [
-        Difference(place, old.get(place, ""), new.get(place, ""))
+        FieldDifference(place, old.get(place, ""), new.get(place, ""))
         for place in places
         if old.get(place, "") != new.get(place, "")
     ]

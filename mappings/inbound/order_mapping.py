@@ -14,17 +14,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Any
 
+from mappings.hl7.elements import NULL
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
-from mappings.inbound.events import CHILD_OF, Action, LinkSignal, OrderEvent
+from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound
+from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
 from mappings.inbound.link_signals import Links, Member, compile_links
-from mappings.inbound.metadata import MetadataRules, Selection, compile_metadata, compile_selection
-from mappings.language.accessors import NULL
+from mappings.inbound.metadata import (
+    MetadataRules,
+    SegmentSelection,
+    compile_metadata,
+    compile_selection,
+)
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node, Notebook
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.rules import Rule, compile_rule
-from mappings.language.scope import Defaults, Scope, is_imaging, order_groups
+from mappings.language.scope import ListenerDefaults, MessageScope, is_imaging, split_orders
 from mappings.language.tags import TAGS, TagRule, compile_tags, fill
 from mappings.language.unreachable_rules import never
 
@@ -36,10 +41,10 @@ ACCEPTED = ("OK", "UA")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class OrderDecision:
     """An action, and whether the examination is now done."""
 
-    action: Action
+    action: OrderAction
     examined: bool = False
 
 
@@ -47,7 +52,7 @@ class Decision:
 class OrderControlTable:
     """The table; `refuse_unknown` says what becomes of a code it does not have."""
 
-    rows: Mapping[tuple[str, str], Decision]
+    rows: Mapping[tuple[str, str], OrderDecision]
     refuse_unknown: bool = True
     replies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -55,17 +60,19 @@ class OrderControlTable:
         """Give ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
         return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
 
-    def decide(self, control: str, status: str) -> Decision | None:
+    def decide(self, control: str, status: str) -> OrderDecision | None:
         """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
         rows = self.rows
         found = rows.get((control, status)) or rows.get((control, status.upper()))
         found = found or rows.get((control, ""))
         if found is None and not self.refuse_unknown:
-            return Decision(Action.IGNORE)
+            return OrderDecision(OrderAction.IGNORE)
         return found
 
 
-def compile_control(node: Node | None, place: Node, notebook: Notebook) -> OrderControlTable:
+def compile_control(
+    node: YamlNode | None, place: YamlNode, notebook: Diagnostics
+) -> OrderControlTable:
     """Read `order_control:`; without it nothing could be decided."""
     if node is None:
         notebook.error(place, "order-control", "order_control is missing")
@@ -74,7 +81,7 @@ def compile_control(node: Node | None, place: Node, notebook: Notebook) -> Order
     refuse = True
     if "unknown" in entries:
         refuse = notebook.choice(entries["unknown"], "policy", UNKNOWN) != "ignore"
-    rows: dict[tuple[str, str], Decision] = {}
+    rows: dict[tuple[str, str], OrderDecision] = {}
     actions = notebook.mapping(entries["actions"]) if "actions" in entries else {}
     for key, below in actions.items():
         control, _, status = key.partition("/")
@@ -84,7 +91,7 @@ def compile_control(node: Node | None, place: Node, notebook: Notebook) -> Order
     return OrderControlTable(rows, refuse, _replies(entries.get("replies"), notebook))
 
 
-def _replies(node: Node | None, notebook: Notebook) -> dict[str, tuple[str, str]]:
+def _replies(node: YamlNode | None, notebook: Diagnostics) -> dict[str, tuple[str, str]]:
     replies = {}
     for control, below in (notebook.mapping(node) if node is not None else {}).items():
         words = notebook.texts(below)
@@ -95,14 +102,14 @@ def _replies(node: Node | None, notebook: Notebook) -> dict[str, tuple[str, str]
     return replies
 
 
-def _decision(node: Node, notebook: Notebook) -> Decision:
+def _decision(node: YamlNode, notebook: Diagnostics) -> OrderDecision:
     word, _, remark = notebook.text(node).partition(" ")
-    if word not in tuple(Action):
-        notebook.unknown(node, "action", word, tuple(Action))
-        return Decision(Action.IGNORE)
+    if word not in tuple(OrderAction):
+        notebook.unknown(node, "action", word, tuple(OrderAction))
+        return OrderDecision(OrderAction.IGNORE)
     if remark.strip() not in ("", EXAMINED):
         notebook.unknown(node, "remark", remark.strip(), (EXAMINED,))
-    return Decision(Action(word), remark.strip() == EXAMINED)
+    return OrderDecision(OrderAction(word), remark.strip() == EXAMINED)
 
 
 PARENTS = ("parent_placer", "parent_filler")
@@ -137,7 +144,7 @@ class PatientNames(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OrderPlan:
+class OrderRules:
     """A compiled orders definition."""
 
     tags: dict[str, TagRule]
@@ -146,7 +153,7 @@ class OrderPlan:
     order: dict[str, Rule]
     control: OrderControlTable
     links: Links
-    echo: Selection
+    echo: SegmentSelection
     only: Condition | None
     refusing: tuple[TagRule, ...]
     """The tags that may make a message unacceptable."""
@@ -154,15 +161,15 @@ class OrderPlan:
     """Whether rules beside the tags may refuse, so that checking means mapping."""
     patient_names: PatientNames = PatientNames.COMPATIBLE
 
-    def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
+    def scopes(self, message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
         """Cut a message as this kind of definition wants it."""
-        return order_groups(message, defaults)
+        return split_orders(message, defaults)
 
-    def refusals(self, scopes: Sequence[Scope]) -> list[Refusal]:
+    def refusals(self, scopes: Sequence[MessageScope]) -> list[MessageRefusal]:
         """Say why a message cannot be taken; rules beside the tags raise their Refusal."""
         if not scopes:
             return [MissingField("ORC")]
-        found: list[Refusal] = []
+        found: list[MessageRefusal] = []
         for scope in scopes:
             if self._wanted(scope) and (some := self._refusals(scope)):
                 found += some
@@ -170,19 +177,19 @@ class OrderPlan:
             self.events(scopes)
         return found
 
-    def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
+    def patients(self, scopes: Sequence[MessageScope]) -> list[tuple[str, str]]:
         """Site and MRN of every patient of a message, each once."""
         pairs = [(self.site(scope), self.tags["PatientMRN"].value(scope)) for scope in scopes]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
-    def order_numbers(self, scopes: Sequence[Scope]) -> list[str]:
+    def order_numbers(self, scopes: Sequence[MessageScope]) -> list[str]:
         """Return the accession, placer and filler number of every group, without namespaces."""
         found = [self.tags["Accession"].value(scope) for scope in scopes]
         for name in ("placer", "filler"):
             found += [self._code(name, scope).partition("^")[0].strip() for scope in scopes]
         return found
 
-    def events(self, scopes: Sequence[Scope]) -> list[OrderEvent]:
+    def events(self, scopes: Sequence[MessageScope]) -> list[OrderEvent]:
         """Map every group; raises the first Refusal of a message that was not checked."""
         if not scopes:
             raise MissingField("ORC")
@@ -194,23 +201,23 @@ class OrderPlan:
             for scope in scopes
         ]
 
-    def site(self, scope: Scope) -> str:
+    def site(self, scope: MessageScope) -> str:
         """Return the SiteID of a group: what the mapping yields, else the listener's."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
-    def _wanted(self, scope: Scope) -> bool:
+    def _wanted(self, scope: MessageScope) -> bool:
         return is_imaging(scope) and (self.only is None or self.only(scope))
 
-    def _member(self, scope: Scope) -> Member:
+    def _member(self, scope: MessageScope) -> Member:
         mrn, accession = (self.tags[tag].value(scope) for tag in NEEDED)
         return Member(scope, mrn, accession)
 
-    def _decision(self, scope: Scope) -> Decision | None:
+    def _decision(self, scope: MessageScope) -> OrderDecision | None:
         control, status = self._code("control", scope), self._code("status", scope)
         return self.control.decide(control, status)
 
-    def _code(self, name: str, scope: Scope) -> str:
+    def _code(self, name: str, scope: MessageScope) -> str:
         value = scope.values.get(name)
         if value is None:
             rule = self.order.get(name)
@@ -219,16 +226,16 @@ class OrderPlan:
             scope.values[name] = value
         return value
 
-    def _refusals(self, scope: Scope) -> list[Refusal]:
-        found: list[Refusal] = []
+    def _refusals(self, scope: MessageScope) -> list[MessageRefusal]:
+        found: list[MessageRefusal] = []
         if self._decision(scope) is None:
             place = scope.locate("ORC-1")
             missing = not self._code("control", scope)
-            found.append(MissingField(place) if missing else UnknownCode(place))
+            found.append(MissingField(place) if missing else TableValueNotFound(place))
         found += [each for rule in self.refusing if (each := rule.refusal(scope)) is not None]
         return found or no_site(self.tags["SiteID"], scope)
 
-    def _event(self, scope: Scope, signals: Any) -> OrderEvent:
+    def _event(self, scope: MessageScope, signals: Any) -> OrderEvent:
         decision = self._decision(scope)
         if decision is None:
             raise self._refusals(scope)[0]
@@ -257,30 +264,32 @@ class OrderPlan:
             examined=decision.examined,
         )
 
-    def _parents(self, scope: Scope) -> list[LinkSignal]:
+    def _parents(self, scope: MessageScope) -> list[LinkSignal]:
         """Name the order that this one is a child of, by each number that is given."""
         numbers = dict.fromkeys(self._code(name, scope) for name in PARENTS if name in self.order)
         return [LinkSignal(CHILD_OF, number) for number in numbers if number]
 
-    def _ignored(self, scope: Scope) -> OrderEvent:
+    def _ignored(self, scope: MessageScope) -> OrderEvent:
         """Report a group that orders no examination, or that `only` leaves out."""
         note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
-            Action.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
+            OrderAction.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
         )
 
-    def _app(self, scope: Scope) -> dict[str, Any]:
+    def _app(self, scope: MessageScope) -> dict[str, Any]:
         filled: dict[str, Any] = fill(self.reporting_app, scope)
         for tag in SWITCHES & filled.keys():
             filled[tag] = filled[tag].lower() == "true"
         return filled
 
-    def _echo(self, scope: Scope) -> tuple[str, ...]:
+    def _echo(self, scope: MessageScope) -> tuple[str, ...]:
         return tuple(scope.texts(self.echo.has))
 
 
-def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:
+def compile_orders(
+    root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+) -> OrderRules:
     """Compile the parts of a definition of kind `orders`."""
     notebook = shop.notebook
     tags = compile_tags(entries.get("tags"), shop, TAGS)
@@ -291,7 +300,7 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
     echo = notebook.items(entries["echo"]) if "echo" in entries else []
     if "control" not in order:
         notebook.error(entries.get("order", root), "order", "order needs `control`, usually ORC-1")
-    plan = OrderPlan(
+    plan = OrderRules(
         tags=tags,
         metadata=compile_metadata(entries.get("metadata"), shop),
         reporting_app=app,
@@ -307,18 +316,20 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
     return replace(plan, thorough=shop.refusing)
 
 
-def _patient_names(node: Node | None, notebook: Notebook) -> PatientNames:
+def _patient_names(node: YamlNode | None, notebook: Diagnostics) -> PatientNames:
     found = None if node is None else notebook.choice(node, "patient_names", list(PatientNames))
     return PatientNames(found) if found else PatientNames.COMPATIBLE
 
 
-def no_site(rule: TagRule, scope: Scope) -> list[Refusal]:
+def no_site(rule: TagRule, scope: MessageScope) -> list[MessageRefusal]:
     """Say that neither the message nor its listener names a site."""
     known = rule.value(scope) or scope.defaults.site
     return [] if known else [MissingField(rule.place(scope))]
 
 
-def needed(tags: dict[str, TagRule], names: Sequence[str], node: Node, shop: Workshop) -> None:
+def needed(
+    tags: dict[str, TagRule], names: Sequence[str], node: YamlNode, shop: CompilationContext
+) -> None:
     """Note which parts of a report's identity a definition cannot yield."""
     for name in names:
         if name not in tags:

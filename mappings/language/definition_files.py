@@ -24,8 +24,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.scanner import RoundTripScanner, ScannerError
 from typing_extensions import override
 
-from mappings.inbound.events import Issue
-from mappings.language.diagnostics import Node, Notebook, Sources
+from mappings.language.diagnostics import Diagnostics, Issue, Sources, YamlNode
 from parsers.limits import YAML as LIMITS
 from parsers.limits import YAML_TOKENS
 
@@ -37,14 +36,14 @@ _OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019
 """Quotes as word processors write them, double and single."""
 
 
-def parse(text: str, file: str, notebook: Notebook) -> Node | None:
+def parse_yaml(text: str, file: str, notebook: Diagnostics) -> YamlNode | None:
     """Parse one YAML document; syntax errors and duplicate keys become issues."""
     tree, issues = _parsed(text, file)
     notebook.adopt(issues)
     return tree
 
 
-def no_utf8(text: str, file: str, notebook: Notebook) -> None:
+def warn_if_not_utf8(text: str, file: str, notebook: Diagnostics) -> None:
     """Note the first place that is no UTF-8: such letters would go into reports as `\ufffd`."""
     if UNREADABLE in text:
         message = "bytes that are no UTF-8: save the file as UTF-8"
@@ -52,10 +51,10 @@ def no_utf8(text: str, file: str, notebook: Notebook) -> None:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _parsed(text: str, file: str) -> tuple[Node | None, tuple[Issue, ...]]:
+def _parsed(text: str, file: str) -> tuple[YamlNode | None, tuple[Issue, ...]]:
     """Remember what was read: to parse is most of what compiling costs. Trees do not change."""
-    notebook = Notebook()
-    no_utf8(text, file, notebook)
+    notebook = Diagnostics()
+    warn_if_not_utf8(text, file, notebook)
     return _read_document(text, file, notebook), tuple(notebook.issues)
 
 
@@ -81,9 +80,9 @@ class _Scanner(RoundTripScanner):
         super().fetch_flow_collection_start(TokenClass, to_push)
 
 
-def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
+def _read_document(text: str, file: str, notebook: Diagnostics) -> YamlNode | None:
     if len(text) > LIMITS.size:
-        notebook.error(Node(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters")
+        notebook.error(YamlNode(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters")
         return None
     try:
         yaml = YAML(typ="rt", pure=True)
@@ -91,7 +90,9 @@ def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
         composed = yaml.compose(StringIO(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Node(None, file, (mark.line if mark else 0) + 1, (mark.column if mark else 0) + 1)
+        place = YamlNode(
+            None, file, (mark.line if mark else 0) + 1, (mark.column if mark else 0) + 1
+        )
         notebook.error(place, "yaml", str(error.problem or error.context or "not YAML"))
         return None
     except ReaderError as error:
@@ -99,19 +100,19 @@ def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
         notebook.error(_place(text, error.position, file), "yaml", message)
         return None
     except RecursionError:
-        notebook.error(Node(None, file, 1, 1), "yaml", _TOO_DEEP)
+        notebook.error(YamlNode(None, file, 1, 1), "yaml", _TOO_DEEP)
         return None
     if composed is None:
-        notebook.error(Node(None, file, 1, 1), "yaml", "the file is empty")
+        notebook.error(YamlNode(None, file, 1, 1), "yaml", "the file is empty")
         return None
     conversion = _Conversion(file, notebook)
     tree = conversion.node(composed, "", 0)
     return None if conversion.nodes > LIMITS.count else tree
 
 
-def _place(text: str, position: int, file: str) -> Node:
+def _place(text: str, position: int, file: str) -> YamlNode:
     before = text[:position]
-    return Node(None, file, before.count("\n") + 1, position - before.rfind("\n"))
+    return YamlNode(None, file, before.count("\n") + 1, position - before.rfind("\n"))
 
 
 @dataclass(slots=True)
@@ -119,13 +120,13 @@ class _Conversion:
     """What is known while one document is converted."""
 
     file: str
-    notebook: Notebook
+    notebook: Diagnostics
     nodes: int = 0
 
-    def node(self, source: Any, path: str, depth: int) -> Node:
+    def node(self, source: Any, path: str, depth: int) -> YamlNode:
         """Convert a node of the YAML library, and all below it."""
         mark = source.start_mark
-        node = Node(None, self.file, mark.line + 1, mark.column + 1, path)
+        node = YamlNode(None, self.file, mark.line + 1, mark.column + 1, path)
         self.nodes += 1
         if self.nodes > LIMITS.count:  # few aliases of aliases can be as many as one likes
             if self.nodes == LIMITS.count + 1:
@@ -140,16 +141,16 @@ class _Conversion:
             return replace(node, value=self._list(source, path, depth))
         return replace(node, value=self._scalar(source, node))
 
-    def _list(self, source: SequenceNode, path: str, depth: int) -> list[Node]:
-        found: list[Node] = []
+    def _list(self, source: SequenceNode, path: str, depth: int) -> list[YamlNode]:
+        found: list[YamlNode] = []
         for index, item in enumerate(source.value):
             if self.nodes > LIMITS.count:
                 break
             found.append(self.node(item, f"{path}[{index}]", depth + 1))
         return found
 
-    def _entries(self, source: MappingNode, path: str, depth: int) -> dict[str, Node]:
-        entries: dict[str, Node] = {}
+    def _entries(self, source: MappingNode, path: str, depth: int) -> dict[str, YamlNode]:
+        entries: dict[str, YamlNode] = {}
         for key, value in source.value:
             if self.nodes > LIMITS.count:
                 break
@@ -161,7 +162,7 @@ class _Conversion:
             entries[name] = node
         return entries
 
-    def _scalar(self, source: ScalarNode, node: Node) -> str | None:
+    def _scalar(self, source: ScalarNode, node: YamlNode) -> str | None:
         plain, text = source.style is None, str(source.value)
         if plain and text in ("", "~", "null"):
             return None
@@ -175,18 +176,18 @@ RULES = frozenset({"only", "prior_mrn", "prior_name"})
 HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
 
 
-def read(sources: Sources, name: str, notebook: Notebook) -> Node | None:
+def load_tree(sources: Sources, name: str, notebook: Diagnostics) -> YamlNode | None:
     """Read a file with everything it includes; None when that is impossible."""
     return _with_includes(sources, name, notebook, ())
 
 
 def _with_includes(
-    sources: Sources, name: str, notebook: Notebook, trail: tuple[str, ...]
-) -> Node | None:
-    root = parse(sources[name], name, notebook)
+    sources: Sources, name: str, notebook: Diagnostics, trail: tuple[str, ...]
+) -> YamlNode | None:
+    root = parse_yaml(sources[name], name, notebook)
     if root is None or not isinstance(root.value, dict) or "include" not in root.value:
         return root
-    merged: Node | None = None
+    merged: YamlNode | None = None
     for item in notebook.items(root.value["include"]):
         included = notebook.text(item)
         notebook.included |= {included} & sources.keys()
@@ -200,7 +201,7 @@ def _with_includes(
     return own if merged is None else overlay(merged, own)
 
 
-def overlay(below: Node, above: Node) -> Node:
+def overlay(below: YamlNode, above: YamlNode) -> YamlNode:
     """
     Lay one tree over another: mappings merge key by key, anything else is replaced.
 
@@ -225,7 +226,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 """Where a word stands in a definition, if not on its top level under its own name."""
 
 
-def laid_over(
+def overlay_settings(
     sources: Sources, name: str, words: Mapping[str, object], owner: str
 ) -> tuple[Sources, str]:
     """Give sources with one more definition, and its name; `owner` names it in mistakes."""

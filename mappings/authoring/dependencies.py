@@ -12,13 +12,13 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from mappings.authoring.specimen import contexts, specimens
+from mappings.authoring.sample_results import render_samples, sample_contexts
 from mappings.authoring.variants import Late, fields_of, never, sort_parts
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
+from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.language.errors import MappingError
-from mappings.language.scope import Defaults
+from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultOrder
 
@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ValueUse:
     """Something that a definition may write: its name, its value, and whether it does."""
 
     name: str
@@ -40,34 +40,34 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Dependence:
+class Dependencies:
     """Fields of the message with a value, then parts of used ones; used or not; and facts."""
 
     used: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ValueUse, ...] = ()
 
 
-def dependence(
+def find_dependencies(
     mapping: OutboundMapping,
     reader: InboundMapping,
     raw: bytes,
-    defaults: Defaults,
+    defaults: ListenerDefaults,
     charset: str,
     late: Late = never,
-) -> Dependence:
+) -> Dependencies:
     """Say what the specimens of a message depend on; nothing where there is none."""
     try:
-        whole = specimens(mapping, reader, raw, defaults, charset)
+        whole = render_samples(mapping, reader, raw, defaults, charset)
         message = Message.parse(raw, fallback=charset)
-    except (MappingError, Refusal):
-        return Dependence()
+    except (MappingError, MessageRefusal):
+        return Dependencies()
     if not whole:
-        return Dependence()
+        return Dependencies()
 
     def differs(variant: bytes) -> bool:
         known = (mapping, reader, variant, defaults, message.encoding)
-        return _tried(partial(specimens, *known)) != whole
+        return _tried(partial(render_samples, *known)) != whole
 
     used: list[str] = []
     unused: list[str] = []
@@ -77,8 +77,8 @@ def dependence(
         matters = any(differs(each) for each in field.otherwise())
         (used if matters else unused).append(field.place)
     matter, idle = sort_parts(message, frozenset(used), differs)
-    made = contexts(mapping, reader, raw, defaults, charset)
-    return Dependence((*used, *matter), (*unused, *idle), _facts(mapping, made))
+    made = sample_contexts(mapping, reader, raw, defaults, charset)
+    return Dependencies((*used, *matter), (*unused, *idle), _facts(mapping, made))
 
 
 def _tried(write: Callable[[], Written]) -> Written | None:
@@ -88,15 +88,15 @@ def _tried(write: Callable[[], Written]) -> Written | None:
         return None
 
 
-def _facts(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[Fact, ...]:
+def _facts(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
     """Tell each tag, Metadata key and part of the content once, used by any of the orders."""
-    found: dict[str, Fact] = {}
+    found: dict[str, ValueUse] = {}
     for context in made:
         whole = mapping.render(context)
         for name, text, others in _each_fact_otherwise(context):
             used = any(_tried(partial(mapping.render, each)) != whole for each in others)
             before = found.get(name)
-            found[name] = Fact(name, text, used or (before is not None and before.used))
+            found[name] = ValueUse(name, text, used or (before is not None and before.used))
     return tuple(found.values())
 
 

@@ -1,9 +1,9 @@
 """
-Name variants: when two spellings of a person's name are one name.
+Person names: the parts of XPN and XCN, and the comparison of two spellings of a name.
 
-Pure. `docs/reference/hl7-conformance.md` has the rules as tables; orders and DICOM files are
-compared by them. They explain omissions, abbreviations and transliterations, and nothing else: two
-names that differ in a part which both spell out are two names. They are no search.
+`are_compatible` accepts omissions, abbreviations and transliterations. Names that differ in a part
+which both spell out are different names. `docs/reference/hl7-conformance.md` lists the rules. They
+compare the names of orders and DICOM files; they are not a search.
 """
 
 import re
@@ -12,6 +12,69 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
+
+from mappings.hl7.elements import Field, MessageSyntax, Repetition, cut
+from mappings.hl7.escapes import unescape
+
+_NULL_OR_EMPTY = frozenset({"", '""'})
+_NAME_TYPE = 7  # XPN.7, table 0200
+_LEGAL = "L"
+
+
+class PersonName(NamedTuple):
+    """A person's name; absent and null parts are ''. `identifier` is XCN.1 / CN.1."""
+
+    family: str = ""
+    given: str = ""
+    further: str = ""
+    suffix: str = ""
+    prefix: str = ""
+    degree: str = ""
+    identifier: str = ""
+
+    @staticmethod
+    def from_xpn(repetition: Repetition) -> "PersonName":
+        """Read PN or XPN: family^given^further^suffix^prefix^degree."""
+        return PersonName(*_parts(repetition, 6))
+
+    @staticmethod
+    def from_xcn(repetition: Repetition) -> "PersonName":
+        """Read CN or XCN: identifier^family^given^further^suffix^prefix^degree."""
+        identifier, *parts = _parts(repetition, 7)
+        return PersonName(*parts)._replace(identifier=identifier)
+
+    @property
+    def display(self) -> str:
+        """`prefix given further family suffix`; the identifier where no name was sent."""
+        parts = (self.prefix, self.given, self.further, self.family, self.suffix)
+        return " ".join(part for part in parts if part) or self.identifier
+
+
+def _parts(repetition: Repetition, most: int) -> list[str]:
+    """Return the first components as text; without any element made for them."""
+    reading = repetition.reading
+    return [
+        _said(part, reading) for part in cut(repetition.raw, reading.delimiters.component)[:most]
+    ]
+
+
+def _said(component: str, reading: MessageSyntax) -> str:
+    """Return a part as text; of a family name with subcomponents (FN) the surname, its first."""
+    marks = reading.delimiters
+    if marks.subcomponent and marks.subcomponent in component:
+        component = component[: component.index(marks.subcomponent)]
+    text = unescape(component, marks, reading.codec).strip()
+    return "" if text in _NULL_OR_EMPTY else text
+
+
+def preferred_name(field: Field) -> Repetition | None:
+    """Return the legal name of a repeating field (type L), else the first that says anything."""
+    said = [one for one in field.repetitions if any(_parts(one, 2))]
+    if len(said) <= 1:
+        return said[0] if said else None
+    legal = (one for one in said if one.component(_NAME_TYPE).text().strip() == _LEGAL)
+    return next(legal, said[0])
+
 
 _EXPANDED: Mapping[int, str] = MappingProxyType(
     str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"})

@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mappings.hl7.elements import NULL
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import (
-    DuplicateKey,
-    EndlessIdentifier,
+    DuplicateKeyIdentifier,
+    IdentifierTooLong,
+    MessageRefusal,
     MissingField,
-    Refusal,
     UnsupportedEvent,
 )
-from mappings.inbound.events import Action, OrderEvent, Visit
-from mappings.inbound.orders import needed, no_site
-from mappings.language.accessors import NULL
-from mappings.language.context import Workshop
-from mappings.language.diagnostics import Node
-from mappings.language.rules import Rule, compile_rule, plain
-from mappings.language.scope import Defaults, Scope, by_merge, patient_groups
+from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
+from mappings.inbound.order_mapping import needed, no_site
+from mappings.language.context import CompilationContext
+from mappings.language.diagnostics import YamlNode
+from mappings.language.rules import Rule, compile_rule, without_filters
+from mappings.language.scope import ListenerDefaults, MessageScope, split_merges, split_patients
 from mappings.language.tags import LONGEST, TAGS, TagRule, compile_tags, fill
 
 VISIT_KEYS = ("key", "number", "prior", "values")
@@ -41,13 +41,13 @@ class VisitRules:
     prior: Rule
     values: dict[str, Rule]
 
-    def read(self, scope: Scope) -> Visit | None:
+    def read(self, scope: MessageScope) -> PatientVisit | None:
         """Read the visit of an event; None where it names none."""
         number, prior = _known(self.number(scope)), _known(self.prior(scope))
         if not number and not prior:
             return None
         told = {key: rule(scope) for key, rule in self.values.items()}
-        return Visit(
+        return PatientVisit(
             self.key, number, prior, {key: _known(value) for key, value in told.items() if value}
         )
 
@@ -56,7 +56,7 @@ def _known(value: str) -> str:
     return "" if value == NULL else value
 
 
-def compile_visit(node: Node | None, shop: Workshop) -> VisitRules | None:
+def compile_visit(node: YamlNode | None, shop: CompilationContext) -> VisitRules | None:
     """Read `visit:`; None where a definition has none."""
     if node is None:
         return None
@@ -94,7 +94,7 @@ class Identifier(NamedTuple):
         return bool(self.namespace and other.namespace) and self.namespace != other.namespace
 
 
-def identifiers(scope: Scope, segment: str, field: int) -> list[Identifier]:
+def identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
     """Read all identifiers of a field, in order; names of authorities in one case."""
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     return [
@@ -108,7 +108,7 @@ def _said(text: str) -> str:
     return "" if text.strip() == NULL else text.strip()
 
 
-def reassigned(scope: Scope, prior: str, now: str) -> str | None:
+def reassigned(scope: MessageScope, prior: str, now: str) -> str | None:
     """
     Give the prior number that was assigned by whoever assigned the one of now.
 
@@ -132,7 +132,7 @@ def _is_anothers(one: Identifier, ours: list[Identifier]) -> bool:
     return bool(ours) and all(one.differs(own) for own in ours)
 
 
-def alike(scope: Scope, prior: str, now: str) -> list[str]:
+def alike(scope: MessageScope, prior: str, now: str) -> list[str]:
     """
     Give the other prior numbers that MRG-1 names of the type and authority of one of them.
 
@@ -152,7 +152,12 @@ def alike(scope: Scope, prior: str, now: str) -> list[str]:
 KEYS = ("tags", "events", "prior_mrn", "prior_name", "visit")
 REFUSE = "refuse"
 OTHERWISE = "*"
-ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE, Action.IGNORE)
+ACTIONS = (
+    OrderAction.PATIENT_UPDATE,
+    OrderAction.PATIENT_MERGE,
+    OrderAction.VISIT_MOVE,
+    OrderAction.IGNORE,
+)
 
 
 RENUMBERING = frozenset({"A46", "A47"})
@@ -165,11 +170,11 @@ _NAMES_AUTHORITY = re.compile(r"\[(CX-)?4[.=]")  # CX-4 in a path
 
 
 @dataclass(frozen=True, slots=True)
-class PatientPlan:
+class PatientRules:
     """A compiled patients definition; an event that maps to None is refused."""
 
     tags: dict[str, TagRule]
-    actions: Mapping[str, Action | None]
+    actions: Mapping[str, OrderAction | None]
     prior_mrn: Rule
     prior_place: str
     visit: VisitRules | None = None
@@ -177,25 +182,25 @@ class PatientPlan:
     by_authority: bool = False
     """Whether `prior_mrn` itself says whose identifiers it takes."""
 
-    def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
+    def scopes(self, message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
         """Cut a message as this kind of definition wants it."""
-        groups = patient_groups(message, defaults)
-        if self._action(message) not in {Action.PATIENT_MERGE, Action.VISIT_MOVE}:
+        groups = split_patients(message, defaults)
+        if self._action(message) not in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}:
             return groups
-        return [part for each in groups for part in by_merge(each)]
+        return [part for each in groups for part in split_merges(each)]
 
-    def refusals(self, scopes: Sequence[Scope], message: Message) -> list[Refusal]:
+    def refusals(self, scopes: Sequence[MessageScope], message: Message) -> list[MessageRefusal]:
         """Say why a message cannot be taken."""
         action = self._action(message)
         if action is None:
             return [UnsupportedEvent()]
-        if action in {Action.IGNORE, Action.VISIT_MOVE}:
+        if action in {OrderAction.IGNORE, OrderAction.VISIT_MOVE}:
             return []
         if not scopes:
             return [MissingField("PID")]
         return [refusal for scope in scopes for refusal in self._refusals(scope, action)]
 
-    def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
+    def patients(self, scopes: Sequence[MessageScope]) -> list[tuple[str, str]]:
         """Site and MRN of every patient of a message, survivors and merged, each once."""
         pairs = []
         for scope in scopes:
@@ -204,22 +209,24 @@ class PatientPlan:
             pairs += [(site, mrn) for mrn in mrns]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
-    def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
+    def events(self, scopes: Sequence[MessageScope], message: Message) -> list[OrderEvent]:
         """Map every patient; raises the first Refusal of a message that was not checked."""
         for refusal in self.refusals(scopes, message):
             raise refusal
-        action = self._action(message) or Action.IGNORE
+        action = self._action(message) or OrderAction.IGNORE
         if not scopes:
-            return [OrderEvent(Action.IGNORE, "", "", "", "", {}, {}, "MSH", note="no patient")]
+            return [
+                OrderEvent(OrderAction.IGNORE, "", "", "", "", {}, {}, "MSH", note="no patient")
+            ]
         renumbers = self._trigger(message) in RENUMBERING
         return [event for scope in scopes for event in self._events(scope, action, renumbers)]
 
-    def site(self, scope: Scope) -> str:
+    def site(self, scope: MessageScope) -> str:
         """Return the SiteID: what the mapping yields, else the listener's."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
-    def _action(self, message: Message) -> Action | None:
+    def _action(self, message: Message) -> OrderAction | None:
         trigger = self._trigger(message)
         return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
 
@@ -227,42 +234,42 @@ class PatientPlan:
         # Up to 2.1 the event stands in EVN alone.
         return message.header.trigger or message.value("EVN-1").strip()
 
-    def _prior(self, scope: Scope) -> str:
+    def _prior(self, scope: MessageScope) -> str:
         """Give the number of before, by the authority of the one of now; '' where there is none."""
         return self._assigned(scope, self._named(scope)) or ""
 
-    def _priors(self, scope: Scope) -> list[str]:
+    def _priors(self, scope: MessageScope) -> list[str]:
         """Give the number of before, and whatever else of its kind MRG-1 names beside it."""
         prior = self._prior(scope)
         return [prior, *alike(scope, prior, self.tags["PatientMRN"].value(scope))]
 
-    def _named(self, scope: Scope) -> str:
+    def _named(self, scope: MessageScope) -> str:
         value = self.prior_mrn(scope)
         return "" if value == NULL else value
 
-    def _assigned(self, scope: Scope, prior: str) -> str | None:
+    def _assigned(self, scope: MessageScope, prior: str) -> str | None:
         if self.by_authority or not prior:
             return prior
         return reassigned(scope, prior, self.tags["PatientMRN"].value(scope))
 
-    def _prior_name(self, scope: Scope) -> str:
+    def _prior_name(self, scope: MessageScope) -> str:
         value = "" if self.prior_name is None else self.prior_name(scope)
         return "" if value == NULL else value
 
-    def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
+    def _refusals(self, scope: MessageScope, action: OrderAction) -> list[MessageRefusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
         found = found or no_site(self.tags["SiteID"], scope)
-        if action is Action.PATIENT_MERGE and not self._not_ours(scope):
+        if action is OrderAction.PATIENT_MERGE and not self._not_ours(scope):
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
             elif any(len(each) > LONGEST for each in self._priors(scope)):
-                found.append(EndlessIdentifier(place))
+                found.append(IdentifierTooLong(place))
             elif prior == self.tags["PatientMRN"].value(scope):
-                found.append(DuplicateKey(place))
+                found.append(DuplicateKeyIdentifier(place))
         return found
 
-    def _not_ours(self, scope: Scope) -> str:
+    def _not_ours(self, scope: MessageScope) -> str:
         """Say why a merge is of none of the identifiers that we know patients by; '' if it is."""
         named = self._named(scope)
         if named:
@@ -274,26 +281,28 @@ class PatientPlan:
         now = {e.kind for e in identifiers(scope, "PID", 3) if e.kind and e.number}
         return "" if before.isdisjoint(now) else _OTHER_KIND
 
-    def _events(self, scope: Scope, action: Action, renumbers: bool) -> list[OrderEvent]:
+    def _events(
+        self, scope: MessageScope, action: OrderAction, renumbers: bool
+    ) -> list[OrderEvent]:
         """Map one patient: a merge of several numbers is as many merges."""
         event = self._event(scope, action)
-        if event.action is not Action.PATIENT_MERGE:
+        if event.action is not OrderAction.PATIENT_MERGE:
             return [event]
         priors = self._priors(scope)
         return [replace(event, prior_mrn=prior, renumbers=renumbers) for prior in priors]
 
-    def _event(self, scope: Scope, action: Action) -> OrderEvent:
+    def _event(self, scope: MessageScope, action: OrderAction) -> OrderEvent:
         visit = None if self.visit is None else self.visit.read(scope)
-        if action is Action.VISIT_MOVE and not self._moves(scope, visit):
-            action = Action.IGNORE
-        note = _CHANGES_NOTHING if action is Action.IGNORE else ""
-        if action is Action.IGNORE and self._refusals(scope, action):
+        if action is OrderAction.VISIT_MOVE and not self._moves(scope, visit):
+            action = OrderAction.IGNORE
+        note = _CHANGES_NOTHING if action is OrderAction.IGNORE else ""
+        if action is OrderAction.IGNORE and self._refusals(scope, action):
             # What is not looked at is not asked for either: the check let it pass.
             return OrderEvent(action, "", "", "", "", {}, {}, scope.place, note=note)
-        if action is Action.PATIENT_MERGE and (why := self._not_ours(scope)):
-            action, note = Action.IGNORE, why
+        if action is OrderAction.PATIENT_MERGE and (why := self._not_ours(scope)):
+            action, note = OrderAction.IGNORE, why
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
-        moves = action in {Action.PATIENT_MERGE, Action.VISIT_MOVE}
+        moves = action in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
         return OrderEvent(
             action=action,
             site=info["SiteID"],
@@ -307,41 +316,43 @@ class PatientPlan:
             prior_name=self._prior_name(scope) if moves else "",
             echo=_identity(scope) if moves else (),
             note=note,
-            visit=visit if action in {Action.PATIENT_UPDATE, Action.VISIT_MOVE} else None,
+            visit=visit if action in {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE} else None,
         )
 
-    def _moves(self, scope: Scope, visit: Visit | None) -> bool:
+    def _moves(self, scope: MessageScope, visit: PatientVisit | None) -> bool:
         """Whether it is said which visit moves, and whose it is then."""
         known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
-        return known and not self._refusals(scope, Action.VISIT_MOVE)
+        return known and not self._refusals(scope, OrderAction.VISIT_MOVE)
 
 
-def _identity(scope: Scope) -> tuple[str, ...]:
+def _identity(scope: MessageScope) -> tuple[str, ...]:
     """Keep how the sender writes who the patient is now."""
     return tuple(scope.texts({"MSH", "PID"}.__contains__))
 
 
-def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> PatientPlan:
+def compile_patients(
+    root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+) -> PatientRules:
     """Compile the parts of a definition of kind `patients`."""
     notebook = shop.notebook
     tags = compile_tags(entries.get("tags"), shop, TAGS)
     needed(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), shop)
-    actions: dict[str, Action | None] = {}
+    actions: dict[str, OrderAction | None] = {}
     if "events" not in entries:
         notebook.error(root, "events", "events is missing: what A08, A40 … lead to")
     triggers = notebook.mapping(entries["events"]) if "events" in entries else {}
     for trigger, below in triggers.items():
         word = notebook.choice(below, "action", (*ACTIONS, REFUSE))
-        actions[trigger] = None if word in (None, REFUSE) else Action(str(word))
+        actions[trigger] = None if word in (None, REFUSE) else OrderAction(str(word))
     if "prior_mrn" not in entries:
         notebook.error(root, "identity", "prior_mrn is missing: where MRG names the old number")
-        return PatientPlan(tags, actions, lambda scope: "", "MRG-1")
+        return PatientRules(tags, actions, lambda scope: "", "MRG-1")
     visit = compile_visit(entries.get("visit"), shop)
-    if visit is None and Action.VISIT_MOVE in actions.values():
+    if visit is None and OrderAction.VISIT_MOVE in actions.values():
         notebook.error(root, "identity", "visit is missing: where a move names its visit")
     before = len(shop.paths)
     rule = compile_rule(entries["prior_mrn"], shop)
-    place = plain(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
+    place = without_filters(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
     whose = any(map(_NAMES_AUTHORITY.search, shop.paths[before:]))
     name = compile_rule(entries["prior_name"], shop) if "prior_name" in entries else None
-    return PatientPlan(tags, actions, rule, place, visit, name, whose)
+    return PatientRules(tags, actions, rule, place, visit, name, whose)

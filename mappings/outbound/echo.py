@@ -1,0 +1,147 @@
+"""
+Echo: the segments of an order, kept so that its result can repeat them.
+
+The lines use the sender's delimiters, MSH first, as `OrderEvent.echo` stores them. Without an MSH
+line the standard delimiters apply. Fields are read by path and written in our delimiters.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from mappings.hl7 import delimiters
+from mappings.hl7.charset import codec_for
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.escapes import unescape
+from mappings.hl7.path import Path
+from mappings.hl7.refusals import MalformedMessage
+from mappings.hl7.times import parse_timestamp
+from mappings.outbound.encoding import (
+    NOTHING,
+    Encoded,
+    repeated,
+    segment,
+    translate_field,
+    translate_untyped,
+)
+
+_MSH_7 = 7
+_MSH_18 = 18
+_PID_3 = 3
+
+
+class Echo:
+    """The echo of one order. Finds nothing where there is nothing; never fails."""
+
+    def __init__(self, lines: Sequence[str], *, zoned: bool = True) -> None:
+        """Take the lines as they were kept; `zoned`: times bear the zone that MSH-7 names."""
+        self._lines = lines
+        self._zoned = zoned
+        self._written: dict[tuple[Path, str, bool], Encoded] = {}
+
+    @cached_property
+    def marks(self) -> Delimiters:
+        """Return the sender's delimiters."""
+        for line in self._lines:
+            if line[:3].upper() == "MSH":
+                declared = line[3:4] + line[4:].partition(line[3:4] or "|")[0]
+                try:
+                    return delimiters.read(declared.encode("latin-1", "replace"))
+                except MalformedMessage:
+                    break
+        return delimiters.STANDARD
+
+    @cached_property
+    def _codec(self) -> str:
+        rows = self._rows.get("MSH", [[]])
+        return codec_for(rows[0][_MSH_18] if len(rows[0]) > _MSH_18 else "")
+
+    @cached_property
+    def _offset(self) -> int | None:
+        """Return the zone of times that name none, in minutes from UTC."""
+        rows = self._rows.get("MSH", [[]])
+        sent = parse_timestamp(rows[0][_MSH_7]) if len(rows[0]) > _MSH_7 else None
+        return sent.offset if sent is not None and self._zoned else None
+
+    @cached_property
+    def _rows(self) -> dict[str, list[list[str]]]:
+        rows: dict[str, list[list[str]]] = {}
+        for line in self._lines:
+            row = line.split(self.marks.field)
+            name = row[0].upper()
+            if name == "MSH":
+                row.insert(1, self.marks.field)
+            rows.setdefault(name, []).append(row)
+        return rows
+
+    def repetitions(self, path: Path) -> list[str]:
+        """Return the repetitions of a field as the sender wrote them, without nulls."""
+        rows = self._rows.get(path.segment, ())
+        index = max(path.occurrence, 1) - 1
+        if len(rows) <= index or len(rows[index]) <= path.field:
+            return []
+        text = rows[index][path.field]
+        if not text:
+            return []
+        parts = text.split(self.marks.repetition) if self.marks.repetition else [text]
+        return [part for part in parts if part.strip() not in ("", '""')]
+
+    def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
+        """Write a field in our delimiters, in the shape of a data type."""
+        chosen = self.repetitions(path)
+        if not chosen:  # most fields that may be repeated are not there
+            return NOTHING
+        key = (path, kind, all_repetitions)
+        written = self._written.get(key)  # lines of a text ask for the same again and again
+        if written is None:
+            written = self._field(path, kind, chosen, all_repetitions=all_repetitions)
+            self._written[key] = written
+        return written
+
+    def _field(self, path: Path, kind: str, chosen: list[str], *, all_repetitions: bool) -> Encoded:
+        if not all_repetitions:
+            chosen = chosen[:1]
+        if path.component and self.marks.component:
+            chosen = [_nth(each.split(self.marks.component), path.component) for each in chosen]
+        coded = [
+            translate_field(
+                _no_nulls(each, self.marks),
+                self.marks,
+                self._codec,
+                kind=kind,
+                offset=self._offset,
+            )
+            for each in chosen
+        ]
+        return repeated([each for each in coded if each])
+
+    def texts(self, path: Path) -> set[str]:
+        """Return every component and subcomponent of a field, unescaped."""
+        found = set()
+        for repetition in self.repetitions(path):
+            for component in _cut(repetition, self.marks.component):
+                leaves = _cut(component, self.marks.subcomponent)
+                found |= {unescape(leaf, self.marks, self._codec).strip() for leaf in leaves}
+        return found
+
+    def segments(self, name: str) -> list[Encoded]:
+        """Write all segments of a name in our delimiters, as they are."""
+        return [
+            segment(name, [translate_untyped(each, self.marks, self._codec) for each in row[1:]])
+            for row in self._rows.get(name, ())
+        ]
+
+
+def _cut(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else [text]
+
+
+def _nth(parts: Sequence[str], number: int) -> str:
+    return parts[number - 1] if len(parts) >= number else ""
+
+
+def _no_nulls(text: str, marks: Delimiters) -> str:
+    """Nulls delete on the way in; nobody wants them back."""
+    if '""' not in text or not marks.component:
+        return text
+    parts = text.split(marks.component)
+    return marks.component.join("" if part.strip() == '""' else part for part in parts)
