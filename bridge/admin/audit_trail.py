@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, Verdict
 from bridge.audit.events import command_event
-from bridge.engine.documents.audit_event import AuditEntry, audit_events
+from bridge.engine.documents.fhir_audit_event import AuditEntry, audit_events
 from bridge.engine.service.accounts import audit_trail
 from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.errors import BridgeError

@@ -16,7 +16,7 @@ from bridge.audit.events import Outcome, code_of
 from bridge.authority import Action
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.administration import SiteChange
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.accounts import (
     enrolment,
     passwords,

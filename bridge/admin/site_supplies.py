@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from bridge.admin.engine_administration import Administration, Refused, refusing
-from bridge.engine.documents.mrrt import BadTemplate, write_template
-from bridge.engine.documents.mrrt import import_template as read
+from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
+from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.accounts import users
 from bridge.engine.service.sites import audit_states, billing, site_changes, sites

@@ -29,8 +29,8 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
 from typing import ClassVar
 
 from bridge.contract import FeedFault
-from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import TEXTS, Reason
+from bridge.engine.rules.site_roles import Deed
 from bridge.errors import BridgeError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from bridge.engine.rules.authority import Deed
+from bridge.engine.rules.site_roles import Deed
 from bridge.engine.rules.status import SIGNED, Status
 
 

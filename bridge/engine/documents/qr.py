@@ -6,15 +6,25 @@ for dark backgrounds. Verifies nothing by reading back: that is what the tests d
 """
 
 from base64 import b64encode
+from enum import StrEnum
 from io import BytesIO
 
-from PIL import Image
-from qrcode.constants import ERROR_CORRECT_L, ERROR_CORRECT_M
-from qrcode.exceptions import DataOverflowError
-from qrcode.main import QRCode
-
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr_options import QrMode, QrSize
+
+
+class QrSize(StrEnum):
+    """Width of the QR code: 400 or 80 pixels."""
+
+    STANDARD = "standard"
+    MINI = "mini"
+
+
+class QrMode(StrEnum):
+    """The background that the QR code is made for."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
 
 QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
 
@@ -47,7 +57,7 @@ def _standard_matrix(url: str) -> list[list[bool]] | None:
 
     Measured: OpenCV's plain detector misses 12 of 150 codes of version 6-M, 1 of the same in 5-L.
     """
-    small, strong = _matrix(url, ERROR_CORRECT_L), _matrix(url, ERROR_CORRECT_M)
+    small, strong = _matrix(url, "L"), _matrix(url, "M")
     return strong if small and strong and len(strong) == len(small) else small
 
 
@@ -58,15 +68,24 @@ def _mini_matrix(url: str) -> list[list[bool]] | None:
     Measured: where two pixels a module no longer fit, version 7 and up (level M) reads at
     one pixel, while version 6, with a single alignment pattern, never does.
     """
-    smallest = _matrix(url, ERROR_CORRECT_L)
+    smallest = _matrix(url, "L")
     if smallest is not None and 2 * len(smallest) <= WIDTHS[QrSize.MINI]:
         return smallest
-    return _matrix(url, ERROR_CORRECT_M)
+    return _matrix(url, "M")
 
 
-def _matrix(url: str, level: int) -> list[list[bool]] | None:
-    """Return the modules without quiet zone, or None when no version can hold the URL."""
-    code = QRCode(error_correction=level, border=0)
+def _matrix(url: str, level: str) -> list[list[bool]] | None:
+    """
+    Return the modules without quiet zone, or None when no version can hold the URL.
+
+    `level` is the error correction level: L or M.
+    """
+    from qrcode import constants  # noqa: PLC0415  # slow to load
+    from qrcode.exceptions import DataOverflowError  # noqa: PLC0415  # as above
+    from qrcode.main import QRCode  # noqa: PLC0415  # as above
+
+    correction = constants.ERROR_CORRECT_L if level == "L" else constants.ERROR_CORRECT_M
+    code = QRCode(error_correction=correction, border=0)
     code.add_data(url.encode(), optimize=0)
     try:
         code.make(fit=True)
@@ -77,6 +96,8 @@ def _matrix(url: str, level: int) -> list[list[bool]] | None:
 
 def _draw(matrix: list[list[bool]], width: int, mode: QrMode) -> bytes:
     """Centre the matrix at the largest whole scale that leaves the best quiet zone there is."""
+    from PIL import Image  # noqa: PLC0415  # slow to load
+
     modules = len(matrix)
     scale = max(width // (modules + 2 * QUIET_ZONE), 1)
     if width < WIDTHS[QrSize.STANDARD]:  # mini: pixels per module matter more than the margin

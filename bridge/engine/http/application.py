@@ -12,33 +12,33 @@ from typing import Any
 from fastapi import FastAPI
 
 from bridge import __version__
+from bridge.engine.http.engine_state import Engine
 from bridge.engine.http.openapi import complete
-from bridge.engine.http.requests import refusals
-from bridge.engine.http.requests.envelope import Envelope
-from bridge.engine.http.requests.refusals import Heads
+from bridge.engine.http.requests import error_handlers
+from bridge.engine.http.requests.error_handlers import Heads
+from bridge.engine.http.requests.middleware import Envelope
 from bridge.engine.http.routes import health, host_sdk
 from bridge.engine.http.routes.admin import (
     account_administration,
     administration,
     audit,
     macros,
-    supplies,
+    site_files,
     system_accounts,
 )
 from bridge.engine.http.routes.api import exports, launch, orders, patients, reports, signing
 from bridge.engine.http.routes.app import (
     account,
+    account_pages,
     assistance,
-    browser,
     editor,
     live,
-    pages,
+    public_pages,
     report,
     report_context,
     shares,
     worklist,
 )
-from bridge.engine.http.state import Engine
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
@@ -54,11 +54,11 @@ ROUTERS = (
     patients.router,
     administration.router,
     system_accounts.router,
-    supplies.router,
+    site_files.router,
     macros.router,
     audit.router,
     health.router,
-    browser.router,
+    public_pages.router,
     host_sdk.router,
     report.router,
     live.router,
@@ -67,8 +67,8 @@ ROUTERS = (
     assistance.recordings,
     report_context.router,
     shares.router,
-    pages.root,
-    pages.router,
+    account_pages.root,
+    account_pages.router,
     account.router,
     worklist.router,
     account_administration.router,
@@ -102,7 +102,7 @@ def create_application(
         separate_input_output_schemas=False,
     )
     application.state.engine = Engine(settings, database, clock, roles)
-    refusals.install(application, [route for router in ROUTERS for route in router.routes])
+    error_handlers.install(application, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         application.include_router(router)
     describe = application.openapi

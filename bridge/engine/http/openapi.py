@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from bridge.engine import errors
 from bridge.engine.http.models.responses import ProblemBody
+from bridge.engine.http.requests.error_handlers import UNAVAILABLE, problem_of
 from bridge.engine.http.requests.guard import TOKEN_HEADER
 from bridge.engine.http.requests.problems import (
     MEDIA_TYPE,
@@ -21,10 +22,9 @@ from bridge.engine.http.requests.problems import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.requests.refusals import UNAVAILABLE, problem_of
 from bridge.engine.launch.errors import BadAuthority
-from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Deed
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 _REQUEST_ID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
-from bridge.engine.documents.images import ImageLimits, accept
+from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.request import Attachment
 from bridge.engine.rules.status import FileKind

@@ -21,7 +21,7 @@ from bridge.engine.records.columns import (
     moment,
     moment_or_none,
 )
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.text.billing import CodeSystem
 from bridge.store.columns import BIG_KEY
 

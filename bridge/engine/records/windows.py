@@ -8,7 +8,7 @@ from sqlalchemy import Index
 from sqlmodel import Field
 
 from bridge.engine.records.columns import Record, enum_type, foreign_key_to, moment
-from bridge.engine.rules.following import Answer
+from bridge.engine.rules.sync_launch import Answer
 from bridge.store.columns import BIG_KEY
 
 

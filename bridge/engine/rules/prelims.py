@@ -9,8 +9,8 @@ everybody who is a member of no group.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Role
 
 
 @dataclass(frozen=True, slots=True)

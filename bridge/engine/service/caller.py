@@ -14,8 +14,8 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Role
 from bridge.store.statements import plain, say, stored_json
 
 SITES = metadata.tables["engine_site"]

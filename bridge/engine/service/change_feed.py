@@ -22,13 +22,13 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, Select, bindparam, delete, select
 
 from bridge.contract import MOST_MARKS, mark_cursor, split_cursor
-from bridge.engine.documents.record import timestamp
+from bridge.engine.documents.exports.json_record import timestamp
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
 from bridge.engine.records.tables import Report, ReportRelease
-from bridge.engine.rules.moments import iso
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.reports.export import moment
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work

@@ -30,12 +30,12 @@ from bridge.engine.records.tables import (
     Share,
     Site,
 )
-from bridge.engine.rules.authority import Deed, Role, permits
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import is_cooling
+from bridge.engine.rules.site_roles import Deed, Role, permits
 from bridge.engine.rules.status import AddendumState, Origin
-from bridge.engine.rules.text.defaults import accept_defaults, has_defaults
+from bridge.engine.rules.text.default_text import accept_defaults, has_defaults
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service.report_lookup import bump_version, key_of

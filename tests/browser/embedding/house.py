@@ -24,7 +24,7 @@ import uvicorn
 from playwright.sync_api import Frame, FrameLocator, Page
 
 from bridge.engine.http.application import create_application
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.accounts import tokens, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings

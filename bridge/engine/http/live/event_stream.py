@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlmodel import Session as Rows
 
-from bridge.engine.http.pages.sessions import Desk
+from bridge.engine.http.pages.report_page import Desk
 from bridge.engine.live.stream_hub import StreamWatch
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live.events import LIMIT, PageEvent, latest_cursor, read_page_events

@@ -16,13 +16,13 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.pages import pages
-from bridge.engine.http.pages.sessions import Desk
-from bridge.engine.http.requests.audit import deed_of
-from bridge.engine.http.state import Engine
+from bridge.engine.http.engine_state import Engine
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.report_page import Desk
+from bridge.engine.http.requests.audit_events import deed_of
 from bridge.engine.launch.outcome import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.following import Answer
+from bridge.engine.rules.sync_launch import Answer
 from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.live import sync_launch, window_switch
@@ -117,8 +117,8 @@ async def follow(desk: Desk, request: Request, sequence: int) -> Response:
         await handed_over(engine, needed.report_id, session.pk)
         again = partial(deed, handed_over=True)
         opened = await engine.work.change(actor, engine.clock(), again)
-    answer = JSONResponse(pages.report_boot(opened))
+    answer = JSONResponse(html_pages.report_boot(opened))
     framed = bool(session.details.get("in_frame"))
-    cookie = pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)
+    cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)
     answer.headers.append("Set-Cookie", cookie)
     return answer

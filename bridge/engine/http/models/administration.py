@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
-from bridge.engine.rules.authority import Role
-from bridge.engine.rules.moments import read_iso
+from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.timestamps import read_iso
 from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Preferences

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from bridge.engine.documents.qr_options import QrMode, QrSize
+from bridge.engine.documents.qr import QrMode, QrSize
 from bridge.engine.http.models.fields import (
     Body,
     Flag,

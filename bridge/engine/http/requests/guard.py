@@ -14,9 +14,9 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.pages.sessions import session_desk
-from bridge.engine.http.requests.addresses import is_loopback
-from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.pages.report_page import session_desk
+from bridge.engine.http.requests.audit_events import refused
 from bridge.engine.http.requests.problems import (
     FieldError,
     Problem,
@@ -25,8 +25,8 @@ from bridge.engine.http.requests.problems import (
     too_large,
     unauthorized,
 )
+from bridge.engine.http.requests.public_addresses import is_loopback
 from bridge.engine.http.requests.quotas import Allowance
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from bridge.engine.http.engine_state import Engine
 from bridge.engine.http.requests.problems import Problem, Refused
-from bridge.engine.http.state import Engine
 
 
 def in_frame(request: Request) -> bool:

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.pages.pages import docs_page
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.engine_state import engine_of
+from bridge.engine.http.pages.html_pages import docs_page
 from bridge.store.errors import StoreError
 
 router = APIRouter(tags=["Health"])

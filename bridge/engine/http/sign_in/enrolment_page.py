@@ -15,12 +15,13 @@ from typing import cast
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from bridge.engine.http.pages import pages
-from bridge.engine.http.pages.pages import language_of
-from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.documents.qr import qr_png
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.html_pages import language_of
+from bridge.engine.http.requests.audit_events import deed_of, refused
 from bridge.engine.http.requests.same_origin import foreign, in_frame
-from bridge.engine.http.sign_in.owner_proof import TooManyAttempts, counted
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.sign_in.password_check import TooManyAttempts, counted
 from bridge.engine.live.password_hashing import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
@@ -138,7 +139,7 @@ def _over(request: Request, state: EnrolmentState) -> Response:
 
 def _notice(request: Request, key: str, status: int) -> Response:
     words = _words(request)
-    return pages.notice_page(
+    return html_pages.notice_page(
         words["title"], words[key], status=status, language=language_of(request)
     )
 
@@ -151,8 +152,6 @@ async def _form(
     picture = ""
     if secret is not None:
         uri = second_factor.provisioning_uri(secret, found.email)
-        from bridge.engine.documents.qr import qr_png  # noqa: PLC0415  # slow to load
-
         picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
     said = f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
     factor = "" if secret is None else _factor(words, picture, second_factor.base32(secret))
@@ -165,7 +164,7 @@ async def _form(
         f"{_field(words['password'], 'password', _NEW)}{_field(words['again'], 'again', _NEW)}"
         f'{factor}<button type="submit">{html.escape(words["save"])}</button></form>'
     )
-    return pages.notice_page(
+    return html_pages.notice_page(
         words["title"], words["lead"], status=status, form=form, language=language_of(request)
     )
 

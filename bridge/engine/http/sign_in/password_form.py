@@ -13,12 +13,13 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.pages import pages
-from bridge.engine.http.pages.pages import language_of
-from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.engine_state import Engine, engine_of, peer_of
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.html_pages import language_of
+from bridge.engine.http.requests.audit_events import deed_of, refused
 from bridge.engine.http.requests.same_origin import foreign, in_frame
-from bridge.engine.http.sign_in.accounts import account_cookie, cookie_name
-from bridge.engine.http.sign_in.owner_proof import (
+from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
+from bridge.engine.http.sign_in.password_check import (
     TooManyAttempts,
     compared,
     counted,
@@ -26,7 +27,6 @@ from bridge.engine.http.sign_in.owner_proof import (
     known_device,
     proof,
 )
-from bridge.engine.http.state import Engine, engine_of, peer_of
 from bridge.engine.live.password_hashing import TooBusy
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword, signed_in
 from bridge.engine.service.accounts.own_account import sign_in as begin
@@ -55,7 +55,7 @@ def login_page(
         "sso": "" if sso is None else sso.label,
         "passwords": settings.passwords,
     }
-    return pages.app_page(boot, status=status, fallback=_form(boot))
+    return html_pages.app_page(boot, status=status, fallback=_form(boot))
 
 
 async def sign_in(request: Request, form: dict[str, str]) -> Response:

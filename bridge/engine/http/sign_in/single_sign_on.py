@@ -14,13 +14,13 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import refused
 from bridge.engine.http.requests.same_origin import in_frame
 from bridge.engine.http.sign_in import password_form
-from bridge.engine.http.sign_in.accounts import whoever_signed_in
-from bridge.engine.http.sign_in.owner_proof import TooManyAttempts, counted
-from bridge.engine.http.sign_in.provider import Begun, NotRecognized
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.sign_in.account_session import whoever_signed_in
+from bridge.engine.http.sign_in.oidc_provider import Begun, NotRecognized
+from bridge.engine.http.sign_in.password_check import TooManyAttempts, counted
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
 from bridge.engine.service.accounts.sessions import end_session

@@ -30,9 +30,9 @@ from sqlalchemy import (
 
 from bridge.audit.chain import ENGINE_CHAIN, Chain
 from bridge.audit.events import AuditEvent, Origin, Outcome
-from bridge.engine.documents.audit_event import AuditEntry, Subject
+from bridge.engine.documents.fhir_audit_event import AuditEntry, Subject
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.timestamps import iso
 from bridge.network_source import parse_address, source_of_parsed
 
 ACCOUNTS = metadata.tables["engine_account"]

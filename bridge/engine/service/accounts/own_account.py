@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Row, select, true
 
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links import RandomBytes
-from bridge.engine.rules.authority import Role
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import revocation, users
 from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
 from bridge.engine.service.accounts.sessions import (

@@ -12,8 +12,8 @@ from bridge import authority
 from bridge.authority import Action
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
-from bridge.engine.rules.authority import Role
-from bridge.engine.rules.moments import iso, iso_or_none
+from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.accounts import revocation, tokens, users
 from bridge.engine.service.accounts.tokens import TokenView
 from bridge.engine.service.accounts.users import SiteUser

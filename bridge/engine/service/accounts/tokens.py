@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.moments import iso, iso_or_none
+from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.store.connections import Reader
 from bridge.store.statements import among, ask

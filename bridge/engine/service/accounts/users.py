@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from bridge.email import canonical_email, is_email
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json
-from bridge.engine.rules.text.findings import apply_template
+from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service.work import Work
 

@@ -12,7 +12,7 @@ from bridge.engine.launch.languages import first_language
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.launch.request import NamedUser
 from bridge.engine.links import Purpose
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
     NewSession,

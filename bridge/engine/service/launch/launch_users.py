@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from bridge.engine.errors import Forbidden, RuleBroken
 from bridge.engine.launch.errors import BadAuthority, BadLaunch, NoAuthority
 from bridge.engine.launch.request import LaunchRequest, NamedUser
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.accounts.tokens import authenticate
 from bridge.engine.service.accounts.users import (
     SiteUser,

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from bridge.engine.launch.request import ReportingOptions
 from bridge.engine.records.tables import FeedChange, metadata
-from bridge.engine.rules.following import Answer, is_persistent
+from bridge.engine.rules.sync_launch import Answer, is_persistent
 from bridge.engine.service.accounts.sessions import BrowserSession, idle_seconds
 from bridge.engine.service.launch import links
 from bridge.engine.service.live import sync_launch

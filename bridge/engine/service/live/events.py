@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from bridge.engine.documents.html import fragment
+from bridge.engine.documents.exports.html import fragment
 from bridge.engine.records.tables import Addendum, FeedChange, Report, Signature
 from bridge.engine.rules.text.document import Document, from_text, restore
 from bridge.engine.service.accounts.sessions import BrowserSession

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from bridge.engine.errors import StateConflict
 from bridge.engine.launch.outcome import AwaitedWindow
 from bridge.engine.records.tables import SyncTarget, metadata
-from bridge.engine.rules.following import Answer, follows
+from bridge.engine.rules.sync_launch import Answer, follows
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.live.windows import persistent_windows
 

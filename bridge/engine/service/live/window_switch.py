@@ -7,7 +7,7 @@ from sqlmodel import select
 
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.following import Answer, Refusal
+from bridge.engine.rules.sync_launch import Answer, Refusal
 from bridge.engine.service.accounts.sessions import BrowserSession, end_session
 from bridge.engine.service.caller import BrowserUser
 from bridge.engine.service.launch import links

@@ -13,8 +13,8 @@ from sqlalchemy import func
 from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
-from bridge.engine.documents import model
-from bridge.engine.documents.images import KeyImage
+from bridge.engine.documents.exports import model
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.errors import PrelimReadNotFound
 from bridge.engine.records.tables import (
     Addendum,

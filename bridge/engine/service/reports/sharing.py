@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlmodel import Session, col, or_, select
 
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports.model import Exported
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.launch.errors import LinkGone
 from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
-from bridge.engine.rules.authority import Deed, permits
+from bridge.engine.rules.site_roles import Deed, permits
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing.lease import Editor

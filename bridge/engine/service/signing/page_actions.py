@@ -8,9 +8,9 @@ from typing import Any
 
 from bridge.engine.errors import Forbidden, RuleBroken, VersionConflict
 from bridge.engine.records.tables import Addendum, Report
-from bridge.engine.rules.authority import Deed, permits
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Deed, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlmodel import col, select
 
-from bridge.engine.documents.html import fragment
+from bridge.engine.documents.exports.html import fragment
 from bridge.engine.records.tables import Addendum, Report, Signature
-from bridge.engine.rules.authority import Deed, permits
+from bridge.engine.rules.site_roles import Deed, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed

@@ -15,10 +15,8 @@ from sqlmodel import Session, col, select
 from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
-from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event
-from bridge.engine.rules.moments import iso
 from bridge.engine.rules.prelims import (
     Group,
     Read,
@@ -29,7 +27,9 @@ from bridge.engine.rules.prelims import (
     reviewed_by,
 )
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Deed
 from bridge.engine.rules.status import Status
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (
     apply_event,

@@ -14,11 +14,11 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
-from bridge.engine.rules.authority import Deed, Role
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import Event, Fact
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
+from bridge.engine.rules.site_roles import Deed, Role
 from bridge.engine.rules.status import SIGNED, ReleaseKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (

@@ -7,8 +7,8 @@ from typing import Any
 
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.text.checks import Behaviour, Finding, find_all
 from bridge.engine.rules.text.document import Document, restore
+from bridge.engine.rules.text.signing_checks import Behaviour, Finding, find_all
 from bridge.engine.service.lifecycle import document_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.signing.lease import Editor

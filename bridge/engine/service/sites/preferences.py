@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from sqlalchemy import Connection, select
 
-from bridge.engine.documents.model import PageSize
+from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.launch.languages import language
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.text.checks import Behaviour, Check
+from bridge.engine.rules.text.signing_checks import Behaviour, Check
 from bridge.engine.settings import Lifetimes
 
 SITES = metadata.tables["engine_site"]

@@ -12,7 +12,7 @@ from typing import Any, NewType
 from pydantic import ValidationError
 
 from bridge.engine.documents.errors import BadImage
-from bridge.engine.documents.images import ImageLimits, accept
+from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
 from bridge.engine.service.sites.sites import BadSite, SiteSettings
 

@@ -6,9 +6,9 @@ before the user has agreed.
 
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_person

@@ -18,11 +18,11 @@ from sqlmodel import Session, col, select
 from bridge.email import canonical_email
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Account, Membership, Report, ReportOrder
-from bridge.engine.rules.moments import iso
 from bridge.engine.rules.patients import folded_name
 from bridge.engine.rules.priority import most_urgent, priority_code
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.change_feed import order_json
 from bridge.engine.service.report_lookup import follow_pointers, key_of
 from bridge.engine.service.report_status import orders_by_report, status_records

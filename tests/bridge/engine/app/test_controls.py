@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.app.controls import controls
-from bridge.engine.rules.authority import PERMITTED, Role
+from bridge.engine.rules.site_roles import PERMITTED, Role
 from bridge.engine.rules.status import Status
 
 WRITER = sorted(deed.value for deed in PERMITTED[Role.USER, True])

@@ -7,7 +7,7 @@ from io import BytesIO
 import PIL.Image
 import pytest
 
-from bridge.engine.documents.model import Exported, ExportedAddendum, Image, Person, Site
+from bridge.engine.documents.exports.model import Exported, ExportedAddendum, Image, Person, Site
 from bridge.engine.rules.text.document import Document, from_text
 
 SIGNED_AT = datetime(2025, 3, 4, 15, 30, tzinfo=UTC)

@@ -10,9 +10,9 @@ import pypdf
 import pytest
 from striprtf.striprtf import rtf_to_text
 
-from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import html, pdf, rtf
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import docx as docx_format
+from bridge.engine.documents.exports import html, pdf, rtf
+from bridge.engine.documents.exports.model import Exported
 
 PDF_MISSING = [each for each in ("typst", "noto_cjk_sans_otc") if find_spec(each) is None]
 

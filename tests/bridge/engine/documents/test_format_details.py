@@ -8,10 +8,10 @@ from io import BytesIO
 import pytest
 from striprtf.striprtf import rtf_to_text
 
-from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import html, pdf, rtf
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import docx as docx_format
+from bridge.engine.documents.exports import html, pdf, rtf
+from bridge.engine.documents.exports.model import Exported
 from tests.bridge.engine.documents.reading_back import HTMLReader, from_html, needs_pdf
 
 

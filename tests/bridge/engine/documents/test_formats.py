@@ -8,9 +8,9 @@ from datetime import UTC
 
 import pytest
 
-from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import html, pdf, rtf, sheet
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import docx as docx_format
+from bridge.engine.documents.exports import html, layout, pdf, rtf
+from bridge.engine.documents.exports.model import Exported
 from bridge.engine.rules.text.document import (
     Document,
     Field,
@@ -143,7 +143,7 @@ def test_a_megabyte_in_time(
 
 def test_plain_text(make: Callable[..., Exported]) -> None:
     """The text form has the report first, each addendum under its heading."""
-    shown = sheet.render(make("report", addenda=("more",)), UTC)
+    shown = layout.render(make("report", addenda=("more",)), UTC)
     assert shown.startswith("report\n\nElectronically signed by Dr. Vera Invented")
     assert "Addendum\n\nmore\n\n" in shown
-    assert sheet.content(from_text("a\n b")) == plain_text(from_text("a\n b"))
+    assert layout.content(from_text("a\n b")) == plain_text(from_text("a\n b"))

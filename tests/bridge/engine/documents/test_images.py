@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL.PngImagePlugin import PngInfo
 
 from bridge.engine.documents.errors import BadImage, ImageFault
-from bridge.engine.documents.images import ImageLimits, accept
+from bridge.engine.documents.uploads.images import ImageLimits, accept
 
 
 def image(kind: str, mode: str = "RGB", **options: object) -> bytes:

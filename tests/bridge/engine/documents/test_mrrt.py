@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
+from bridge.engine.documents.uploads.mrrt import BadTemplate, read_template, write_template
 from bridge.engine.rules.text.document import Field, ListBlock, Paragraph, Section, Table, Text
 from bridge.engine.rules.text.plain_text import plain_text
 

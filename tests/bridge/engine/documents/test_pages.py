@@ -11,10 +11,10 @@ import docx
 import pypdf
 import pytest
 
-from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import pdf, rtf
-from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported, Image, PageSize
+from bridge.engine.documents.exports import docx as docx_format
+from bridge.engine.documents.exports import pdf, rtf
+from bridge.engine.documents.exports.model import Exported, Image, PageSize
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.rules.text.document import (
     Document,
     Mark,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr import WIDTHS, data_uri, qr_png
-from bridge.engine.documents.qr_options import QrMode, QrSize
+from bridge.engine.documents.qr import WIDTHS, QrMode, QrSize, data_uri, qr_png
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from bridge.engine.documents.model import Exported, Person, PrelimRead
-from bridge.engine.documents.record import CLINICAL_TAGS, export_record
+from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_record
+from bridge.engine.documents.exports.model import Exported, Person, PrelimRead
 
 Make = Callable[..., Exported]
 

@@ -17,8 +17,8 @@ from pydicom.uid import (
 )
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
-from bridge.engine.documents.sr_file import SrLimits
-from bridge.engine.documents.structured_report import read
+from bridge.engine.documents.uploads.sr_file import SrLimits
+from bridge.engine.documents.uploads.structured_report import read
 
 BASIC_TEXT = "1.2.840.10008.5.1.4.1.1.88.11"
 COMPREHENSIVE = "1.2.840.10008.5.1.4.1.1.88.33"

@@ -8,9 +8,9 @@ from io import BytesIO
 import docx
 import pytest
 
-from bridge.engine.documents import docx as docx_format
-from bridge.engine.documents import html, rtf
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import docx as docx_format
+from bridge.engine.documents.exports import html, rtf
+from bridge.engine.documents.exports.model import Exported
 from bridge.engine.rules.text.document import (
     Document,
     ListBlock,

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bridge.engine.documents import html
-from bridge.engine.documents.model import Exported
-from bridge.engine.documents.wording import (
+from bridge.engine.documents.exports import html
+from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.wording import (
     CATALOGUE,
     day_and_time,
     day_text,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_state import Engine
 from bridge.engine.http.requests.quotas import QuotaMeter
-from bridge.engine.http.state import Engine
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 

@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.accounts import passwords, tokens, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import sqlalchemy
 
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import audit_trail, passwords, users
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.house import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.http.requests.addresses import Addresses
+from bridge.engine.http.requests.public_addresses import Addresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.launch.languages import LANGUAGES, first_language, language
 from bridge.engine.service.sites.sites import is_origin

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.timestamps import iso
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, OTHER, READER, Service, boot, user
 from tests.bridge.engine.http.listening import listening
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in

@@ -8,9 +8,9 @@ from pathlib import Path
 from bridge.authority import Refusal
 from bridge.engine.documents.errors import ImageFault, SrFault
 from bridge.engine.launch.outcome import LaunchWarning
-from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.passwords import Weakness
 from bridge.engine.rules.reasons import TEXTS, Reason
+from bridge.engine.rules.site_roles import Deed
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "reference" / "error-codes.md"

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from bridge.engine.http.pages.pages import Notice, words
+from bridge.engine.http.pages.html_pages import Notice, words
 from bridge.engine.launch.languages import LANGUAGES
 from tests.bridge.engine.http.house import BASE, READER, Service
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from bridge.engine.http.requests import responses
-from bridge.engine.http.requests.responses import PIECE
+from bridge.engine.http.requests import chunked_responses
+from bridge.engine.http.requests.chunked_responses import PIECE
 
 LENGTHS = (0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 2)
 TEXT = '\u4e2d\u6587 \U0001f600 "quoted" \\ \n\t\x01 </script> '
@@ -37,7 +37,7 @@ def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
 def test_bytes(length: int) -> None:
     """export/rtf: the binary payload, with its length, none of it twice."""
     data = bytes(index % 251 for index in range(length))
-    headers, bodies = sent(responses.octets(data, "application/rtf", {"X-More": "1"}))
+    headers, bodies = sent(chunked_responses.octets(data, "application/rtf", {"X-More": "1"}))
     assert b"".join(bodies) == data
     assert (headers["content-length"], headers["x-more"]) == (str(length), "1")
     assert len(bodies) == -(-length // PIECE)
@@ -47,10 +47,10 @@ def test_bytes(length: int) -> None:
 def test_base64(length: int) -> None:
     """export/rtf: base64 in JSON, or bare for those who ask for text."""
     data = bytes(index % 251 for index in range(length))
-    headers, bodies = sent(responses.base64_text(data))
+    headers, bodies = sent(chunked_responses.base64_text(data))
     assert base64.b64decode(b"".join(bodies), validate=True) == data
     assert headers["content-length"] == str(len(b"".join(bodies)))
-    headers, bodies = sent(responses.base64_member("rtf", data))
+    headers, bodies = sent(chunked_responses.base64_member("rtf", data))
     assert base64.b64decode(json.loads(b"".join(bodies))["rtf"], validate=True) == data
     assert headers["content-type"] == "application/json"
     assert len(bodies) >= length // PIECE
@@ -62,9 +62,9 @@ def test_text_and_records(length: int) -> None:
     text = (TEXT * (length // len(TEXT) + 1))[:length]
     value = {"html": text}
     whole = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    _, bodies = sent(responses.text_member("html", text))
+    _, bodies = sent(chunked_responses.text_member("html", text))
     assert b"".join(bodies) == whole
     assert len(bodies) >= length // PIECE
     record = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
-    _, bodies = sent(responses.json_value(record))
+    _, bodies = sent(chunked_responses.json_value(record))
     assert json.loads(b"".join(bodies)) == record

@@ -5,7 +5,6 @@ from types import FrameType
 
 import pytest
 
-from bridge.engine.rules.text.checks import Check, Finding, find_all
 from bridge.engine.rules.text.document import (
     Document,
     Field,
@@ -16,6 +15,7 @@ from bridge.engine.rules.text.document import (
     Text,
     from_text,
 )
+from bridge.engine.rules.text.signing_checks import Check, Finding, find_all
 
 
 def found(text: str, **tags: str) -> list[tuple[Check, str]]:

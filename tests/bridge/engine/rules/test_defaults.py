@@ -2,8 +2,7 @@
 
 import pytest
 
-from bridge.engine.rules.text.checks import find_all
-from bridge.engine.rules.text.defaults import accept_defaults, has_defaults, is_default
+from bridge.engine.rules.text.default_text import accept_defaults, has_defaults, is_default
 from bridge.engine.rules.text.document import (
     Document,
     Field,
@@ -16,6 +15,7 @@ from bridge.engine.rules.text.document import (
     to_json,
 )
 from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.text.signing_checks import find_all
 
 
 @pytest.mark.parametrize(

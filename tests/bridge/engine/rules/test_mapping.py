@@ -16,7 +16,7 @@ from bridge.engine.rules.text.document import (
     Text,
     from_text,
 )
-from bridge.engine.rules.text.findings import apply_template
+from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.rules.text.plain_text import from_outline, plain_text
 
 CHEST = Document(

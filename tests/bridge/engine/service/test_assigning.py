@@ -14,8 +14,8 @@ from bridge.engine.records.tables import (
     ReportOrder,
     Site,
 )
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import link_target
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.status import Origin
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import Registration, register, register_many

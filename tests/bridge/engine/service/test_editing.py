@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register

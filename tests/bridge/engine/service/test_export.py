@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.engine.documents.model import PageSize
-from bridge.engine.documents.record import CLINICAL_TAGS, export_record
+from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_record
+from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.launch.request import Attachment
 from bridge.engine.records.tables import Membership, Site

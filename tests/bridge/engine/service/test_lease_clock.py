@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Actor, Work

@@ -19,8 +19,8 @@ from bridge.engine.records.tables import (
     Share,
     Signature,
 )
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import export_order

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bridge.engine.records.tables import Account, Membership, Site
-from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft

@@ -7,8 +7,8 @@ is another: the account's cookie instead of a token.
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from bridge.engine.http.routes.admin import administration, macros, supplies
-from bridge.engine.http.sign_in.accounts import AccountRoute
+from bridge.engine.http.routes.admin import administration, macros, site_files
+from bridge.engine.http.sign_in.account_session import AccountRoute
 
 PREFIX = "/reporting/api/account"
 
@@ -16,7 +16,7 @@ router = APIRouter(include_in_schema=False)
 
 for _given in (
     *administration.router.routes,
-    *supplies.router.routes,
+    *site_files.router.routes,
     *macros.router.routes,
 ):
     if isinstance(_given, APIRoute):

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.administration import (
     NewSiteBody,
     PrelimGroupBody,
@@ -21,11 +22,10 @@ from bridge.engine.http.models.administration import (
     UserBody,
 )
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.actions import Place, act, actor_of, look
-from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.requests.audit_events import deed_of
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.requests.use_cases import Place, act, actor_of, look
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import site_users, users

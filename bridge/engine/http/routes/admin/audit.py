@@ -7,11 +7,11 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.engine.errors import Forbidden
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.administration import AuditQuery
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.actions import Place, look
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.requests.use_cases import Place, look
 from bridge.engine.service.accounts import audit_trail
 
 router = APIRouter(

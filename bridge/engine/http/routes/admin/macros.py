@@ -7,8 +7,8 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.actions import Place, act, look
 from bridge.engine.http.requests.guard import AdminRoute
+from bridge.engine.http.requests.use_cases import Place, act, look
 from bridge.engine.service.sites import audit_states, macros
 
 router = APIRouter(

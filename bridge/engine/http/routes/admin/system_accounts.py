@@ -11,13 +11,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.accounts import AccountBody, EnrolmentBody, FactorBody
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.actions import actor_of
-from bridge.engine.http.requests.audit import deed_of
+from bridge.engine.http.requests.audit_events import deed_of
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.state import engine_of
-from bridge.engine.rules.moments import iso
+from bridge.engine.http.requests.use_cases import actor_of
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import system_accounts
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine.service.caller import Caller

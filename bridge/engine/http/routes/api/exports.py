@@ -11,16 +11,16 @@ from fastapi import APIRouter, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from bridge.engine.documents import html, pdf, record, rtf
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import html, json_record, pdf, rtf
+from bridge.engine.documents.exports.model import Exported
 from bridge.engine.http.models.exports import ExportRecord, PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
-from bridge.engine.http.requests import responses
-from bridge.engine.http.requests.actions import look, order_id_of, place_of, zone_of
+from bridge.engine.http.requests import chunked_responses
 from bridge.engine.http.requests.guard import ExportRoute
 from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.http.requests.use_cases import look, order_id_of, place_of, zone_of
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_printed, export_report, read_prelim_text
@@ -72,14 +72,14 @@ def _zone(exported: Exported) -> tzinfo:
 @router.post("/html", response_model=HtmlResponse, responses=problems())
 async def export_html(body: ExportBody, request: Request) -> Response:
     """Return the report as a self-contained HTML document."""
-    return responses.text_member("html", await _export(request, body, html.render))
+    return chunked_responses.text_member("html", await _export(request, body, html.render))
 
 
 @router.post("/json", response_model=ExportRecord, responses=problems())
 async def export_json(body: ExportBody, request: Request) -> Response:
     """Return the JSON export record."""
-    exported = await _export(request, body, lambda found, _: record.export_record(found))
-    return responses.json_value(exported)
+    exported = await _export(request, body, lambda found, _: json_record.export_record(found))
+    return chunked_responses.json_value(exported)
 
 
 @router.post(
@@ -106,10 +106,10 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     data = await _export(request, body, render, body.addenda)
     if body.responseType is RtfResponse.ARRAYBUFFER:
         headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
-        return responses.octets(data, RTF_TYPE, headers)
+        return chunked_responses.octets(data, RTF_TYPE, headers)
     if request.headers.get("accept", "").startswith("text/plain"):
-        return responses.base64_text(data)
-    return responses.base64_member("rtf", data)
+        return chunked_responses.base64_text(data)
+    return chunked_responses.base64_member("rtf", data)
 
 
 @router.post("/pdf", include_in_schema=False)
@@ -122,4 +122,4 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
-    return responses.octets(data, PDF_TYPE, headers)
+    return chunked_responses.octets(data, PDF_TYPE, headers)

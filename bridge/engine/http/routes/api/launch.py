@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
-from bridge.engine.http import launching
+from bridge.engine.http import launch_requests
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
 from bridge.engine.http.models.responses import (
     InitResponse,
@@ -13,10 +14,9 @@ from bridge.engine.http.models.responses import (
     ProblemBody,
     problems,
 )
+from bridge.engine.http.requests.chunked_responses import QuickJSON
 from bridge.engine.http.requests.guard import LaunchRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.responses import QuickJSON
-from bridge.engine.http.state import engine_of
 
 router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRout
 @router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
 async def launch(body: LaunchBody, request: Request) -> Response:
     """Create or retrieve a report and return its link, QR code, or both."""
-    return QuickJSON(await launching.launch(request, body))
+    return QuickJSON(await launch_requests.launch(request, body))
 
 
 @router.post(
@@ -49,10 +49,10 @@ async def launch_batch(
     if len(bodies) > limit:
         detail = f"at most {limit} launches in one request"
         raise bad_request(detail, FieldError("", detail), code="batch_too_large")
-    return QuickJSON(await launching.launch_batch(request, bodies))
+    return QuickJSON(await launch_requests.launch_batch(request, bodies))
 
 
 @router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
 async def init(body: InitBody, request: Request) -> Response:
     """Make a short-lived link that pre-warms an embedded session; creates no report."""
-    return QuickJSON(await launching.prepare_session(request, body))
+    return QuickJSON(await launch_requests.prepare_session(request, body))

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.http.launching import warnings_of
+from bridge.engine.http.engine_state import engine_of
+from bridge.engine.http.launch_requests import warnings_of
 from bridge.engine.http.models.reports import (
     AssignOrderBody,
     DeleteBody,
@@ -20,10 +21,9 @@ from bridge.engine.http.models.responses import (
     StatusRecordBody,
     problems,
 )
-from bridge.engine.http.requests.actions import Place, ReportAnswer, act, act_on, expect, place_of
 from bridge.engine.http.requests.guard import FileRoute, WriteRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.requests.use_cases import Place, ReportAnswer, act, act_on, expect, place_of
 from bridge.engine.launch.attachments import structured_reports
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.records.tables import Report

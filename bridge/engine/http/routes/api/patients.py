@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from bridge.engine.http.models.reports import PatientMergeBody, PatientUpdateBody
 from bridge.engine.http.models.responses import NO_BODY, problems
-from bridge.engine.http.requests.actions import Place, act
 from bridge.engine.http.requests.guard import WriteRoute
+from bridge.engine.http.requests.use_cases import Place, act
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 
 router = APIRouter(prefix="/api/patient", tags=["Patients"], route_class=WriteRoute)

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, StringConstraints
 from sqlmodel import Session
 from starlette.responses import Response
 
-from bridge.engine.http.live.change_feed import wait_for_changes
+from bridge.engine.http.engine_state import engine_of
+from bridge.engine.http.live.long_poll import wait_for_changes
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.models.reports import OrderIdentity, StatusBody
 from bridge.engine.http.models.responses import (
@@ -22,12 +23,11 @@ from bridge.engine.http.models.responses import (
     WorklistResponse,
     problems,
 )
-from bridge.engine.http.requests.actions import Place, look, order_id_of, place_of
-from bridge.engine.http.requests.audit import reading_of
+from bridge.engine.http.requests.audit_events import reading_of
+from bridge.engine.http.requests.chunked_responses import QuickJSON
 from bridge.engine.http.requests.guard import GuardedRoute, Rate, take
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.responses import QuickJSON
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.requests.use_cases import Place, look, order_id_of, place_of
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_status import StatusRecord, query_status, read_report

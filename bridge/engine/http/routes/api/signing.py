@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from bridge.engine.http.models.reports import AddendumSignBody, OneReport, PrelimBody, SignBody
 from bridge.engine.http.models.responses import NO_BODY, problems
-from bridge.engine.http.requests.actions import act_on, zone_of
 from bridge.engine.http.requests.guard import WriteRoute
+from bridge.engine.http.requests.use_cases import act_on, zone_of
 from bridge.engine.service.signing import addenda, prelims, sign
 
 router = APIRouter(prefix="/api/report", tags=["Signing"], route_class=WriteRoute)

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import NotFound
+from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.models.accounts import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
-from bridge.engine.http.requests.audit import deed_of
-from bridge.engine.http.sign_in import owner_proof
-from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
+from bridge.engine.http.requests.audit_events import deed_of
+from bridge.engine.http.sign_in import password_check
+from bridge.engine.http.sign_in.account_session import AccountRoute, SignedDep
 from bridge.engine.http.sign_in.password_form import sign_out
-from bridge.engine.http.state import EngineDep, engine_of
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
 from bridge.engine.service.sites import audit_states
@@ -60,7 +60,9 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
     own = await engine.work.read(lambda c: own_account.profile(c, signed.visitor))
-    present, attempt = await owner_proof.verify(request, signed, body.present, pointer="/present")
+    present, attempt = await password_check.verify(
+        request, signed, body.present, pointer="/present"
+    )
 
     def hashed() -> str:
         passwords.require_strong(body.wanted, own["email"], own["name"])
@@ -82,10 +84,10 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
 async def confirm(body: ConfirmBody, request: Request, signed: SignedDep) -> Response:
     """Prove again to be the owner, as some actions ask for within the last minutes."""
     engine, key = engine_of(request), signed.account.id
-    password_hash, attempt = await owner_proof.verify(request, signed, body.password)
+    password_hash, attempt = await password_check.verify(request, signed, body.password)
 
     def deed(work: Work) -> None:
-        proof = owner_proof.proof(engine, work, signed.account, password_hash, body.code)
+        proof = password_check.proof(engine, work, signed.account, password_hash, body.code)
         own_account.confirm(work.connection, signed, proof, work.now)
         engine.throttle.give_back(work.connection, attempt)
         work.note(deed_of(request, "confirm"))

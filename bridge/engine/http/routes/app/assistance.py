@@ -11,12 +11,12 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.pages.report_page import DeskDep
 from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
 from bridge.engine.launch.languages import LANGUAGES, language
 from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place, transcribe
 from bridge.engine.rules.text.document import to_json
-from bridge.engine.rules.text.findings import NOWHERE, apply_template, headings, statements
+from bridge.engine.rules.text.key_findings import NOWHERE, apply_template, headings, statements
 from bridge.engine.service.sites.dictation_language import speech_language
 from bridge.executors import Threads
 

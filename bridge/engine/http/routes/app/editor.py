@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.pages.report_page import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.rules.text.document import restore, to_json
-from bridge.engine.rules.text.findings import apply_template
+from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.service.signing import page_state, sign_checks
 from bridge.engine.service.sites import audit_states, macros, sites
 from bridge.executors import Threads

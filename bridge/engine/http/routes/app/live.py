@@ -9,9 +9,9 @@ from starlette.responses import Response, StreamingResponse
 from bridge.engine.http.live import event_stream, sync_launch
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.pages.report_page import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
-from bridge.engine.rules.following import Refusal
+from bridge.engine.rules.sync_launch import Refusal
 from bridge.engine.service.live import window_switch
 from bridge.engine.service.live.windows import finish_handover
 

@@ -14,7 +14,7 @@ from bridge.engine.http.live.sync_launch import handed_over
 from bridge.engine.http.models.accounts import ChoicesBody
 from bridge.engine.http.models.fields import Body, Identifier, Passage
 from bridge.engine.http.models.responses import LEFT, problems
-from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.pages.report_page import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.service.accounts import own_account
 from bridge.engine.service.launch import link_opening

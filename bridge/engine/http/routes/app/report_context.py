@@ -15,15 +15,15 @@ from fastapi import APIRouter, Path, Query
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.documents import html, pdf, rtf
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.model import Exported
+from bridge.engine.documents.exports import html, pdf, rtf
+from bridge.engine.documents.exports.model import Exported
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.sessions import DeskDep
-from bridge.engine.http.requests import responses
-from bridge.engine.http.requests.actions import zone_of
+from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.requests import chunked_responses
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.http.requests.use_cases import zone_of
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_lookup import lock_report_by_id
 from bridge.engine.service.reports import files, priors
@@ -62,7 +62,7 @@ def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
 
 
 def _docx(exported: Exported, zone: tzinfo) -> bytes:
-    from bridge.engine.documents import docx  # noqa: PLC0415  # slow to load, rarely wanted
+    from bridge.engine.documents.exports import docx  # noqa: PLC0415  # slow to load, rarely wanted
 
     return docx.render(exported, zone)
 
@@ -142,4 +142,4 @@ async def export(
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     name = f'attachment; filename="report.{kind.value}"'
     headers = {**_NO_STORE, "Content-Disposition": name}
-    return responses.octets(data, writer.media_type, headers)
+    return chunked_responses.octets(data, writer.media_type, headers)

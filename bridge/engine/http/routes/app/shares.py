@@ -10,13 +10,13 @@ from pydantic import Field, StrictInt
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.launching import link_to
+from bridge.engine.http.launch_requests import link_to
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.sessions import DeskDep
+from bridge.engine.http.pages.report_page import DeskDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.links import Purpose
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.reports import sharing
 from bridge.engine.service.signing import page_actions
 from bridge.engine.service.signing.lease import Editor

@@ -9,13 +9,13 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden
+from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.models.accounts import AssignBody
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
-from bridge.engine.http.requests.audit import deed_of, reading_of
-from bridge.engine.http.sign_in.accounts import AccountRoute, SignedDep
-from bridge.engine.http.state import EngineDep, engine_of
+from bridge.engine.http.requests.audit_events import deed_of, reading_of
+from bridge.engine.http.sign_in.account_session import AccountRoute, SignedDep
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.authority import Role
+from bridge.engine.rules.site_roles import Role
 from bridge.engine.rules.status import Status
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession

@@ -14,10 +14,10 @@ from fastapi import Request
 from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.requests.audit import reading_of
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import reading_of
 from bridge.engine.http.requests.guard import Rate, take
 from bridge.engine.http.requests.problems import unauthorized
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator

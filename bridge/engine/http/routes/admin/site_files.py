@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.documents.mrrt import BadTemplate, write_template
-from bridge.engine.documents.mrrt import import_template as read
+from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
+from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.actions import Place, act, look
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.requests.use_cases import Place, act, look
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.sites import audit_states, billing, sites
 from bridge.executors import Threads

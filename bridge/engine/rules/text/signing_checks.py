@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from bridge.engine.rules.text.defaults import BRACKET, is_default
+from bridge.engine.rules.text.default_text import BRACKET, is_default
 from bridge.engine.rules.text.document import (
     Block,
     Document,
@@ -29,7 +29,7 @@ from bridge.engine.rules.text.document import (
     inline_text,
     item_parts,
 )
-from bridge.engine.rules.text.vocabulary import (
+from bridge.engine.rules.text.word_lists import (
     BOTH_SIDES,
     FEMALE,
     LEFT,

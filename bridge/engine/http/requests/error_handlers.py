@@ -4,7 +4,7 @@ The server leaves the body out. Links that browsers open have a HEAD of their ow
 live stream has none.
 
 Every exception that is a refusal is listed here; anything else is a defect and is
-answered by `bridge.engine.http.requests.envelope`.
+answered by `bridge.engine.http.requests.middleware`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.requests.audit import note_refusal
+from bridge.engine.http.requests.audit_events import note_refusal
 from bridge.engine.http.requests.problems import FieldError, Problem, Refused
 from bridge.executors import Full
 from bridge.store.errors import Busy, Conflict, StoreUnavailable

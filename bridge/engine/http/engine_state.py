@@ -18,7 +18,7 @@ from bridge.engine.http.live.waiting_requests import (
     STREAMS_EACH,
     WaitingRequests,
 )
-from bridge.engine.http.requests.addresses import Addresses
+from bridge.engine.http.requests.public_addresses import Addresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
@@ -40,13 +40,13 @@ from bridge.store.database import Database
 from bridge.store.postgresql.notifications import Listener
 
 if TYPE_CHECKING:
-    from bridge.engine.http.sign_in.provider import Provider
+    from bridge.engine.http.sign_in.oidc_provider import Provider
 
 Clock = Callable[[], int]
 
 
 def _provider(settings: SingleSignOn) -> "Provider":
-    from bridge.engine.http.sign_in.provider import Provider  # noqa: PLC0415  # its libraries are large
+    from bridge.engine.http.sign_in.oidc_provider import Provider  # noqa: PLC0415  # its libraries are large
 
     return Provider(settings)
 

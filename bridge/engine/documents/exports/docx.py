@@ -18,9 +18,9 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.shared import Emu, Mm, Pt, RGBColor
 
-from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported, PageSize
-from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
+from bridge.engine.documents.exports.layout import Part, Row, Sheet, column_shares, lay_out
+from bridge.engine.documents.exports.model import Exported, PageSize
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.rules.text.document import (
     Block,
     Inline,

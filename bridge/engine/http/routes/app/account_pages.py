@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.pages import pages
-from bridge.engine.http.pages.pages import Notice, notice
-from bridge.engine.http.pages.visits import is_prefetch, visitor
-from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.html_pages import Notice, notice
+from bridge.engine.http.pages.link_opening import is_prefetch, visitor
+from bridge.engine.http.requests.audit_events import deed_of, refused
 from bridge.engine.http.requests.same_origin import from_our_page, in_frame
 from bridge.engine.http.sign_in import password_form
-from bridge.engine.http.sign_in.accounts import whoever_signed_in
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.sign_in.account_session import whoever_signed_in
 from bridge.engine.launch.languages import first_language
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
@@ -51,7 +51,7 @@ async def place(request: Request) -> Response:
     signed = None if in_frame(request) else await whoever_signed_in(engine, request)
     if signed is None:
         return RedirectResponse(f"/reporting/login?next={request.url.path}", 303)
-    return pages.app_page(await _boot(engine, signed))
+    return html_pages.app_page(await _boot(engine, signed))
 
 
 @router.get("/report/{report_id}")
@@ -83,8 +83,8 @@ async def report(report_id: str, request: Request) -> Response:
         refused(request, "open", code=refusal.code)
         status, detail = refusal.status, refusal.detail
         return notice(request, Notice.CANNOT_OPEN, status=status, detail=detail)
-    page = pages.report_page(opened, pages.policy(()))
-    cookie = pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
+    page = html_pages.report_page(opened, html_pages.policy(()))
+    cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
     page.headers.append("Set-Cookie", cookie)
     return page
 

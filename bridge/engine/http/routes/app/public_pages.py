@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.app import static_files
-from bridge.engine.http.pages import pages, visits
+from bridge.engine.http.pages import html_pages, link_opening
 from bridge.engine.http.requests.guard import bounded
 from bridge.engine.http.requests.problems import bad_request
 from bridge.engine.http.sign_in import enrolment_page, password_form, single_sign_on
@@ -20,19 +20,19 @@ _ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
 @router.api_route("/launch-report/clinical", methods=["GET", "HEAD"])
 async def launch_report(request: Request, token: str = "", report: str = "") -> Response:
     """Open a report link, or load the page of `report` again."""
-    return await visits.open_report(request, token, report)
+    return await link_opening.open_report(request, token, report)
 
 
 @router.api_route("/shared", methods=["GET", "HEAD"])
 async def shared(request: Request, token: str = "") -> Response:
     """Show a shared report, to read only."""
-    return await visits.open_share(request, token)
+    return await link_opening.open_share(request, token)
 
 
 @router.api_route("/init", methods=["GET", "HEAD"])
 async def init(request: Request) -> Response:
     """Pre-warm an embedded session."""
-    return await visits.init(request)
+    return await link_opening.init(request)
 
 
 @router.post("/login")
@@ -44,7 +44,7 @@ async def login(request: Request) -> Response:
 @router.api_route("/enrol", methods=["GET", "HEAD"])
 async def enrol(request: Request, token: str = "") -> Response:
     """Show the form of an enrolment link."""
-    if visits.is_prefetch(request):
+    if link_opening.is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     return await enrolment_page.show(request, token[:256])
 
@@ -80,9 +80,9 @@ async def login_returned(request: Request) -> Response:
 @router.get("/assets/{name}")
 async def assets(name: str, request: Request) -> Response:
     """Return a file of the pages; built ones have a hash in their name and are kept for good."""
-    if name in pages.ASSETS:
+    if name in html_pages.ASSETS:
         headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
-        return Response(pages.asset(name), headers=headers, media_type=pages.ASSETS[name])
+        return Response(html_pages.asset(name), headers=headers, media_type=html_pages.ASSETS[name])
     media_type = static_files.media_type(name)
     zipped = "gzip" in request.headers.get("accept-encoding", "")
     content = static_files.content(name, compressed=zipped) if media_type else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from bridge.engine.documents.images import KeyImage
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.rules.text.document import Document
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 
 from bridge.audit.events import AuditEvent, Origin, Outcome
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
 _READING = ("GET", "HEAD", "OPTIONS")

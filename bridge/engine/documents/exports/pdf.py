@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported, PageSize
-from bridge.engine.documents.sheet import Part, Sheet, column_shares, lay_out
-from bridge.engine.documents.wording import EAST_ASIAN
+from bridge.engine.documents.exports.layout import Part, Sheet, column_shares, lay_out
+from bridge.engine.documents.exports.model import Exported, PageSize
+from bridge.engine.documents.exports.wording import EAST_ASIAN
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.rules.text.document import (
     Block,
     Inline,

@@ -8,9 +8,9 @@ no control word of a hostile text survives. Reads no RTF.
 from collections.abc import Iterator
 from datetime import tzinfo
 
-from bridge.engine.documents.images import JPEG, KeyImage
-from bridge.engine.documents.model import Exported, PageSize
-from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
+from bridge.engine.documents.exports.layout import Part, Row, Sheet, column_shares, lay_out
+from bridge.engine.documents.exports.model import Exported, PageSize
+from bridge.engine.documents.uploads.images import JPEG, KeyImage
 from bridge.engine.rules.text.document import (
     Block,
     Document,

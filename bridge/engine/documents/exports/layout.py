@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
-from bridge.engine.documents.images import KeyImage, accept_stored
-from bridge.engine.documents.model import Exported, Image, PageSize, Person
-from bridge.engine.documents.wording import EAST_ASIAN, day_text, labels, moment_text, person_name
+from bridge.engine.documents.exports.model import Exported, Image, PageSize, Person
+from bridge.engine.documents.exports.wording import (
+    EAST_ASIAN,
+    day_text,
+    labels,
+    moment_text,
+    person_name,
+)
+from bridge.engine.documents.uploads.images import KeyImage, accept_stored
 from bridge.engine.rules.text.document import (
     Block,
     Document,

@@ -16,19 +16,19 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from bridge.audit.events import AuditEvent
-from bridge.engine.documents import html
+from bridge.engine.documents.exports import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
-from bridge.engine.http.launching import issue, refuse_study, session_link
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.launch_requests import issue, refuse_study, session_link
 from bridge.engine.http.live.sync_launch import handed_over
-from bridge.engine.http.pages import pages
-from bridge.engine.http.pages.pages import Notice, language_of, notice, words
-from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.html_pages import Notice, language_of, notice, words
+from bridge.engine.http.requests.audit_events import deed_of, refused
 from bridge.engine.http.requests.guard import count_failure
 from bridge.engine.http.requests.problems import Refused, bad_request, unauthorized
 from bridge.engine.http.requests.same_origin import framed_by_others, host_of, in_frame
-from bridge.engine.http.sign_in.accounts import whoever_signed_in
+from bridge.engine.http.sign_in.account_session import whoever_signed_in
 from bridge.engine.http.sign_in.password_form import login_page
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launch.errors import (
     BadLaunch,
     FrameForbidden,
@@ -73,7 +73,7 @@ async def to_be_proven(
             Actor(), now, lambda work: record_host(work, door, found.link, framing.host)
         )
     code = language_of(request)
-    return pages.proving_page(found.hosts, words(Notice.FRAME_NOT_PERMITTED, code), code)
+    return html_pages.proving_page(found.hosts, words(Notice.FRAME_NOT_PERMITTED, code), code)
 
 
 _NOTICES: dict[type[EngineError], Notice] = {
@@ -94,7 +94,7 @@ def is_prefetch(request: Request) -> bool:
 
 async def visitor(engine: Engine, request: Request) -> BrowserSession | None:
     """Return the session of the browser's cookie, if there is one."""
-    name = pages.cookie_name(secure=engine.addresses.secure)
+    name = html_pages.cookie_name(secure=engine.addresses.secure)
     secret = request.cookies.get(name, "")
     if not secret:
         return None
@@ -124,7 +124,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
     if not handle and session is not None and shown not in ("", session.report_id):
-        return notice(request, Notice.ANOTHER_REPORT, status=409, headers=pages.policy(["*"]))
+        return notice(request, Notice.ANOTHER_REPORT, status=409, headers=html_pages.policy(["*"]))
     door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     known = await _known(engine, request)
     visit = LinkVisit(handle, in_frame(request), known, session, host_of(request))
@@ -150,7 +150,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     except EngineError as refusal:
         refused(request, "open", code=refusal.code)
         return _refusal(request, refusal, handle)
-    page = pages.report_page(opened, pages.policy(_ancestors(engine, opened)))
+    page = html_pages.report_page(opened, html_pages.policy(_ancestors(engine, opened)))
     _set_cookie(engine, page, opened.secret, request)
     return page
 
@@ -176,14 +176,16 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
         request,
         which or Notice.CANNOT_OPEN,
         status=refusal.status,
-        headers=pages.policy(["*"]),
+        headers=html_pages.policy(["*"]),
         detail="" if which else refusal.detail,
     )
 
 
 def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
     # Whoever asks, a frame may stand on another site, where only a partitioned cookie is kept.
-    cookie = pages.session_cookie(secret, secure=engine.addresses.secure, framed=in_frame(request))
+    cookie = html_pages.session_cookie(
+        secret, secure=engine.addresses.secure, framed=in_frame(request)
+    )
     response.headers.append("Set-Cookie", cookie)
 
 
@@ -203,7 +205,7 @@ async def open_share(request: Request, handle: str) -> Response:
     engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
     text = await Threads.EXPORTS.run(html.render, found.exported, zone)
-    return HTMLResponse(text, headers=pages.document_policy())
+    return HTMLResponse(text, headers=html_pages.document_policy())
 
 
 async def init(request: Request) -> Response:
@@ -226,7 +228,7 @@ async def init(request: Request) -> Response:
 
 
 def _reason(request: Request, detail: str, status: int) -> Response:
-    headers = pages.policy(["*"])
+    headers = html_pages.policy(["*"])
     return notice(request, Notice.CANNOT_PREPARE, status=status, headers=headers, detail=detail)
 
 
@@ -246,7 +248,7 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
     warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
     ancestors = ["'self'", *origins] if origins else ["*"]
-    page = pages.waiting_page(
+    page = html_pages.waiting_page(
         warmed.language, warmed.theme, ancestors, words(Notice.WAITING, warmed.language)
     )
     if warmed.secret:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from html import escape
 
-from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Row, Sheet, clean_document, lay_out
+from bridge.engine.documents.exports.layout import Part, Row, Sheet, clean_document, lay_out
+from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.uploads.images import KeyImage
 from bridge.engine.rules.text.document import (
     Block,
     Document,

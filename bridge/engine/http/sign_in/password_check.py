@@ -13,9 +13,9 @@ from typing import Final
 
 from fastapi import Request
 
-from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import refused
 from bridge.engine.http.requests.problems import Problem, Refused
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, WrongPassword

@@ -24,8 +24,8 @@ from bridge.engine.rules.text.document import (
     inline_text,
     item_parts,
 )
-from bridge.engine.rules.text.normals import Replacement, is_normal_finding, sentences
-from bridge.engine.rules.text.vocabulary import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
+from bridge.engine.rules.text.normal_findings import Replacement, is_normal_finding, sentences
+from bridge.engine.rules.text.word_lists import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
 
 NOWHERE: Mapping[str, str] = {}
 _TITLE = (3, 40)

@@ -10,11 +10,11 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
-from bridge.engine.http.requests.audit import refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import refused
 from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded, json_body
 from bridge.engine.http.requests.problems import Problem, Refused
 from bridge.engine.http.requests.same_origin import require_our_page
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller

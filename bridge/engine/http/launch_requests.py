@@ -12,7 +12,9 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from bridge.engine.documents.errors import QrTooLong
+from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import EngineError
+from bridge.engine.http.engine_state import Engine, engine_of
 from bridge.engine.http.live.sync_launch import settled
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import (
@@ -22,17 +24,16 @@ from bridge.engine.http.models.launch import (
     QrCodeOptions,
     ResponseOptions,
 )
-from bridge.engine.http.requests.actions import actor_of
-from bridge.engine.http.requests.audit import deed_of, origin
-from bridge.engine.http.requests.refusals import problem_of, shape_problem
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import deed_of, origin
+from bridge.engine.http.requests.error_handlers import problem_of, shape_problem
+from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, SetAsideFile
 from bridge.engine.launch.parser import LaunchParts, read_language, read_launch
 from bridge.engine.launch.request import LaunchRequest, NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
-from bridge.engine.rules.moments import iso
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.launch.init_links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.launch.launches import (
     BatchRefused,
@@ -236,8 +237,6 @@ def warnings_of(cautions: Iterable[LaunchWarning], files: Sequence[SetAsideFile]
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:
-    from bridge.engine.documents.qr import data_uri  # noqa: PLC0415  # slow to load
-
     try:
         return data_uri(link, options.size, options.mode)
     except QrTooLong:

@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, Response
 from bridge.audit.events import AuditEvent
 from bridge.engine.app.controls import controls
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.requests.audit import deed_of, refused
+from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.requests.audit_events import deed_of, refused
 from bridge.engine.http.requests.problems import BY_SESSION, unauthorized
-from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service.accounts.sessions import (
     SEEN_EVERY_MS,
     BrowserSession,

@@ -1,16 +1,14 @@
-"""Read a DICOM structured report: clinical information, measurements, findings as text.
+"""
+Read a DICOM structured report: clinical information, measurements, findings as text.
 
-Only attributes that mean the same as a tag are taken; what the file does not hold stays
-absent. Which value wins against a launch request is not decided here.
+Any template is read the same way: containers are headings, leaves are `name: value`, indented by
+depth (DICOM PS3.3 §C.17.3). Only attributes that mean the same as a clinicalInfo tag become tags.
+References to images, coordinates, UIDs and the observer context are left out of the text. A
+tracking identifier is kept: it tells which lesion a group of measurements is about.
 
-Any template is read the same way: containers are headings, leaves are `name: value`,
-indented by depth (DICOM PS3.3 §C.17.3). References to images, coordinates and UIDs, and who
-observed, say nothing to a reader of text and are left out. A tracking identifier is kept: it
-tells which lesion a group of measurements is about.
-
-Takes any SR document of DICOM PS3.3 A.35 in one go or refuses it as a whole. What the
-values mean for a report (which tag wins, where the text goes) is decided elsewhere. Runs in a
-worker process (`bridge.engine.documents.tasks`): pydicom needs minutes for some short files.
+The reader accepts any SR document of DICOM PS3.3 A.35 as a whole or refuses it as a whole. The
+caller decides which tag wins against a launch request. Runs in a worker process
+(`bridge.engine.documents.uploads.tasks`), because pydicom needs minutes for some short files.
 """
 
 import warnings
@@ -22,8 +20,8 @@ from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
-from bridge.engine.documents.sr_file import SrLimits, read_file
-from bridge.engine.documents.wording import clock, day_and_time, person_name
+from bridge.engine.documents.exports.wording import clock, day_and_time, person_name
+from bridge.engine.documents.uploads.sr_file import SrLimits, read_file
 from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
 
 NOT_A_STUDY_MODALITY = frozenset({"SR", "KO", "PR", "SEG", "DOC", "OT", "AU", "RWV", "REG"})

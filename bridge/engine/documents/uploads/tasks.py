@@ -10,10 +10,10 @@ from typing import Any
 
 from PIL import Image
 
-from bridge.engine.documents import mrrt, pixels, structured_report
 from bridge.engine.documents.errors import BadImage, BadStructuredReport
-from bridge.engine.documents.images import DIMENSIONS
-from bridge.engine.documents.sr_file import SrLimits
+from bridge.engine.documents.uploads import mrrt, pixels, structured_report
+from bridge.engine.documents.uploads.images import DIMENSIONS
+from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.rules.text.document import BadDocument, to_json
 
 Image.init()  # imports every format now: the process of a call reads no files

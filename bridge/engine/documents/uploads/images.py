@@ -75,7 +75,7 @@ def accept(
 
 def accept_stored(data: bytes, declared_type: str) -> KeyImage:
     """Re-encode an image that `accept` has encoded before, in this process."""
-    from bridge.engine.documents.pixels import reencode  # noqa: PLC0415  # slow to load
+    from bridge.engine.documents.uploads.pixels import reencode  # noqa: PLC0415  # slow to load
 
     return _accepted(data, declared_type, ImageLimits(), reencode)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.engine.documents.model import Exported, Image, Person, PrelimRead
+from bridge.engine.documents.exports.model import Exported, Image, Person, PrelimRead
 from bridge.engine.rules.text.plain_text import plain_text
 
 CLINICAL_TAGS = (

@@ -16,10 +16,10 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.reports import OrderIdentity
-from bridge.engine.http.requests.audit import deed_of, reading_of
+from bridge.engine.http.requests.audit_events import deed_of, reading_of
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.state import engine_of
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.caller import Caller, require_administrator

@@ -1,0 +1,1 @@
+"""Export formats of a report: HTML, RTF, DOCX, PDF and the JSON export record."""

@@ -1,0 +1,1 @@
+"""Files that users and hosts send: DICOM SR files, key images and MRRT templates."""
