@@ -15,8 +15,8 @@ from bridge.admin.console_roles import GrantedRoles
 from bridge.audit.events import Outcome, code_of
 from bridge.authority import Action
 from bridge.engine.errors import EngineError
-from bridge.engine.http.models.administration import SiteChange
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.http.models.administration import SiteChangeBody
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import (
     enrolment,
     passwords,
@@ -95,7 +95,7 @@ class Administration:
         """
         if not users.is_email(email):
             raise Refused("this is no acceptable e-mail address")
-        role = Role.ADMINISTRATOR if administrator else Role.USER
+        role = SiteRole.ADMINISTRATOR if administrator else SiteRole.USER
         hashed = None if password is None else self._hashed(email, name, password)
         event = self.event("user-update", site_id, role=role.value)
         event["target"] = ("user", email.strip().lower())
@@ -348,11 +348,11 @@ class Administration:
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(changes) - set(SiteChange.model_fields))
+    unknown = sorted(set(changes) - set(SiteChangeBody.model_fields))
     if unknown:
         raise Refused(f"a site has no {', '.join(unknown)}")
     try:
-        return SiteChange.model_validate(dict(changes)).changes()
+        return SiteChangeBody.model_validate(dict(changes)).changes()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         raise Refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -30,7 +30,7 @@ from typing import ClassVar
 
 from bridge.contract import FeedFault
 from bridge.engine.rules.reasons import TEXTS, Reason
-from bridge.engine.rules.site_roles import Deed
+from bridge.engine.rules.site_roles import ReportAction
 from bridge.errors import BridgeError
 
 
@@ -83,7 +83,7 @@ class Forbidden(EngineError):  # noqa: N818  # named for what happened
 class AuthorNotPermitted(Forbidden):
     """The person in whose name it would be done may not do it on this site, or has left it."""
 
-    def __init__(self, deed: Deed) -> None:
+    def __init__(self, deed: ReportAction) -> None:
         self.code = f"author_may_not_{deed.value}"
         super().__init__(
             f"the report's owner may not {deed.value} on this site: "

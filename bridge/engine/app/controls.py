@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from bridge.engine.rules.site_roles import Deed
+from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.status import SIGNED, Status
 
 
@@ -33,20 +33,23 @@ def controls(page: Mapping[str, Any]) -> list[Control]:
     return [control for control, deed in found.items() if deed in permitted]
 
 
-def _unsigned(status: Status, *, writable: bool) -> dict[Control, Deed]:
-    found = {Control.EDIT: Deed.EDIT} if writable else {}
+def _unsigned(status: Status, *, writable: bool) -> dict[Control, ReportAction]:
+    found = {Control.EDIT: ReportAction.EDIT} if writable else {}
     if status is Status.ORDERED:
         return found
-    found |= {Control.SIGN: Deed.SIGN, Control.PRELIM: Deed.PRELIM}
-    return found | ({Control.DISCARD: Deed.DISCARD} if status is Status.DRAFT else {})
+    found |= {Control.SIGN: ReportAction.SIGN, Control.PRELIM: ReportAction.PRELIM}
+    return found | ({Control.DISCARD: ReportAction.DISCARD} if status is Status.DRAFT else {})
 
 
-def _signed(page: Mapping[str, Any]) -> dict[Control, Deed]:
-    found: dict[Control, Deed] = {}
+def _signed(page: Mapping[str, Any]) -> dict[Control, ReportAction]:
+    found: dict[Control, ReportAction] = {}
     if page["unsignUntil"] is not None:
-        found |= {Control.UNSIGN: Deed.SIGN, Control.SIGN_NOW: Deed.SIGN}
+        found |= {Control.UNSIGN: ReportAction.SIGN, Control.SIGN_NOW: ReportAction.SIGN}
     if not any(each["state"] == "draft" for each in page["addenda"]):
-        found[Control.ADDENDUM_CREATE] = Deed.ADDEND
+        found[Control.ADDENDUM_CREATE] = ReportAction.ADDEND
     if page["addendumUnsignUntil"] is not None:
-        found |= {Control.ADDENDUM_UNSIGN: Deed.ADDEND, Control.ADDENDUM_SIGN_NOW: Deed.ADDEND}
+        found |= {
+            Control.ADDENDUM_UNSIGN: ReportAction.ADDEND,
+            Control.ADDENDUM_SIGN_NOW: ReportAction.ADDEND,
+        }
     return found

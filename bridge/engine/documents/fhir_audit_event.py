@@ -94,7 +94,7 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AuditedPatient:
     """A patient, as far as the export may name one."""
 
     site_id: str = field(repr=False)
@@ -108,7 +108,7 @@ def interaction_of(action: str) -> Interaction:
 
 
 def audit_events(
-    entry: AuditEntry, server: str, patients: Sequence[Subject] = ()
+    entry: AuditEntry, server: str, patients: Sequence[AuditedPatient] = ()
 ) -> Iterator[dict[str, Any]]:
     """Give the resources of one entry: one for each patient, and one where no patient is named."""
     for number, patient in enumerate(patients):
@@ -117,7 +117,9 @@ def audit_events(
         yield _resource(entry, server, None, entry.id)
 
 
-def _resource(entry: AuditEntry, server: str, patient: Subject | None, key: str) -> dict[str, Any]:
+def _resource(
+    entry: AuditEntry, server: str, patient: AuditedPatient | None, key: str
+) -> dict[str, Any]:
     kind = interaction_of(entry.action)
     kind_of, subtype, action = _codes(kind)
     resource: dict[str, Any] = {
@@ -187,7 +189,7 @@ def _address_type(address: str) -> str:
 
 
 def _entities(
-    entry: AuditEntry, kind: Interaction, patient: Subject | None
+    entry: AuditEntry, kind: Interaction, patient: AuditedPatient | None
 ) -> Iterator[dict[str, Any]]:
     if request := str(entry.details.get("request", "")):
         yield {

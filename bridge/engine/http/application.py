@@ -12,11 +12,11 @@ from typing import Any
 from fastapi import FastAPI
 
 from bridge import __version__
-from bridge.engine.http.engine_state import Engine
+from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.openapi import complete
 from bridge.engine.http.requests import error_handlers
-from bridge.engine.http.requests.error_handlers import Heads
-from bridge.engine.http.requests.middleware import Envelope
+from bridge.engine.http.requests.error_handlers import HeadRequests
+from bridge.engine.http.requests.middleware import ResponseEnvelope
 from bridge.engine.http.routes import health, host_sdk
 from bridge.engine.http.routes.admin import (
     account_administration,
@@ -101,14 +101,16 @@ def create_application(
         redirect_slashes=False,  # one address each, and no Host header in a Location
         separate_input_output_schemas=False,
     )
-    application.state.engine = Engine(settings, database, clock, roles)
-    error_handlers.install(application, [route for router in ROUTERS for route in router.routes])
+    application.state.engine = EngineState(settings, database, clock, roles)
+    error_handlers.install_error_handlers(
+        application, [route for router in ROUTERS for route in router.routes]
+    )
     for router in ROUTERS:
         application.include_router(router)
     describe = application.openapi
     application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way
-    application.add_middleware(Heads)
-    application.add_middleware(Envelope, new_id=lambda: uuid.uuid4().hex)
+    application.add_middleware(HeadRequests)
+    application.add_middleware(ResponseEnvelope, new_id=lambda: uuid.uuid4().hex)
     return application
 
 

@@ -18,7 +18,7 @@ from bridge.engine.http.live.waiting_requests import (
     STREAMS_EACH,
     WaitingRequests,
 )
-from bridge.engine.http.requests.public_addresses import Addresses
+from bridge.engine.http.requests.public_addresses import PublicAddresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
@@ -51,7 +51,7 @@ def _provider(settings: SingleSignOn) -> "Provider":
     return Provider(settings)
 
 
-class Engine:
+class EngineState:
     """One engine: `start` and `stop` frame its background work, which requests do not need."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Engine:
         self.streams = WaitingRequests(STREAMS, STREAMS_EACH)
         self.polls = WaitingRequests(POLLS, POLLS_EACH)
         self.proxies = Proxies(settings.trusted_proxies)
-        self.addresses = Addresses(settings.public_url, settings.regional_urls, self.proxies)
+        self.addresses = PublicAddresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
         self._ticker = ReleaseScheduler(self.work, clock)
@@ -128,14 +128,14 @@ def peer_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def engine_of(request: Request) -> Engine:
+def engine_of(request: Request) -> EngineState:
     """Return the engine that serves a request."""
-    engine: Engine = request.app.state.engine
+    engine: EngineState = request.app.state.engine
     return engine
 
 
 # Coroutines, because FastAPI would send plain functions through a thread.
-async def _engine(request: Request) -> Engine:
+async def _engine(request: Request) -> EngineState:
     return engine_of(request)
 
 
@@ -144,5 +144,5 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
-EngineDep = Annotated[Engine, Depends(_engine)]
+EngineDep = Annotated[EngineState, Depends(_engine)]
 CallerDep = Annotated[Caller, Depends(_caller)]

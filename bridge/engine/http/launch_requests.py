@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.live.sync_launch import settled
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.live.sync_launch import with_follow_outcome
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import (
     ClinicalInfo,
@@ -24,8 +24,8 @@ from bridge.engine.http.models.launch import (
     QrCodeOptions,
     ResponseOptions,
 )
-from bridge.engine.http.requests.audit_events import deed_of, origin
-from bridge.engine.http.requests.error_handlers import problem_of, shape_problem
+from bridge.engine.http.requests.audit_events import audit_event, request_origin
+from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, SetAsideFile
@@ -66,12 +66,12 @@ They take about as long as to hand them over to a thread and back, where other t
 Result = TypeVar("Result")
 
 
-def link_to(base_url: str, purpose: Purpose, handle: str) -> str:
+def link_address(base_url: str, purpose: Purpose, handle: str) -> str:
     """Return the address that a handle is given out in."""
     return f"{base_url}{PATHS[purpose]}?token={handle}"
 
 
-def desk_of(engine: Engine, request: Request) -> LaunchContext:
+def launch_context_of(engine: EngineState, request: Request) -> LaunchContext:
     """Return what launches by this request's caller need."""
     vault = LinkKeys(engine.keys, engine.random)
     return LaunchContext(request.state.caller, vault, engine.settings.lifetimes)
@@ -79,18 +79,18 @@ def desk_of(engine: Engine, request: Request) -> LaunchContext:
 
 async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     """Carry out one launch; return the response's members."""
-    engine, desk = engine_of(request), desk_of(engine_of(request), request)
+    engine, context = engine_of(request), launch_context_of(engine_of(request), request)
     options = qr_options(body.response)
     wanted = await _understood(engine, body)
-    launched = await engine.launches.launch(PendingLaunch(desk, wanted, origin(request)))
-    outcome = await settled(engine, launched)
+    launched = await engine.launches.launch(PendingLaunch(context, wanted, request_origin(request)))
+    outcome = await with_follow_outcome(engine, launched)
     base, kind = engine.base_url(request), body.response.type
     if kind is ResponseType.LINK:
-        return answer(outcome, kind, options, base)
-    return await engine.work.run(lambda: answer(outcome, kind, options, base))
+        return launch_response(outcome, kind, options, base)
+    return await engine.work.run(lambda: launch_response(outcome, kind, options, base))
 
 
-async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
+async def _understood(engine: EngineState, body: LaunchBody) -> LaunchRequest:
     """Read a launch: where there are files, in a thread."""
     parts, sizes = _parts(body), engine.settings.sizes
     if parts.structured_reports or parts.key_images:
@@ -100,7 +100,7 @@ async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
 
 async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
     """Carry out many launches in one transaction; return a response or a problem for each."""
-    engine, desk = engine_of(request), desk_of(engine_of(request), request)
+    engine, context = engine_of(request), launch_context_of(engine_of(request), request)
     long = any(map(_takes_long, bodies))
     quick = len(bodies) <= FEW and not long
     budget = Budget()
@@ -111,16 +111,16 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     read = await (Threads.DOCUMENTS.run(read_all) if long else _done(engine, read_all, quick=quick))
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
-    def deed(work: Work, *, at_once: bool) -> list[LaunchOutcome | EngineError]:
-        outcomes = launch_all(work, desk, wanted, at_once=at_once)
-        work.audit_events += audit_events_of(desk, wanted, outcomes, origin(request))
+    def apply(work: Work, *, at_once: bool) -> list[LaunchOutcome | EngineError]:
+        outcomes = launch_all(work, context, wanted, at_once=at_once)
+        work.audit_events += audit_events_of(context, wanted, outcomes, request_origin(request))
         return outcomes
 
-    actor, now = actor_of(desk.caller), engine.clock()
+    actor, now = actor_of(context.caller), engine.clock()
     try:
-        outcomes = await engine.work.change(actor, now, partial(deed, at_once=True), brief=quick)
+        outcomes = await engine.work.change(actor, now, partial(apply, at_once=True), brief=quick)
     except BatchRefused:  # hardly ever: a savepoint for each batch would cost more
-        outcomes = await engine.work.change(actor, now, partial(deed, at_once=False))
+        outcomes = await engine.work.change(actor, now, partial(apply, at_once=False))
     base, request_id = engine.base_url(request), request.state.request_id
 
     def answers() -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     return await _done(engine, answers, quick=not long)
 
 
-async def _done(engine: Engine, work: Callable[[], Result], *, quick: bool) -> Result:
+async def _done(engine: EngineState, work: Callable[[], Result], *, quick: bool) -> Result:
     return work() if quick else await engine.work.run(work)
 
 
@@ -149,7 +149,7 @@ def _takes_long(body: object) -> bool:
 _Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
 
 
-def _read(engine: Engine, item: Any, budget: Budget) -> _Read | EngineError | ValidationError:
+def _read(engine: EngineState, item: Any, budget: Budget) -> _Read | EngineError | ValidationError:
     try:
         body = LaunchBody.model_validate(item)
         options = qr_options(body.response)
@@ -168,14 +168,14 @@ def _answer_of(
 ) -> dict[str, Any]:
     if isinstance(one, ValidationError):
         errors = [{**each, "loc": ("body", *each["loc"])} for each in one.errors()]
-        return shape_problem(errors).body(instance=instance, request_id=request_id)
+        return validation_problem(errors).body(instance=instance, request_id=request_id)
     if isinstance(one, EngineError):
         return problem_of(one).body(instance=instance, request_id=request_id)
     body, _, options = one
     outcome = next(outcomes)
     if isinstance(outcome, EngineError):
         return problem_of(outcome).body(instance=instance, request_id=request_id)
-    return answer(outcome, body.response.type, options, base)
+    return launch_response(outcome, body.response.type, options, base)
 
 
 def qr_options(response: ResponseOptions) -> QrCodeOptions:
@@ -209,11 +209,11 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
     )
 
 
-def answer(
+def launch_response(
     outcome: LaunchOutcome, wanted: ResponseType, options: QrCodeOptions, base_url: str
 ) -> dict[str, Any]:
     """Return the members of a launch response (interface document, launch; both QR spellings)."""
-    link = link_to(base_url, Purpose.LAUNCH, outcome.handle)
+    link = link_address(base_url, Purpose.LAUNCH, outcome.handle)
     name, email = outcome.owner or ("", "")
     members: dict[str, Any] = {
         "status": outcome.status.value,
@@ -262,18 +262,18 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
     }
 
 
-async def issue(engine: Engine, request: Request, wanted: InitRequest) -> InitLink:
+async def issue(engine: EngineState, request: Request, wanted: InitRequest) -> InitLink:
     """Issue a session link on the authority of the request's caller."""
     caller = request.state.caller
 
-    def deed(work: Work) -> InitLink:
+    def apply(work: Work) -> InitLink:
         prepared = issue_init_link(
             work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, wanted
         )
-        work.note(deed_of(request, "init", wanted.site_id))
+        work.note(audit_event(request, "init", wanted.site_id))
         return prepared
 
-    return await engine.work.change(actor_of(caller), engine.clock(), deed)
+    return await engine.work.change(actor_of(caller), engine.clock(), apply)
 
 
 def session_link(base_url: str, prepared: InitLink) -> str:
@@ -282,7 +282,7 @@ def session_link(base_url: str, prepared: InitLink) -> str:
         f"&AppLanguage={quote(prepared.app_language)}"
         f"&SpeechLanguage={quote(prepared.speech_language)}"
     )
-    return link_to(base_url, Purpose.INIT, prepared.handle) + languages
+    return link_address(base_url, Purpose.INIT, prepared.handle) + languages
 
 
 def _wanted(body: InitBody) -> InitRequest:

@@ -24,7 +24,7 @@ from bridge.engine.http.requests.problems import (
 )
 from bridge.engine.launch.errors import BadAuthority
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Deed
+from bridge.engine.rules.site_roles import ReportAction
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 _REQUEST_ID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -103,8 +103,8 @@ _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
         BadAuthority(pointer="/userInfo/Auth"),
     ),
     "site/prelims": (errors.PrelimNotFound(),),
-    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(Deed.SIGN)),
-    "prelim": (errors.AuthorNotPermitted(Deed.PRELIM),),
+    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(ReportAction.SIGN)),
+    "prelim": (errors.AuthorNotPermitted(ReportAction.PRELIM),),
     "unsign": (errors.ReportNotSigned(), errors.CoolingElapsed()),
     "addendum/sign": (
         errors.NoSignedAddendum(),

@@ -22,7 +22,7 @@ from bridge.engine.records.columns import (
     moment,
     moment_or_none,
 )
-from bridge.engine.rules.status import AddendumState, FileKind, Origin, Status
+from bridge.engine.rules.status import AddendumState, FileKind, ReportOrigin, Status
 from bridge.store.columns import BIG_KEY
 
 DETACHED = "_alone"
@@ -44,7 +44,7 @@ class Report(Record, table=True):
     report_id: str = Field(unique=True)  # unguessable
     site_id: str = Field(foreign_key="engine_site.site_id")
     status: Status = Field(sa_type=enum_type(Status))
-    origin: Origin = Field(sa_type=enum_type(Origin))
+    origin: ReportOrigin = Field(sa_type=enum_type(ReportOrigin))
     owner_id: int | None = foreign_key_to("engine_account.id", required=False)
     document: dict[str, Any] | None = json_or_none()
     content_text: str = Field(default="", sa_type=Text)

@@ -21,7 +21,7 @@ from bridge.engine.records.columns import (
     moment,
     moment_or_none,
 )
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.billing import CodeSystem
 from bridge.store.columns import BIG_KEY
 
@@ -102,7 +102,7 @@ class Membership(Record, table=True):
 
     site_id: str = Field(primary_key=True, foreign_key="engine_site.site_id")
     account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
-    role: Role = Field(default=Role.USER, sa_type=enum_type(Role))
+    role: SiteRole = Field(default=SiteRole.USER, sa_type=enum_type(SiteRole))
     name: str = ""
     signature: str | None = None  # a data URI
     settings: dict[str, Any] = json_object()

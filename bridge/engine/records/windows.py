@@ -8,7 +8,7 @@ from sqlalchemy import Index
 from sqlmodel import Field
 
 from bridge.engine.records.columns import Record, enum_type, foreign_key_to, moment
-from bridge.engine.rules.sync_launch import Answer
+from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.store.columns import BIG_KEY
 
 
@@ -45,5 +45,5 @@ class SyncTarget(Record, table=True):
     report_id: str | None = None  # None while the report is yet to be created
     accession: str
     launched_at: int = moment()
-    answer: Answer = Field(sa_type=enum_type(Answer))
+    answer: FollowAnswer = Field(sa_type=enum_type(FollowAnswer))
     reason: str = ""  # why it was refused

@@ -16,7 +16,7 @@ from bridge.engine.rules.status import Status
 ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
 
 
-class Event(StrEnum):
+class ReportEvent(StrEnum):
     """What may be wanted of a report."""
 
     OPEN = "open"  # a launch, or a launch link opened
@@ -38,7 +38,7 @@ class Event(StrEnum):
     ADDENDUM_UNSIGN = "unsign addendum"
 
 
-class Fact(StrEnum):
+class ReportFact(StrEnum):
     """What the branches ask about."""
 
     SITE_COOLS = "the site has a sign delay"
@@ -54,7 +54,7 @@ class Fact(StrEnum):
     ADDENDUM_COOLING = "the newest signed addendum's cooling period runs"
 
 
-class Part(StrEnum):
+class ClearedPart(StrEnum):
     """What an event clears."""
 
     OWNER = "owner"
@@ -64,71 +64,76 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class Transition:
     """Where a report goes when all these facts hold; `to` None means that it is removed."""
 
     to: Status | None
-    when: frozenset[Fact] = frozenset()
-    clears: frozenset[Part] = frozenset()
+    when: frozenset[ReportFact] = frozenset()
+    clears: frozenset[ClearedPart] = frozenset()
 
 
-def _to(to: Status | None, *when: Fact, clears: tuple[Part, ...] = ()) -> Branch:
-    return Branch(to, frozenset(when), frozenset(clears))
+def _to(to: Status | None, *when: ReportFact, clears: tuple[ClearedPart, ...] = ()) -> Transition:
+    return Transition(to, frozenset(when), frozenset(clears))
 
 
-_EMPTIED = (Part.OWNER, Part.CONTENT)
-_UNSIGNED = (Part.SIGNATURE, Part.LATER_ADDENDA)
+_EMPTIED = (ClearedPart.OWNER, ClearedPart.CONTENT)
+_UNSIGNED = (ClearedPart.SIGNATURE, ClearedPart.LATER_ADDENDA)
 _UNSIGN = (
-    _to(PRELIMINARY, Fact.COOLING, Fact.PRELIM_READ, clears=_UNSIGNED),
-    _to(DRAFT, Fact.COOLING, clears=_UNSIGNED),
+    _to(PRELIMINARY, ReportFact.COOLING, ReportFact.PRELIM_READ, clears=_UNSIGNED),
+    _to(DRAFT, ReportFact.COOLING, clears=_UNSIGNED),
 )
 
-TRANSITIONS: Mapping[tuple[Status, Event], tuple[Branch, ...]] = {
-    (ORDERED, Event.OPEN): (_to(DRAFT),),
-    (DRAFT, Event.OPEN): (_to(DRAFT),),
-    (PRELIMINARY, Event.OPEN): (_to(PRELIMINARY),),
-    (FINAL, Event.OPEN): (_to(FINAL),),
-    (ADDENDUM, Event.OPEN): (_to(ADDENDUM),),
-    (DRAFT, Event.SAVE): (_to(DRAFT),),
-    (PRELIMINARY, Event.SAVE): (_to(PRELIMINARY),),
-    (DRAFT, Event.SIGN): (_to(FINAL),),
-    (PRELIMINARY, Event.SIGN): (_to(FINAL),),
+TRANSITIONS: Mapping[tuple[Status, ReportEvent], tuple[Transition, ...]] = {
+    (ORDERED, ReportEvent.OPEN): (_to(DRAFT),),
+    (DRAFT, ReportEvent.OPEN): (_to(DRAFT),),
+    (PRELIMINARY, ReportEvent.OPEN): (_to(PRELIMINARY),),
+    (FINAL, ReportEvent.OPEN): (_to(FINAL),),
+    (ADDENDUM, ReportEvent.OPEN): (_to(ADDENDUM),),
+    (DRAFT, ReportEvent.SAVE): (_to(DRAFT),),
+    (PRELIMINARY, ReportEvent.SAVE): (_to(PRELIMINARY),),
+    (DRAFT, ReportEvent.SIGN): (_to(FINAL),),
+    (PRELIMINARY, ReportEvent.SIGN): (_to(FINAL),),
     # ends the cooling period; signer, moment and text stay as they are
-    (FINAL, Event.SIGN): (_to(FINAL, Fact.COOLING, Fact.IGNORES_DELAY),),
-    (ADDENDUM, Event.SIGN): (_to(ADDENDUM, Fact.COOLING, Fact.IGNORES_DELAY),),
-    (FINAL, Event.UNSIGN): _UNSIGN,
-    (ADDENDUM, Event.UNSIGN): _UNSIGN,
-    (DRAFT, Event.PRELIM): (_to(PRELIMINARY),),
-    (PRELIMINARY, Event.PRELIM): (_to(PRELIMINARY),),
-    (PRELIMINARY, Event.PRELIM_WITHDRAW): (_to(PRELIMINARY, Fact.OTHER_PRELIM_READ), _to(DRAFT)),
-    (DRAFT, Event.RESET): (_to(ORDERED, Fact.FROM_ORDER, clears=_EMPTIED),),
+    (FINAL, ReportEvent.SIGN): (_to(FINAL, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
+    (ADDENDUM, ReportEvent.SIGN): (_to(ADDENDUM, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
+    (FINAL, ReportEvent.UNSIGN): _UNSIGN,
+    (ADDENDUM, ReportEvent.UNSIGN): _UNSIGN,
+    (DRAFT, ReportEvent.PRELIM): (_to(PRELIMINARY),),
+    (PRELIMINARY, ReportEvent.PRELIM): (_to(PRELIMINARY),),
+    (PRELIMINARY, ReportEvent.PRELIM_WITHDRAW): (
+        _to(PRELIMINARY, ReportFact.OTHER_PRELIM_READ),
+        _to(DRAFT),
+    ),
+    (DRAFT, ReportEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),),
     # unassigned, so that it can be linked again
-    (ORDERED, Event.RESET): (_to(ORDERED, Fact.CONTENT, clears=_EMPTIED),),
-    (DRAFT, Event.UNASSIGN): (_to(ORDERED, clears=(Part.OWNER,)),),
-    (DRAFT, Event.DISCARD): (_to(ORDERED, Fact.FROM_ORDER, clears=_EMPTIED), _to(None)),
-    (ORDERED, Event.DELETE): (_to(None),),
-    (DRAFT, Event.DELETE): (_to(None),),
-    (PRELIMINARY, Event.DELETE): (_to(None),),
-    (ORDERED, Event.UPDATE_FILES): (_to(ORDERED),),
-    (DRAFT, Event.UPDATE_FILES): (_to(DRAFT),),
-    (PRELIMINARY, Event.UPDATE_FILES): (_to(PRELIMINARY),),
-    (FINAL, Event.ADDENDUM_CREATE): (_to(FINAL),),
-    (ADDENDUM, Event.ADDENDUM_CREATE): (_to(ADDENDUM),),
-    (FINAL, Event.ADDENDUM_SAVE): (_to(FINAL, Fact.OPEN_ADDENDUM),),
-    (ADDENDUM, Event.ADDENDUM_SAVE): (_to(ADDENDUM, Fact.OPEN_ADDENDUM),),
-    (FINAL, Event.ADDENDUM_CANCEL): (_to(FINAL, Fact.OPEN_ADDENDUM),),
-    (ADDENDUM, Event.ADDENDUM_CANCEL): (_to(ADDENDUM, Fact.OPEN_ADDENDUM),),
-    (FINAL, Event.ADDENDUM_SIGN): (_to(ADDENDUM, Fact.OPEN_ADDENDUM),),
-    (ADDENDUM, Event.ADDENDUM_SIGN): (_to(ADDENDUM, Fact.OPEN_ADDENDUM),),
-    (ADDENDUM, Event.ADDENDUM_RELEASE): (_to(ADDENDUM, Fact.SITE_COOLS, Fact.ADDENDUM_COOLING),),
-    (ADDENDUM, Event.ADDENDUM_UNSIGN): (
-        _to(ADDENDUM, Fact.ADDENDUM_COOLING, Fact.OTHER_SIGNED_ADDENDUM),
-        _to(FINAL, Fact.ADDENDUM_COOLING),
+    (ORDERED, ReportEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_EMPTIED),),
+    (DRAFT, ReportEvent.UNASSIGN): (_to(ORDERED, clears=(ClearedPart.OWNER,)),),
+    (DRAFT, ReportEvent.DISCARD): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED), _to(None)),
+    (ORDERED, ReportEvent.DELETE): (_to(None),),
+    (DRAFT, ReportEvent.DELETE): (_to(None),),
+    (PRELIMINARY, ReportEvent.DELETE): (_to(None),),
+    (ORDERED, ReportEvent.UPDATE_FILES): (_to(ORDERED),),
+    (DRAFT, ReportEvent.UPDATE_FILES): (_to(DRAFT),),
+    (PRELIMINARY, ReportEvent.UPDATE_FILES): (_to(PRELIMINARY),),
+    (FINAL, ReportEvent.ADDENDUM_CREATE): (_to(FINAL),),
+    (ADDENDUM, ReportEvent.ADDENDUM_CREATE): (_to(ADDENDUM),),
+    (FINAL, ReportEvent.ADDENDUM_SAVE): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, ReportEvent.ADDENDUM_SAVE): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (FINAL, ReportEvent.ADDENDUM_CANCEL): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, ReportEvent.ADDENDUM_CANCEL): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (FINAL, ReportEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, ReportEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, ReportEvent.ADDENDUM_RELEASE): (
+        _to(ADDENDUM, ReportFact.SITE_COOLS, ReportFact.ADDENDUM_COOLING),
+    ),
+    (ADDENDUM, ReportEvent.ADDENDUM_UNSIGN): (
+        _to(ADDENDUM, ReportFact.ADDENDUM_COOLING, ReportFact.OTHER_SIGNED_ADDENDUM),
+        _to(FINAL, ReportFact.ADDENDUM_COOLING),
     ),
 }
 
 
-class Failure(StrEnum):
+class FailureCode(StrEnum):
     """The refusals that the interface document answers with a literal 500 (Errors)."""
 
     ALREADY_SIGNED = "already_signed"
@@ -138,66 +143,71 @@ class Failure(StrEnum):
     SIGN_DELAY_DISABLED = "sign_delay_disabled"
 
 
-Refusal = Reason | Failure
+RefusalReason = Reason | FailureCode
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusalRule:
     """A refusal, for the case that the status is among these and the fact is missing."""
 
-    refusal: Refusal
+    refusal: RefusalReason
     status: frozenset[Status] = frozenset(Status)
-    lacks: Fact | None = None
+    lacks: ReportFact | None = None
 
 
 _BOTH_SIGNED = frozenset({FINAL, ADDENDUM})
 _READING = frozenset({ORDERED, DRAFT, PRELIMINARY})
 _NO_ADDENDUM = (
-    Refused(Reason.NOT_SIGNED, _READING),
-    Refused(Reason.NO_OPEN_ADDENDUM, lacks=Fact.OPEN_ADDENDUM),
+    RefusalRule(Reason.NOT_SIGNED, _READING),
+    RefusalRule(Reason.NO_OPEN_ADDENDUM, lacks=ReportFact.OPEN_ADDENDUM),
 )
 
-REFUSALS: Mapping[Event, tuple[Refused, ...]] = {
-    Event.OPEN: (),
-    Event.SAVE: (Refused(Reason.SIGNED, _BOTH_SIGNED), Refused(Reason.NOT_EDITABLE)),
-    Event.SIGN: (
-        Refused(Reason.NOT_OWNED, frozenset({ORDERED})),
-        Refused(Failure.ALREADY_SIGNED),
+REFUSALS: Mapping[ReportEvent, tuple[RefusalRule, ...]] = {
+    ReportEvent.OPEN: (),
+    ReportEvent.SAVE: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_EDITABLE)),
+    ReportEvent.SIGN: (
+        RefusalRule(Reason.NOT_OWNED, frozenset({ORDERED})),
+        RefusalRule(FailureCode.ALREADY_SIGNED),
     ),
-    Event.UNSIGN: (Refused(Failure.NOT_SIGNED, _READING), Refused(Failure.COOLING_ELAPSED)),
-    Event.PRELIM: (Refused(Reason.SIGNED, _BOTH_SIGNED), Refused(Reason.NOT_OWNED)),
-    Event.PRELIM_WITHDRAW: (
-        Refused(Reason.SIGNED, _BOTH_SIGNED),
-        Refused(Reason.NOT_PRELIMINARY),
+    ReportEvent.UNSIGN: (
+        RefusalRule(FailureCode.NOT_SIGNED, _READING),
+        RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
-    Event.RESET: (
-        Refused(Reason.SIGNED, _BOTH_SIGNED),
-        Refused(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),
-        Refused(Reason.NOT_FROM_ORDER, frozenset({DRAFT})),
-        Refused(Reason.NOT_DRAFT),
+    ReportEvent.PRELIM: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_OWNED)),
+    ReportEvent.PRELIM_WITHDRAW: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOT_PRELIMINARY),
     ),
-    Event.UNASSIGN: (Refused(Reason.SIGNED, _BOTH_SIGNED), Refused(Reason.NOT_DRAFT)),
-    Event.DISCARD: (Refused(Reason.SIGNED, _BOTH_SIGNED), Refused(Reason.NOT_DRAFT)),
-    Event.DELETE: (Refused(Reason.SIGNED),),
-    Event.UPDATE_FILES: (Refused(Reason.SIGNED),),
-    Event.ADDENDUM_CREATE: (Refused(Reason.NOT_SIGNED),),
-    Event.ADDENDUM_SAVE: _NO_ADDENDUM,
-    Event.ADDENDUM_CANCEL: _NO_ADDENDUM,
-    Event.ADDENDUM_SIGN: _NO_ADDENDUM,
-    Event.ADDENDUM_RELEASE: (
-        Refused(Failure.SIGN_DELAY_DISABLED, lacks=Fact.SITE_COOLS),
-        Refused(Failure.NO_SIGNED_ADDENDUM, lacks=Fact.SIGNED_ADDENDUM),
-        Refused(Failure.COOLING_ELAPSED),
+    ReportEvent.RESET: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),
+        RefusalRule(Reason.NOT_FROM_ORDER, frozenset({DRAFT})),
+        RefusalRule(Reason.NOT_DRAFT),
     ),
-    Event.ADDENDUM_UNSIGN: (
-        Refused(Failure.NO_SIGNED_ADDENDUM, lacks=Fact.SIGNED_ADDENDUM),
-        Refused(Failure.COOLING_ELAPSED),
+    ReportEvent.UNASSIGN: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_DRAFT)),
+    ReportEvent.DISCARD: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_DRAFT)),
+    ReportEvent.DELETE: (RefusalRule(Reason.SIGNED),),
+    ReportEvent.UPDATE_FILES: (RefusalRule(Reason.SIGNED),),
+    ReportEvent.ADDENDUM_CREATE: (RefusalRule(Reason.NOT_SIGNED),),
+    ReportEvent.ADDENDUM_SAVE: _NO_ADDENDUM,
+    ReportEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
+    ReportEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
+    ReportEvent.ADDENDUM_RELEASE: (
+        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_COOLS),
+        RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
+        RefusalRule(FailureCode.COOLING_ELAPSED),
+    ),
+    ReportEvent.ADDENDUM_UNSIGN: (
+        RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
+        RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
 }
 """For each event, why it is refused where no branch holds: the first row that applies."""
 
 
-def decide(status: Status, event: Event, facts: frozenset[Fact]) -> Branch | Refusal:
+def decide(
+    status: Status, event: ReportEvent, facts: frozenset[ReportFact]
+) -> Transition | RefusalReason:
     """Return the branch that an event takes, or why it takes none."""
     for branch in TRANSITIONS.get((status, event), ()):
         if branch.when <= facts:

@@ -29,7 +29,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRule:
     """A broken rule and the request's order that breaks it."""
 
     reason: Reason
@@ -41,15 +41,15 @@ def already_linked(candidates: Sequence[Candidate]) -> bool:
     return len({each.report_id for each in candidates}) == 1
 
 
-def refuse_link(anchor: Candidate, others: Sequence[Candidate]) -> Broken | None:
+def refuse_link(anchor: Candidate, others: Sequence[Candidate]) -> BrokenRule | None:
     """Return the first broken rule, None when all may be linked to the anchor's report."""
     if reason := _refuse_anchor(anchor):
-        return Broken(reason, anchor.place)
+        return BrokenRule(reason, anchor.place)
     for other in others:
         if other.report_id == anchor.report_id:
             continue
         if reason := _refuse_other(other) or _refuse_patient(anchor, other):
-            return Broken(reason, other.place)
+            return BrokenRule(reason, other.place)
     return None
 
 

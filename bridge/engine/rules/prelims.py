@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PrelimGroupPolicy:
     """A prelim group as a rule sees it."""
 
     name: str
@@ -25,22 +25,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PrelimReader:
     """A person on the site: canonical e-mail address and role, None for who has left it."""
 
     email: str
-    role: Role | None
+    role: SiteRole | None
 
 
-def refuse_reader(groups: Mapping[str, Group], group: str, reader: Reader) -> Reason | None:
+def refuse_reader(
+    groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader
+) -> Reason | None:
     """Say why a person may not read for a group; administrators read for every group."""
     known = groups.get(group)
-    if known is None or not known.members or reader.role is Role.ADMINISTRATOR:
+    if known is None or not known.members or reader.role is SiteRole.ADMINISTRATOR:
         return None
     return None if reader.email in known.members else Reason.NOT_PRELIM_MEMBER
 
 
-def may_review(groups: Mapping[str, Group], group: str, reader: Reader) -> bool:
+def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader) -> bool:
     """
     Tell whether a person may take a read of a group for review.
 
@@ -53,10 +55,10 @@ def may_review(groups: Mapping[str, Group], group: str, reader: Reader) -> bool:
     if known is not None and known.reviewers is not None:
         return reader.email in known.reviewers
     in_a_group = any(reader.email in each.members for each in groups.values())
-    return reader.role is not Role.PRELIM and not in_a_group
+    return reader.role is not SiteRole.PRELIM and not in_a_group
 
 
-def refuse_prelim(groups: Mapping[str, Group], group: str, tag: str) -> Reason | None:
+def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str) -> Reason | None:
     """Say why a group and tag cannot be used; a site without groups of its own takes any."""
     if not any(each.configured for each in groups.values()):
         return None
@@ -67,7 +69,7 @@ def refuse_prelim(groups: Mapping[str, Group], group: str, tag: str) -> Reason |
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadState:
     """A preliminary read as a rule sees it."""
 
     read_at: int
@@ -76,13 +78,13 @@ class Read:
     withdrawn: bool
 
 
-def active(reads: Sequence[Read]) -> int | None:
+def active(reads: Sequence[ReadState]) -> int | None:
     """Return the index of the newest read that was not withdrawn, oldest first given."""
     standing = [index for index, read in enumerate(reads) if not read.withdrawn]
     return standing[-1] if standing else None
 
 
-def reviewed_by(reads: Iterable[Read], reviewer_id: int | None) -> list[int]:
+def reviewed_by(reads: Iterable[ReadState], reviewer_id: int | None) -> list[int]:
     """Return the indexes of the reads that a reviewer's deed reviews: others', and still open."""
     return [
         index

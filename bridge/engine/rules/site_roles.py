@@ -7,7 +7,7 @@ The administrative endpoints are closed to everybody but administrators; that ch
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class SiteRole(StrEnum):
     """What an account may do on one site."""
 
     USER = "user"
@@ -15,7 +15,7 @@ class Role(StrEnum):
     PRELIM = "prelim"  # writes preliminary reads, and never signs
 
 
-class Deed(StrEnum):
+class ReportAction(StrEnum):
     """What somebody may want to do to an open report."""
 
     EDIT = "edit"
@@ -25,19 +25,31 @@ class Deed(StrEnum):
     ADDEND = "addend"
 
 
-_OWNER = frozenset({Deed.EDIT, Deed.SIGN, Deed.PRELIM, Deed.DISCARD, Deed.ADDEND})
+_OWNER = frozenset(
+    {
+        ReportAction.EDIT,
+        ReportAction.SIGN,
+        ReportAction.PRELIM,
+        ReportAction.DISCARD,
+        ReportAction.ADDEND,
+    }
+)
 
-PERMITTED: dict[tuple[Role, bool], frozenset[Deed]] = {
-    (Role.ADMINISTRATOR, True): _OWNER,
-    (Role.ADMINISTRATOR, False): frozenset({Deed.SIGN, Deed.PRELIM, Deed.ADDEND}),
-    (Role.USER, True): _OWNER,
-    (Role.USER, False): frozenset({Deed.ADDEND}),
-    (Role.PRELIM, True): frozenset({Deed.EDIT, Deed.PRELIM, Deed.DISCARD}),
-    (Role.PRELIM, False): frozenset(),
+PERMITTED: dict[tuple[SiteRole, bool], frozenset[ReportAction]] = {
+    (SiteRole.ADMINISTRATOR, True): _OWNER,
+    (SiteRole.ADMINISTRATOR, False): frozenset(
+        {ReportAction.SIGN, ReportAction.PRELIM, ReportAction.ADDEND}
+    ),
+    (SiteRole.USER, True): _OWNER,
+    (SiteRole.USER, False): frozenset({ReportAction.ADDEND}),
+    (SiteRole.PRELIM, True): frozenset(
+        {ReportAction.EDIT, ReportAction.PRELIM, ReportAction.DISCARD}
+    ),
+    (SiteRole.PRELIM, False): frozenset(),
 }
 """(role, owns the report) to what is permitted."""
 
 
-def permits(role: Role, deed: Deed, *, owner: bool) -> bool:
+def permits(role: SiteRole, deed: ReportAction, *, owner: bool) -> bool:
     """Tell whether a role may do a deed to a report that it owns, or does not."""
     return deed in PERMITTED[role, owner]

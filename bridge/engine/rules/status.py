@@ -20,7 +20,7 @@ class Status(StrEnum):
 SIGNED = frozenset({Status.FINAL, Status.ADDENDUM})
 
 
-class Origin(StrEnum):
+class ReportOrigin(StrEnum):
     """How a report came to be; a report that began as an order can be reset to one."""
 
     LAUNCH = "launch"

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from enum import StrEnum
 
 
-class Answer(StrEnum):
+class FollowAnswer(StrEnum):
     """What came of a launch that a window should follow."""
 
     PENDING = "pending"
@@ -17,7 +17,7 @@ class Answer(StrEnum):
     REFUSED = "refused"
 
 
-class Refusal(StrEnum):
+class FollowRefusal(StrEnum):
     """Why a window stays where it is."""
 
     UNSAVED = "unsaved"
@@ -31,7 +31,7 @@ def is_persistent(*, wished: bool, in_frame: bool, frames_follow: bool) -> bool:
 
 
 def follows(
-    *, window: int, windows: Collection[int], seen: int, sequence: int, answer: Answer
+    *, window: int, windows: Collection[int], seen: int, sequence: int, answer: FollowAnswer
 ) -> bool:
     """
     Tell whether a window is the one to follow a launch.
@@ -39,4 +39,8 @@ def follows(
     `windows` are the user's persistent ones, by number, newest highest; `seen` is the newest
     launch that this window knows of. A refused launch is not asked again by itself.
     """
-    return answer is Answer.PENDING and sequence > seen and window == max(windows, default=window)
+    return (
+        answer is FollowAnswer.PENDING
+        and sequence > seen
+        and window == max(windows, default=window)
+    )

@@ -14,7 +14,7 @@ def iso_or_none(milliseconds: int | None) -> str | None:
     return None if milliseconds is None else iso(milliseconds)
 
 
-def read_iso(text: str) -> int:
+def parse_iso(text: str) -> int:
     """Read an ISO 8601 time with its zone as milliseconds; raise ValueError for anything else."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

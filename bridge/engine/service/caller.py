@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.store.statements import plain, say, stored_json
 
 SITES = metadata.tables["engine_site"]
@@ -69,16 +69,16 @@ class BrowserUser:
         return self.account_id if self.site_id in (None, site_id) else None
 
 
-def role_on(connection: Connection, caller: Caller, site_id: str) -> Role | None:
+def role_on(connection: Connection, caller: Caller, site_id: str) -> SiteRole | None:
     """Return the caller's role on a site, None for strangers; service tokens administer all."""
     if caller.service:
-        return Role.ADMINISTRATOR
+        return SiteRole.ADMINISTRATOR
     if caller.account_id is None or not caller.enters(site_id):
         return None
     return account_role(connection, caller.account_id, site_id)
 
 
-def account_role(connection: Connection, account_id: int, site_id: str) -> Role | None:
+def account_role(connection: Connection, account_id: int, site_id: str) -> SiteRole | None:
     """Return an account's role on a site, or None."""
     found = connection.execute(
         select(MEMBERSHIPS.c.role).where(
@@ -87,10 +87,10 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> Role 
             MEMBERSHIPS.c.left_at.is_(None),
         )
     ).scalar_one_or_none()
-    return None if found is None else Role(found)
+    return None if found is None else SiteRole(found)
 
 
-def account_role_in(connection: Connection, account_id: int, site_id: str) -> Role | None:
+def account_role_in(connection: Connection, account_id: int, site_id: str) -> SiteRole | None:
     """Return an account's role on a site that must exist, None for strangers."""
     known = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
     if connection.execute(known).first() is None:
@@ -102,7 +102,7 @@ def account_role_in(connection: Connection, account_id: int, site_id: str) -> Ro
 class SiteAccess:
     """A caller on a site, by which name, and what of the site decides about requests."""
 
-    role: Role | None
+    role: SiteRole | None
     name: str
     locations: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -129,8 +129,8 @@ def read_site_access(connection: Connection, caller: Caller, site_id: str) -> Si
     row = say(connection, _STANDING, site_id=site_id, account_id=caller.account_id).first()
     if row is None:
         raise SiteNotFound
-    role = Role(row.role) if row.role is not None and caller.enters(site_id) else None
-    role = Role.ADMINISTRATOR if caller.service else role
+    role = SiteRole(row.role) if row.role is not None and caller.enters(site_id) else None
+    role = SiteRole.ADMINISTRATOR if caller.service else role
     settings = stored_json(row.settings)
     return SiteAccess(role, row.name or "", tuple(stored_json(row.locations)), settings)
 
@@ -144,7 +144,7 @@ def require_administrator(
 ) -> None:
     """Raise unless the site exists, the caller administers it, and the location is known."""
     site_access = read_site_access(connection, caller, site_id)
-    if site_access.role is not Role.ADMINISTRATOR:
+    if site_access.role is not SiteRole.ADMINISTRATOR:
         raise Forbidden
     site_access.check_location(location, pointer)
 
@@ -155,7 +155,7 @@ def administered_sites(connection: Connection, caller: Caller) -> list[str] | No
         return None
     query = select(MEMBERSHIPS.c.site_id).where(
         MEMBERSHIPS.c.account_id == caller.account_id,
-        MEMBERSHIPS.c.role == Role.ADMINISTRATOR,
+        MEMBERSHIPS.c.role == SiteRole.ADMINISTRATOR,
         MEMBERSHIPS.c.left_at.is_(None),
     )
     return sorted(filter(caller.enters, connection.execute(query).scalars()))

@@ -30,11 +30,18 @@ from bridge.engine.records.tables import (
     Share,
     Site,
 )
-from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
+from bridge.engine.rules.lifecycle import (
+    ClearedPart,
+    FailureCode,
+    ReportEvent,
+    ReportFact,
+    Transition,
+    decide,
+)
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import is_cooling
-from bridge.engine.rules.site_roles import Deed, Role, permits
-from bridge.engine.rules.status import AddendumState, Origin
+from bridge.engine.rules.site_roles import ReportAction, SiteRole, permits
+from bridge.engine.rules.status import AddendumState, ReportOrigin
 from bridge.engine.rules.text.default_text import accept_defaults, has_defaults
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
@@ -65,12 +72,12 @@ _PRELIM_READS = (
     .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
 )
 
-FAILURES: Mapping[Failure, type[BusinessFailure]] = {
-    Failure.ALREADY_SIGNED: AlreadySigned,
-    Failure.NOT_SIGNED: ReportNotSigned,
-    Failure.COOLING_ELAPSED: CoolingElapsed,
-    Failure.NO_SIGNED_ADDENDUM: NoSignedAddendum,
-    Failure.SIGN_DELAY_DISABLED: SignDelayDisabled,
+FAILURES: Mapping[FailureCode, type[BusinessFailure]] = {
+    FailureCode.ALREADY_SIGNED: AlreadySigned,
+    FailureCode.NOT_SIGNED: ReportNotSigned,
+    FailureCode.COOLING_ELAPSED: CoolingElapsed,
+    FailureCode.NO_SIGNED_ADDENDUM: NoSignedAddendum,
+    FailureCode.SIGN_DELAY_DISABLED: SignDelayDisabled,
 }
 
 
@@ -95,23 +102,23 @@ def read_person(answer: Answer) -> dict[str, Any]:
     return _described(answer.first())
 
 
-def read_author(answer: Answer) -> tuple[dict[str, Any], Role | None]:
+def read_author(answer: Answer) -> tuple[dict[str, Any], SiteRole | None]:
     """Read the answer with the person's role; None for who left the site or is disabled."""
     found: Any = answer.first()
     gone = found is None or found.left_at is not None or found.disabled_at is not None
-    return _described(found), None if gone else Role(found.role)
+    return _described(found), None if gone else SiteRole(found.role)
 
 
 def require_author(
-    work: Work, report: Report, account_id: int | None, deed: Deed
-) -> tuple[dict[str, Any], Role]:
+    work: Work, report: Report, account_id: int | None, deed: ReportAction
+) -> tuple[dict[str, Any], SiteRole]:
     """Return in whose name a report is signed or read; raise `AuthorNotPermitted`."""
     asked = person_statement(work, report.site_id, account_id)
     described, role = read_author(carry(work.connection, asked))
     return described, require_permitted(role, deed, owner=account_id == report.owner_id)
 
 
-def require_permitted(role: Role | None, deed: Deed, *, owner: bool) -> Role:
+def require_permitted(role: SiteRole | None, deed: ReportAction, *, owner: bool) -> SiteRole:
     """Apply the rule of the application to every caller; raise `AuthorNotPermitted`."""
     if role is None or not permits(role, deed, owner=owner):
         raise AuthorNotPermitted(deed)
@@ -162,7 +169,7 @@ def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
 
 def collect_facts(
     work: Work, report: Report, *, ignores_delay: bool = False, summary: ReportSummary | None = None
-) -> frozenset[Fact]:
+) -> frozenset[ReportFact]:
     """Return the facts that the state table asks about; `summary` is read where not given."""
     summary = summary or ReportSummary.of(work.connection, report)
     return frozenset(_facts(work, report, summary, ignores_delay=ignores_delay))
@@ -170,44 +177,44 @@ def collect_facts(
 
 def _facts(
     work: Work, report: Report, summary: ReportSummary, *, ignores_delay: bool
-) -> Iterator[Fact]:
+) -> Iterator[ReportFact]:
     if ignores_delay:
-        yield Fact.IGNORES_DELAY
+        yield ReportFact.IGNORES_DELAY
     if summary.sign_delay > 0:
-        yield Fact.SITE_COOLS
+        yield ReportFact.SITE_COOLS
     if is_cooling(report.cooling_until, work.now):
-        yield Fact.COOLING
-    if report.origin is not Origin.LAUNCH:
-        yield Fact.FROM_ORDER
+        yield ReportFact.COOLING
+    if report.origin is not ReportOrigin.LAUNCH:
+        yield ReportFact.FROM_ORDER
     if has_content(report):
-        yield Fact.CONTENT
+        yield ReportFact.CONTENT
     reads = prelim_reads(work, report) if summary.has_prelims else []
     active = sum(read.withdrawn_at is None for read in reads)
     if active:
-        yield Fact.PRELIM_READ
+        yield ReportFact.PRELIM_READ
     if active > 1:
-        yield Fact.OTHER_PRELIM_READ
+        yield ReportFact.OTHER_PRELIM_READ
     if summary.has_addenda:
         yield from _addendum_facts(work, report)
 
 
-def _addendum_facts(work: Work, report: Report) -> Iterator[Fact]:
+def _addendum_facts(work: Work, report: Report) -> Iterator[ReportFact]:
     addenda = addenda_of(work, report)
     if open_addendum(addenda):
-        yield Fact.OPEN_ADDENDUM
+        yield ReportFact.OPEN_ADDENDUM
     signed = signed_addenda(addenda)
     if not signed:
         return
-    yield Fact.SIGNED_ADDENDUM
+    yield ReportFact.SIGNED_ADDENDUM
     if len(signed) > 1:
-        yield Fact.OTHER_SIGNED_ADDENDUM
+        yield ReportFact.OTHER_SIGNED_ADDENDUM
     if is_cooling(signed[-1].cooling_until, work.now):
-        yield Fact.ADDENDUM_COOLING
+        yield ReportFact.ADDENDUM_COOLING
 
 
 def apply_event(
-    work: Work, report: Report, event: Event, *, facts: frozenset[Fact] | None = None
-) -> Branch:
+    work: Work, report: Report, event: ReportEvent, *, facts: frozenset[ReportFact] | None = None
+) -> Transition:
     """
     Put the report where the state table leads; raise RuleBroken or a BusinessFailure.
 
@@ -217,7 +224,7 @@ def apply_event(
     outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
     if isinstance(outcome, Reason):
         raise RuleBroken(outcome)
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, FailureCode):
         raise FAILURES[outcome]
     if outcome.to is not None:
         report.status = outcome.to
@@ -225,12 +232,12 @@ def apply_event(
     return outcome
 
 
-def clear(work: Work, report: Report, branch: Branch) -> None:
+def clear(work: Work, report: Report, branch: Transition) -> None:
     """Clear the owner and the content, as far as the branch says so."""
-    if Part.OWNER in branch.clears:
+    if ClearedPart.OWNER in branch.clears:
         report.owner_id = None
         report.lease_holder = report.lease_until = None
-    if Part.CONTENT in branch.clears:
+    if ClearedPart.CONTENT in branch.clears:
         _clear_content(work, report)
     work.session.add(report)
 

@@ -38,7 +38,7 @@ ENGINE = {
         "set_template": "template-update",
         "delete_template": "template-delete",
     },
-    "browser": {"login": "login", "enrolled": "enrol"},
+    "public_pages": {"login": "login", "enrolled": "enrol"},
     "exports": dict.fromkeys(("export_html", "export_json", "export_rtf", "export_pdf"), "export"),
     "shares": {
         "generate_billing": "billing",
@@ -85,7 +85,7 @@ ENGINE = {
         "prelim_report": "prelim",
         "withdraw_prelim": "prelim-withdraw",
     },
-    "supplies": {"import_template": "template-update", "set_code_map": "code-map-update"},
+    "site_files": {"import_template": "template-update", "set_code_map": "code-map-update"},
     "system_accounts": {
         "enrol": "user-enrol",
         "require_second_factor": "user-second-factor",

@@ -24,7 +24,7 @@ import uvicorn
 from playwright.sync_api import Frame, FrameLocator, Page
 
 from bridge.engine.http.application import create_application
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import tokens, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
@@ -102,7 +102,7 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
             sites.add_site(
                 connection, SiteSettings(site, sign_delay=delay, host_origins=origins), 0
             )
-        reader = users.register(connection, "SITE1", READER, "Rea Der", 0, role=Role.USER)
+        reader = users.register(connection, "SITE1", READER, "Rea Der", 0, role=SiteRole.USER)
         bearer = tokens.create_token(
             connection, reader.id, now=0, random_bytes=secrets.token_bytes
         )[1]

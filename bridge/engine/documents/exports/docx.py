@@ -18,16 +18,22 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.shared import Emu, Mm, Pt, RGBColor
 
-from bridge.engine.documents.exports.layout import Part, Row, Sheet, column_shares, lay_out
-from bridge.engine.documents.exports.model import Exported, PageSize
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.exports.layout import (
+    LayoutPart,
+    OrderRow,
+    ReportLayout,
+    column_shares,
+    lay_out,
+)
+from bridge.engine.documents.exports.model import ExportedReport, PageSize
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Block,
+    Heading,
     Inline,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -61,7 +67,7 @@ EAST_ASIAN_FONTS = {
 EAST_ASIAN_TAGS = {"zh-Hant": "zh-TW"}  # Word names the region, not the script
 
 
-def render(exported: Exported, zone: tzinfo) -> bytes:
+def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """Return the report as a .docx file, its times in `zone`."""
     sheet = lay_out(exported, zone)
     document = docx.Document()
@@ -99,14 +105,14 @@ def _set_properties(document: Any, title: str) -> None:
     properties.title, properties.author, properties.comments = title, "", ""
 
 
-def _set_page(section: Any, sheet: Sheet) -> None:
+def _set_page(section: Any, sheet: ReportLayout) -> None:
     section.page_width, section.page_height = PAPERS[sheet.page_size]
     section.left_margin = section.right_margin = MARGIN
     section.top_margin = section.bottom_margin = MARGIN
     section.header_distance = section.footer_distance = Mm(10)
 
 
-def _draw_margins(section: Any, sheet: Sheet) -> None:
+def _draw_margins(section: Any, sheet: ReportLayout) -> None:
     """Write what each page carries: images, who the patient is, and the number of the page."""
     header, footer = section.header.paragraphs[0], section.footer.paragraphs[0]
     if sheet.header:
@@ -138,7 +144,7 @@ def _field(name: str) -> Iterator[str]:
             yield f'<w:instrText {nsdecls("w")} xml:space="preserve"> {name} </w:instrText>'
 
 
-def _draw_images(document: Any, sheet: Sheet) -> None:
+def _draw_images(document: Any, sheet: ReportLayout) -> None:
     if sheet.images:
         document.add_paragraph(sheet.images_heading, style="Heading 1")
     for image in sheet.images:
@@ -147,7 +153,7 @@ def _draw_images(document: Any, sheet: Sheet) -> None:
         document.add_paragraph().add_run(sheet.images_left_out).italic = True
 
 
-def _draw_head(document: Any, sheet: Sheet) -> None:
+def _draw_head(document: Any, sheet: ReportLayout) -> None:
     if sheet.site:
         document.add_paragraph(sheet.site)
     document.add_paragraph(sheet.title, style="Title")
@@ -159,7 +165,7 @@ def _draw_head(document: Any, sheet: Sheet) -> None:
         run.font.color.rgb = WARNING_RED
 
 
-def _add_table(document: Any, rows: tuple[Row, ...]) -> None:
+def _add_table(document: Any, rows: tuple[OrderRow, ...]) -> None:
     table = document.add_table(rows=0, cols=2)
     table.autofit = False  # long unbroken values end lines instead of widening the table
     for column, width in zip(table.columns, COLUMNS, strict=True):
@@ -172,7 +178,7 @@ def _add_table(document: Any, rows: tuple[Row, ...]) -> None:
     document.add_paragraph()
 
 
-def _draw_part(document: Any, part: Part) -> None:
+def _draw_part(document: Any, part: LayoutPart) -> None:
     if part.heading:
         document.add_paragraph(part.heading, style="Heading 1")
     markup = "".join(markup for block in part.body.content for markup in _block(block))
@@ -193,7 +199,7 @@ def _draw_part(document: Any, part: Part) -> None:
 
 def _block(block: Block) -> Iterator[str]:
     match block:
-        case Section(title):
+        case Heading(title):
             yield _paragraph('<w:pStyle w:val="Heading2"/>', _run(title, ""))
         case Paragraph(content):
             yield _paragraph("", _inlines(content))
@@ -268,7 +274,7 @@ def _run(text: str, properties: str) -> str:
     return f"<w:r><w:rPr>{properties}</w:rPr>{''.join(nodes)}</w:r>"
 
 
-def _add_picture(paragraph: Any, image: KeyImage, max_height: int) -> None:
+def _add_picture(paragraph: Any, image: EncodedImage, max_height: int) -> None:
     """Add one picture, shrunk to the width of the text and to `max_height` EMU."""
     width, height = image.width * EMU_PER_PIXEL, image.height * EMU_PER_PIXEL
     scale = min(1.0, TEXT_WIDTH / width, max_height / height)

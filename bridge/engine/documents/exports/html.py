@@ -11,18 +11,24 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from html import escape
 
-from bridge.engine.documents.exports.layout import Part, Row, Sheet, clean_document, lay_out
-from bridge.engine.documents.exports.model import Exported
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.exports.layout import (
+    LayoutPart,
+    OrderRow,
+    ReportLayout,
+    clean_document,
+    lay_out,
+)
+from bridge.engine.documents.exports.model import ExportedReport
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Block,
     Document,
+    Heading,
     Inline,
     Item,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -56,7 +62,7 @@ img{max-width:100%}.signature-image{max-height:6em}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def render(exported: Exported, zone: tzinfo) -> str:
+def render(exported: ExportedReport, zone: tzinfo) -> str:
     """Return the document; every time in it is written in `zone`."""
     sheet = lay_out(exported, zone)
     return (
@@ -83,7 +89,7 @@ def _gate(markup: str) -> str:
     )
 
 
-def _sheet(sheet: Sheet) -> Iterator[str]:
+def _sheet(sheet: ReportLayout) -> Iterator[str]:
     yield '<article class="report">\n<header>\n'
     yield _image(sheet.header, "header-image")
     if sheet.site:
@@ -100,7 +106,7 @@ def _sheet(sheet: Sheet) -> Iterator[str]:
     yield f"<footer>{_image(sheet.footer, 'footer-image')}</footer>\n</article>"
 
 
-def _table(rows: tuple[Row, ...]) -> str:
+def _table(rows: tuple[OrderRow, ...]) -> str:
     lines = (
         f'<tr><th scope="row">{escape(row.label)}</th><td>{escape(row.value)}</td></tr>\n'
         for row in rows
@@ -108,7 +114,7 @@ def _table(rows: tuple[Row, ...]) -> str:
     return f'<table class="order"><tbody>\n{"".join(lines)}</tbody></table>\n'
 
 
-def _part(part: Part, name: str) -> Iterator[str]:
+def _part(part: LayoutPart, name: str) -> Iterator[str]:
     yield "<section>\n"
     if part.heading:
         yield f"<h2>{escape(part.heading)}</h2>\n"
@@ -119,7 +125,7 @@ def _part(part: Part, name: str) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _image(image: KeyImage | None, name: str) -> str:
+def _image(image: EncodedImage | None, name: str) -> str:
     if image is None:
         return ""
     data = b64encode(image.data).decode("ascii")
@@ -133,7 +139,7 @@ def _blocks(document: Document) -> Iterator[str]:
 
 def _block(block: Block) -> str:
     match block:
-        case Section(title):
+        case Heading(title):
             return f"<h3>{escape(title)}</h3>\n"
         case Paragraph(content):
             return f"<p>{_inlines(content)}</p>\n"

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.engine.documents.exports.model import Exported, Image, Person, PrelimRead
+from bridge.engine.documents.exports.model import (
+    ExportedImage,
+    ExportedPerson,
+    ExportedReport,
+    PrelimEntry,
+)
 from bridge.engine.rules.text.plain_text import plain_text
 
 CLINICAL_TAGS = (
@@ -33,7 +38,7 @@ CLINICAL_TAGS = (
 """Exactly the tags of the record; the others, Metadata among them, travel by HL7 only."""
 
 
-def export_record(exported: Exported) -> dict[str, Any]:
+def export_record(exported: ExportedReport) -> dict[str, Any]:
     """Return the record as JSON values; what is unset is '' in clinicalInfo, null elsewhere."""
     header, footer = exported.site.header_image, exported.site.footer_image
     return {
@@ -67,7 +72,7 @@ def timestamp(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def data_uri(image: Image | None) -> str | None:
+def data_uri(image: ExportedImage | None) -> str | None:
     """Return the image as a data URI, which names its own type."""
     if image is None:
         return None
@@ -78,7 +83,7 @@ def _clinical_info(tags: Mapping[str, str]) -> dict[str, str]:
     return {tag: tags.get(tag) or "" for tag in CLINICAL_TAGS}
 
 
-def _person(person: Person | None) -> dict[str, str | None] | None:
+def _person(person: ExportedPerson | None) -> dict[str, str | None] | None:
     if person is None:
         return None
     return {
@@ -88,7 +93,7 @@ def _person(person: Person | None) -> dict[str, str | None] | None:
     }
 
 
-def _prelim(prelim: PrelimRead) -> dict[str, Any]:
+def _prelim(prelim: PrelimEntry) -> dict[str, Any]:
     return {
         "prelimTag": {"name": prelim.tag_name, "group": prelim.tag_group},
         "prelimAt": timestamp(prelim.at),

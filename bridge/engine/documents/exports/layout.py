@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
-from bridge.engine.documents.exports.model import Exported, Image, PageSize, Person
+from bridge.engine.documents.exports.model import (
+    ExportedImage,
+    ExportedPerson,
+    ExportedReport,
+    PageSize,
+)
 from bridge.engine.documents.exports.wording import (
     EAST_ASIAN,
     day_text,
@@ -22,16 +27,16 @@ from bridge.engine.documents.exports.wording import (
     moment_text,
     person_name,
 )
-from bridge.engine.documents.uploads.images import KeyImage, accept_stored
+from bridge.engine.documents.uploads.images import EncodedImage, accept_stored
 from bridge.engine.rules.text.document import (
     Block,
+    BracketField,
     Document,
-    Field,
+    Heading,
     Inline,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -68,7 +73,7 @@ NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OrderRow:
     """One line of an order's data."""
 
     label: str
@@ -76,50 +81,50 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LayoutPart:
     """The report or an addendum: its text, and under it who signed it and when."""
 
     body: Document
     heading: str = ""
     signature: str = ""
-    signature_image: KeyImage | None = None
+    signature_image: EncodedImage | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ReportLayout:
     """Everything that a format draws, in the order of its fields."""
 
     language: str
-    header: KeyImage | None
+    header: EncodedImage | None
     site: str
     title: str
-    orders: tuple[tuple[Row, ...], ...]
+    orders: tuple[tuple[OrderRow, ...], ...]
     banner: str
-    report: Part
-    addenda: tuple[Part, ...]
-    footer: KeyImage | None
+    report: LayoutPart
+    addenda: tuple[LayoutPart, ...]
+    footer: EncodedImage | None
     page_size: PageSize = PageSize.A4
     running: str = ""  # who the patient is, on every page
     page: str = ""  # with places for `{page}` and `{pages}`
     images_heading: str = ""
-    images: tuple[KeyImage, ...] = ()
+    images: tuple[EncodedImage, ...] = ()
     images_left_out: str = ""
 
 
-def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
+def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
     """Return the sheet of a report, its times in `zone`."""
     words, language = labels(exported.language), exported.language
     signature, image = _signature(exported.signed_by, exported.signed_at, zone, language)
-    return Sheet(
+    return ReportLayout(
         language=language,
         header=_picture(exported.site.header_image),
         site=clean(exported.site.name),
         title=words["report"],
         orders=tuple(_rows(tags, words, language) for tags in exported.orders),
         banner="" if exported.signed_at else words["not_signed"],
-        report=Part(clean_document(exported.body), "", signature, image),
+        report=LayoutPart(clean_document(exported.body), "", signature, image),
         addenda=tuple(
-            Part(
+            LayoutPart(
                 clean_document(addendum.body),
                 words["addendum"],
                 *_signature(addendum.signed_by, addendum.signed_at, zone, language),
@@ -167,8 +172,8 @@ def clean_document(document: Document) -> Document:
 
 def _clean_block(block: Block) -> Block:
     match block:
-        case Section(title):
-            return Section(clean(title))
+        case Heading(title):
+            return Heading(clean(title))
         case Table(rows):
             return Table(tuple(tuple(_clean_cell(cell) for cell in row) for row in rows))
         case _:
@@ -210,15 +215,15 @@ def _text_width(cell: TableCell) -> int:
 
 
 def _clean_inline(inline: Inline) -> Inline:
-    if isinstance(inline, Field):
-        return Field(clean(inline.label), clean(inline.value))
+    if isinstance(inline, BracketField):
+        return BracketField(clean(inline.label), clean(inline.value))
     # What was suggested is the signer's own, once it is shown to others.
     return Text(clean(inline.text), tuple(m for m in inline.marks if m is not Mark.SUGGESTED))
 
 
-def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> tuple[Row, ...]:
+def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> tuple[OrderRow, ...]:
     values = ((words[label], _shown(tag, tags.get(tag) or "", language)) for label, tag in ROWS)
-    return tuple(Row(label, value) for label, value in values if value)
+    return tuple(OrderRow(label, value) for label, value in values if value)
 
 
 def _shown(tag: str, raw: str, language: str) -> str:
@@ -231,8 +236,8 @@ def _shown(tag: str, raw: str, language: str) -> str:
 
 
 def _signature(
-    person: Person | None, at: datetime | None, zone: tzinfo, language: str
-) -> tuple[str, KeyImage | None]:
+    person: ExportedPerson | None, at: datetime | None, zone: tzinfo, language: str
+) -> tuple[str, EncodedImage | None]:
     if person is None or at is None:
         return "", None
     name = ", ".join(clean(each) for each in (person.name or person.email, person.text) if each)
@@ -241,7 +246,7 @@ def _signature(
     return line, _picture(person.signature)
 
 
-def _picture(image: Image | None) -> KeyImage | None:
+def _picture(image: ExportedImage | None) -> EncodedImage | None:
     """Re-encode an image once more; one that no longer decodes is left out, the text stays."""
     if image is None:
         return None
@@ -256,13 +261,13 @@ def content(document: Document) -> str:
     return plain_text(document)
 
 
-def render(exported: Exported, zone: tzinfo) -> str:
+def render(exported: ExportedReport, zone: tzinfo) -> str:
     """Return report and addenda one after the other, each with heading and signature line."""
     sheet = lay_out(exported, zone)
     banner = f"{sheet.banner}\n\n" if sheet.banner else ""
     return banner + "\n\n".join(_part(part) for part in (sheet.report, *sheet.addenda)) + "\n"
 
 
-def _part(part: Part) -> str:
+def _part(part: LayoutPart) -> str:
     lines = (part.heading, plain_text(part.body), part.signature)
     return "\n\n".join(line for line in lines if line)

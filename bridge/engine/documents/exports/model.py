@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import Document
 
 
@@ -22,7 +22,7 @@ class PageSize(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ExportedImage:
     """An image as the site or user uploaded it, after `images.accept`."""
 
     media_type: str
@@ -30,22 +30,22 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ExportedPerson:
     """A user, as `signedBy`, `prelimBy` and `reviewedBy` show one."""
 
     name: str
     email: str
-    signature: Image | None = None
+    signature: ExportedImage | None = None
     text: str = ""  # what stands behind the name: a title, a registration number
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ExportedSite:
     """The site's part of an export; `time_zone` is an IANA name or ''."""
 
     name: str
-    header_image: Image | None = None
-    footer_image: Image | None = None
+    header_image: ExportedImage | None = None
+    footer_image: ExportedImage | None = None
     time_zone: str = ""
     page_size: PageSize = PageSize.A4
 
@@ -56,23 +56,23 @@ class ExportedAddendum:
 
     body: Document
     signed_at: datetime
-    signed_by: Person
+    signed_by: ExportedPerson
 
 
 @dataclass(frozen=True, slots=True)
-class PrelimRead:
+class PrelimEntry:
     """One preliminary read; reviewed when another user went on from it."""
 
     tag_name: str
     tag_group: str
     at: datetime
-    by: Person
+    by: ExportedPerson
     reviewed_at: datetime | None = None
-    reviewed_by: Person | None = None
+    reviewed_by: ExportedPerson | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedReport:
     """
     One report: orders anchor first, signed addenda and prelim reads oldest first.
 
@@ -80,14 +80,14 @@ class Exported:
     `images_left_out` counts the key images that are too many or too large to print.
     """
 
-    site: Site
+    site: ExportedSite
     orders: tuple[Mapping[str, str], ...]
     status: str
     body: Document
     signed_at: datetime | None = None
-    signed_by: Person | None = None
+    signed_by: ExportedPerson | None = None
     addenda: tuple[ExportedAddendum, ...] = ()
-    prelims: tuple[PrelimRead, ...] = ()
+    prelims: tuple[PrelimEntry, ...] = ()
     language: str = "en-US"
-    key_images: tuple[KeyImage, ...] = ()
+    key_images: tuple[EncodedImage, ...] = ()
     images_left_out: int = 0

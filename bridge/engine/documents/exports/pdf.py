@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.exports.layout import Part, Sheet, column_shares, lay_out
-from bridge.engine.documents.exports.model import Exported, PageSize
+from bridge.engine.documents.exports.layout import LayoutPart, ReportLayout, column_shares, lay_out
+from bridge.engine.documents.exports.model import ExportedReport, PageSize
 from bridge.engine.documents.exports.wording import EAST_ASIAN
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Block,
+    Heading,
     Inline,
     ListBlock,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -53,7 +53,7 @@ UNBROKEN = 40  # characters without a space that get marks
 LINE = 80  # about how many characters a line has
 
 
-def render(exported: Exported, zone: tzinfo) -> bytes:
+def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """
     Return the report as a PDF with embedded fonts, its times in `zone`.
 
@@ -102,18 +102,18 @@ def _has_east_asian_font(own_fonts: Path | None) -> bool:
     return any("CJK" in family or "Source Han" in family for family in families)
 
 
-def _pictures(sheet: Sheet) -> dict[str, bytes]:
+def _pictures(sheet: ReportLayout) -> dict[str, bytes]:
     """Return the images by the names that the data uses."""
     signatures = (part.signature_image for part in (sheet.report, *sheet.addenda))
     images = (sheet.header, sheet.footer, *signatures, *sheet.images)
     return {_file_name(image): _wrapped(image) for image in images if image}
 
 
-def _file_name(image: KeyImage) -> str:
+def _file_name(image: EncodedImage) -> str:
     return f"{image.sha256}.svg"
 
 
-def _wrapped(image: KeyImage) -> bytes:
+def _wrapped(image: EncodedImage) -> bytes:
     """Wrap an image in SVG: the writer's files in memory must be text."""
     size = f'width="{image.width}" height="{image.height}"'
     uri = f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"
@@ -124,7 +124,7 @@ def _wrapped(image: KeyImage) -> bytes:
 class _Composer:
     """Turns a sheet into the JSON that `report.typ` draws."""
 
-    def __init__(self, sheet: Sheet) -> None:
+    def __init__(self, sheet: ReportLayout) -> None:
         self._sheet = sheet
         self._base = sheet.language.partition("-")[0]
 
@@ -168,11 +168,11 @@ class _Composer:
         return [LATIN, f"Noto Sans CJK {FACES['ja']}"]
 
 
-def _name(image: KeyImage | None) -> str | None:
+def _name(image: EncodedImage | None) -> str | None:
     return _file_name(image) if image else None
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: LayoutPart) -> dict[str, Any]:
     return {
         "heading": part.heading,
         "signature": _breakable(part.signature),
@@ -211,7 +211,7 @@ def _joined(paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _block(block: Block, shortest: int = UNBROKEN) -> Iterator[dict[str, Any]]:
     match block:
-        case Section(title):
+        case Heading(title):
             text = _breakable(title)
             yield {"kind": "section", "text": text, "runs": [{"text": text, "marks": []}]}
         case Paragraph(content):

@@ -8,17 +8,23 @@ no control word of a hostile text survives. Reads no RTF.
 from collections.abc import Iterator
 from datetime import tzinfo
 
-from bridge.engine.documents.exports.layout import Part, Row, Sheet, column_shares, lay_out
-from bridge.engine.documents.exports.model import Exported, PageSize
-from bridge.engine.documents.uploads.images import JPEG, KeyImage
+from bridge.engine.documents.exports.layout import (
+    LayoutPart,
+    OrderRow,
+    ReportLayout,
+    column_shares,
+    lay_out,
+)
+from bridge.engine.documents.exports.model import ExportedReport, PageSize
+from bridge.engine.documents.uploads.images import JPEG, EncodedImage
 from bridge.engine.rules.text.document import (
     Block,
     Document,
+    Heading,
     Inline,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -87,7 +93,7 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def render(exported: Exported, zone: tzinfo, *, content_only: bool = False) -> bytes:
+def render(exported: ExportedReport, zone: tzinfo, *, content_only: bool = False) -> bytes:
     """
     Return the report as RTF; with `content_only` the text of report and addenda alone,
     without images, patient data, banner and signatures (interface document, export/rtf).
@@ -97,7 +103,7 @@ def render(exported: Exported, zone: tzinfo, *, content_only: bool = False) -> b
     return (_prologue(sheet) + "".join(body) + "}").encode("ascii")
 
 
-def _prologue(sheet: Sheet) -> str:
+def _prologue(sheet: ReportLayout) -> str:
     language = sheet.language
     base = language.partition("-")[0]
     font, charset = EAST_ASIAN.get(language) or EAST_ASIAN.get(base) or EAST_ASIAN["ja"]
@@ -110,14 +116,14 @@ def _prologue(sheet: Sheet) -> str:
     )
 
 
-def _content(sheet: Sheet) -> Iterator[str]:
+def _content(sheet: ReportLayout) -> Iterator[str]:
     yield from _blocks(sheet.report.body)
     for addendum in sheet.addenda:
         yield BODY + END
         yield from _blocks(addendum.body)
 
 
-def _sheet(sheet: Sheet) -> Iterator[str]:
+def _sheet(sheet: ReportLayout) -> Iterator[str]:
     header, footer = (
         rf"\pard\qc {_picture(image, IMAGE_HEIGHT)}\par " if image else ""
         for image in (sheet.header, sheet.footer)
@@ -136,13 +142,13 @@ def _sheet(sheet: Sheet) -> Iterator[str]:
         yield from _part(part)
 
 
-def _rows(rows: tuple[Row, ...]) -> Iterator[str]:
+def _rows(rows: tuple[OrderRow, ...]) -> Iterator[str]:
     for row in rows:
         yield f"{ROW}{escape(row.label)}:\\tab {escape(row.value)}{END}"
     yield BODY + END
 
 
-def _part(part: Part) -> Iterator[str]:
+def _part(part: LayoutPart) -> Iterator[str]:
     if part.heading:
         yield HEADING + escape(part.heading) + END
     yield from _blocks(part.body)
@@ -159,7 +165,7 @@ def _blocks(document: Document) -> Iterator[str]:
 
 def _block(block: Block) -> Iterator[str]:
     match block:
-        case Section(title):
+        case Heading(title):
             yield HEADING + escape(title) + END
         case Paragraph(content):
             yield BODY + _inlines(content) + END
@@ -219,7 +225,7 @@ def _inline(inline: Inline) -> str:
     return text
 
 
-def _picture(image: KeyImage, max_height: int) -> str:
+def _picture(image: EncodedImage, max_height: int) -> str:
     """Write one picture, shrunk to the width of the text and to `max_height` twips."""
     width, height = image.width * TWIPS_PER_PIXEL, image.height * TWIPS_PER_PIXEL
     scale = min(1.0, TEXT_WIDTH / width, max_height / height)

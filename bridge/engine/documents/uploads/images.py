@@ -39,7 +39,7 @@ class ImageLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyImage:
+class EncodedImage:
     """An accepted image: `data` is ours, `sha256` is of the bytes that were sent."""
 
     media_type: str
@@ -59,7 +59,7 @@ def accept(
     limits: ImageLimits | None = None,
     *,
     budget: Budget | None = None,
-) -> KeyImage:
+) -> EncodedImage:
     """
     Return the image re-encoded (JPEG stays JPEG, the others become PNG), or raise `BadImage`.
 
@@ -73,14 +73,16 @@ def accept(
     return _accepted(data, declared_type, limits or ImageLimits(), encode)
 
 
-def accept_stored(data: bytes, declared_type: str) -> KeyImage:
+def accept_stored(data: bytes, declared_type: str) -> EncodedImage:
     """Re-encode an image that `accept` has encoded before, in this process."""
     from bridge.engine.documents.uploads.pixels import reencode  # noqa: PLC0415  # slow to load
 
     return _accepted(data, declared_type, ImageLimits(), reencode)
 
 
-def _accepted(data: bytes, declared_type: str, limits: ImageLimits, encode: Encoder) -> KeyImage:
+def _accepted(
+    data: bytes, declared_type: str, limits: ImageLimits, encode: Encoder
+) -> EncodedImage:
     if declared_type.partition(";")[0].strip().lower() not in DECLARED:
         raise BadImage(ImageFault.UNSUPPORTED_TYPE)
     if not data:
@@ -92,7 +94,7 @@ def _accepted(data: bytes, declared_type: str, limits: ImageLimits, encode: Enco
         raise BadImage(ImageFault.NOT_AN_IMAGE)
     encoded, width, height = encode(data, kind, limits.max_pixels)
     media_type = JPEG if kind == "JPEG" else PNG
-    return KeyImage(media_type, encoded, hashlib.sha256(data).hexdigest(), width, height)
+    return EncodedImage(media_type, encoded, hashlib.sha256(data).hexdigest(), width, height)
 
 
 def _offloaded(

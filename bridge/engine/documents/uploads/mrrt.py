@@ -19,14 +19,14 @@ from bridge.engine.documents.errors import DocumentError
 from bridge.engine.rules.text.document import (
     MAX_LIST_DEPTH,
     Block,
+    BracketField,
     Document,
-    Field,
+    Heading,
     Inline,
     Item,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -73,7 +73,7 @@ def read_template(html: str) -> tuple[str, Document]:
     """Return a template's title ('' where there is none) and document; raise `BadTemplate`."""
     if len(html) > TEMPLATE.size:
         raise BadTemplate(f"more than {TEMPLATE.size} characters")
-    reader = _Reader()
+    reader = _TemplateParser()
     reader.feed(html)
     reader.close()
     document = reader.document()
@@ -83,7 +83,7 @@ def read_template(html: str) -> tuple[str, Document]:
     return reader.title.strip()[:200], parse(to_json(document))
 
 
-class _Reader(HTMLParser):
+class _TemplateParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
@@ -153,7 +153,7 @@ class _Reader(HTMLParser):
     def _field(self, tag: str, values: dict[str, str]) -> None:
         name = values.get("title") or values.get("name") or values.get("id") or ""
         if tag == "input" and values.get("type", "text") in ("text", "number", "date", ""):
-            self._inlines.append(Field(name, values.get("value", "")))
+            self._inlines.append(BracketField(name, values.get("value", "")))
         elif tag == "select":
             self._select, self._choice = (name, []), ""
         elif tag == "option" and self._select is not None:
@@ -178,10 +178,10 @@ class _Reader(HTMLParser):
         elif tag == "select" and self._select is not None:
             (name, options), self._select = self._select, None
             label = PICK.join(options) if len(options) > 1 else name
-            self._inlines.append(Field(label, self._choice))
+            self._inlines.append(BracketField(label, self._choice))
         elif tag == "textarea" and self._area is not None:
             (name, default), self._area = self._area, None
-            self._inlines.append(Field(name, " ".join("".join(default).split())))
+            self._inlines.append(BracketField(name, " ".join("".join(default).split())))
 
     @override
     def handle_data(self, data: str) -> None:
@@ -237,7 +237,7 @@ class _Reader(HTMLParser):
     def _end_heading(self) -> None:
         if heading := " ".join(filter(None, self._heading)):
             self._leave_table()
-            self._blocks.append(Section(heading))
+            self._blocks.append(Heading(heading))
         self._heading = []
 
     def _leave_table(self) -> None:
@@ -300,7 +300,7 @@ def _sections(document: Document) -> Iterator[str]:
     names = count(1)
     is_open = False
     for block in document.content:
-        if isinstance(block, Section):
+        if isinstance(block, Heading):
             yield "</section>\n" if is_open else ""
             title = escape(block.title, quote=True)
             yield f'<section data-section-name="{title}">\n<header>{title}</header>\n'
@@ -342,7 +342,7 @@ def _table_html(table: Table, names: Any) -> str:
 
 def _line(content: tuple[Inline, ...], names: Any) -> str:
     return "".join(
-        _field_html(each, next(names)) if isinstance(each, Field) else _text_html(each)
+        _field_html(each, next(names)) if isinstance(each, BracketField) else _text_html(each)
         for each in content
     )
 
@@ -354,7 +354,7 @@ def _text_html(text: Text) -> str:
     return html
 
 
-def _field_html(field: Field, number: int) -> str:
+def _field_html(field: BracketField, number: int) -> str:
     name, value = f"field-{number}", escape(field.value, quote=True)
     if PICK not in field.label:
         label = escape(field.label, quote=True)

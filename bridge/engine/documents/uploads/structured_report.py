@@ -26,10 +26,10 @@ from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
 
 NOT_A_STUDY_MODALITY = frozenset({"SR", "KO", "PR", "SEG", "DOC", "OT", "AU", "RWV", "REG"})
 
-Reader = Callable[[Dataset], str]
+TagReader = Callable[[Dataset], str]
 
 
-def attribute(keyword: str) -> Reader:
+def attribute(keyword: str) -> TagReader:
     """Read one attribute of the data set as text, several values joined by a comma."""
     return lambda data_set: text_of(data_set.get(keyword))
 
@@ -50,7 +50,7 @@ def code_of(item: Dataset) -> tuple[str, str]:
     return next((value for value in values if value), ""), text_of(item.get("CodeMeaning"))
 
 
-def requested(reader: Reader) -> Reader:
+def requested(reader: TagReader) -> TagReader:
     """Read from the first order that the report answers (ReferencedRequestSequence)."""
 
     def read(data_set: Dataset) -> str:
@@ -60,7 +60,7 @@ def requested(reader: Reader) -> Reader:
     return read
 
 
-def code_in(keyword: str) -> Reader:
+def code_in(keyword: str) -> TagReader:
     """Read the code value of a code sequence's first item."""
 
     def read(data_set: Dataset) -> str:
@@ -83,7 +83,7 @@ def verifying_observer(data_set: Dataset) -> str:
     return next((name for name in reversed(names) if name), "")
 
 
-READERS: Mapping[str, tuple[Reader, ...]] = {
+READERS: Mapping[str, tuple[TagReader, ...]] = {
     "PatientMRN": (attribute("PatientID"),),
     "Accession": (attribute("AccessionNumber"), requested(attribute("AccessionNumber"))),
     "PatientName": (attribute("PatientName"),),
@@ -149,7 +149,7 @@ class Measurement:
 
 
 @dataclass(slots=True)
-class Content:
+class SrContent:
     """What a walk has collected."""
 
     lines: list[str] = field(default_factory=list)
@@ -204,15 +204,15 @@ VALUES: Mapping[str, Callable[[Dataset], str]] = {
 """How the value of a leaf reads, by its value type; other types have no text."""
 
 
-def walk(root: Dataset, max_depth: int) -> Content:
+def walk(root: Dataset, max_depth: int) -> SrContent:
     """Collect lines and measurements below `root`; raise when nested deeper than allowed."""
-    content = Content()
+    content = SrContent()
     _walk_children(root, (), content, max_depth, _tracking(root))
     return content
 
 
 def _walk_children(
-    parent: Dataset, path: tuple[str, ...], content: Content, levels_left: int, tracking: str
+    parent: Dataset, path: tuple[str, ...], content: SrContent, levels_left: int, tracking: str
 ) -> None:
     children = parent.get("ContentSequence") or []
     if children and levels_left <= 0:
@@ -225,7 +225,7 @@ def _walk_children(
 
 
 def _walk_item(
-    item: Dataset, path: tuple[str, ...], content: Content, levels_left: int, tracking: str
+    item: Dataset, path: tuple[str, ...], content: SrContent, levels_left: int, tracking: str
 ) -> None:
     if _left_out(item):
         return

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlmodel import Session as Rows
 
-from bridge.engine.http.pages.report_page import Desk
+from bridge.engine.http.pages.report_page import ReportPage
 from bridge.engine.live.stream_hub import StreamWatch
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live.events import LIMIT, PageEvent, latest_cursor, read_page_events
@@ -39,7 +39,7 @@ HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StreamState:
     """What there is to tell at one moment."""
 
     news: Sequence[PageEvent]
@@ -49,18 +49,18 @@ class Reading:
     over: str  # why the session is over, or empty
 
 
-async def events(desk: Desk, after: int | None, stream: str) -> AsyncIterator[str]:
+async def stream_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
     """Tell a page what happens, from a cursor on (None: from now), as long as it listens."""
-    engine, session = desk.engine, desk.session
+    engine, session = page.engine, page.session
     counted = engine.streams.counted(str(session.account_id))
     with counted, engine.hub.watching(session, stream) as watch:
-        await _open(desk, stream)
-        cursor = await _begin(desk) if after is None else after
+        await _open(page, stream)
+        cursor = await _begin(page) if after is None else after
         yield "retry: 1000\n: listening\n\n"
-        told = Teller(cursor)
+        told = EventWriter(cursor)
         while not engine.stopping:
             watch.news.clear()
-            reading = await engine.work.read_session(lambda rows: _read(rows, desk, told.cursor))
+            reading = await engine.work.read_session(lambda rows: _read(rows, page, told.cursor))
             for message in told.tell(reading):
                 yield message
             if reading.over:
@@ -69,11 +69,11 @@ async def events(desk: Desk, after: int | None, stream: str) -> AsyncIterator[st
                 yield ": beat\n\n"
 
 
-async def present(desk: Desk, after: int | None, stream: str) -> AsyncIterator[str]:
+async def current_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
     """Tell a page what there is to tell at this moment; it will ask again."""
-    await _open(desk, stream)
-    told = Teller(await _begin(desk) if after is None else after)
-    reading = await desk.engine.work.read_session(lambda rows: _read(rows, desk, told.cursor))
+    await _open(page, stream)
+    told = EventWriter(await _begin(page) if after is None else after)
+    reading = await page.engine.work.read_session(lambda rows: _read(rows, page, told.cursor))
     yield ": this moment\n\n"
     for message in told.tell(reading):
         yield message
@@ -83,22 +83,22 @@ async def _rest(watch: StreamWatch) -> bool:
     return await watch.wait(HEARTBEAT_SECONDS)
 
 
-async def _open(desk: Desk, stream: str) -> None:
-    now, session = desk.engine.clock(), desk.session
-    await desk.engine.work.write(lambda c: open_window(c, session, stream, now))
+async def _open(page: ReportPage, stream: str) -> None:
+    now, session = page.engine.clock(), page.session
+    await page.engine.work.write(lambda c: open_window(c, session, stream, now))
 
 
-async def _begin(desk: Desk) -> int:
-    report_id = desk.session.report_id
-    return await desk.engine.work.read_session(lambda rows: latest_cursor(rows, report_id))
+async def _begin(page: ReportPage) -> int:
+    report_id = page.session.report_id
+    return await page.engine.work.read_session(lambda rows: latest_cursor(rows, report_id))
 
 
-def _read(rows: Rows, desk: Desk, cursor: int) -> Reading:
-    session, now = desk.session, desk.engine.clock()
+def _read(rows: Rows, page: ReportPage, cursor: int) -> StreamState:
+    session, now = page.session, page.engine.clock()
     connection = rows.connection()
-    idle_at, expires_at = ends_at(connection, session, desk.engine.settings.lifetimes)
+    idle_at, expires_at = ends_at(connection, session, page.engine.settings.lifetimes)
     over = "ended" if expires_at <= now else "inactivity" if idle_at <= now else ""
-    return Reading(
+    return StreamState(
         read_page_events(rows, session, cursor),
         other_windows(connection, session, now),
         pending_target(connection, session, now),
@@ -107,7 +107,7 @@ def _read(rows: Rows, desk: Desk, cursor: int) -> Reading:
     )
 
 
-class Teller:
+class EventWriter:
     """Knows what a page was told, and tells the rest."""
 
     def __init__(self, cursor: int) -> None:
@@ -116,7 +116,7 @@ class Teller:
         self._sequence = 0
         self._handover = 0
 
-    def tell(self, reading: Reading) -> list[str]:
+    def tell(self, reading: StreamState) -> list[str]:
         """Return the messages that a reading leads to."""
         messages = [message("change", each.data, each.cursor) for each in reading.news]
         if reading.news:

@@ -14,9 +14,9 @@ from fastapi import Request
 from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.requests.audit_events import reading_of
-from bridge.engine.http.requests.guard import Rate, take
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.requests.audit_events import access_events
+from bridge.engine.http.requests.guard import QuotaName, consume_quota
 from bridge.engine.http.requests.problems import unauthorized
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.tokens import still_valid
@@ -55,12 +55,12 @@ async def wait_for_changes(
         raise unauthorized()
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
-        engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))
+        engine.journal.note(access_events(request, "changes", (site for site, _ in shown), shown))
     return _told(request, page, said) if said else page
 
 
 @contextmanager
-def _counted(engine: Engine, caller: Caller) -> Iterator[None]:
+def _counted(engine: EngineState, caller: Caller) -> Iterator[None]:
     """Count a reader that may wait; the bridge's own, with the service token, are few."""
     if caller.service:
         yield
@@ -72,7 +72,7 @@ def _counted(engine: Engine, caller: Caller) -> Iterator[None]:
 
 
 async def _awaited(
-    engine: Engine,
+    engine: EngineState,
     sites: Collection[str] | None,
     after: int,
     limit: int,
@@ -121,12 +121,12 @@ def _read(
 
 def _told(request: Request, page: FeedPage, said: Mapping[str, Any]) -> FeedPage:
     """Add the texts, unless the quota of exports is used up: then each is to be exported."""
-    if not take(request, Rate.EXPORTS, len(said)):
+    if not consume_quota(request, QuotaName.EXPORTS, len(said)):
         return page
     shown = [
         (_site_of(each), each["reportId"]) for each in page.changes if each["reportId"] in said
     ]
-    audit_events = reading_of(request, "export", (site for site, _ in shown), shown)
+    audit_events = access_events(request, "export", (site for site, _ in shown), shown)
     engine_of(request).journal.note(audit_events)
     return replace(page, changes=change_feed.with_texts(page.changes, said))
 

@@ -16,13 +16,13 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.engine_state import Engine
+from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.report_page import Desk
-from bridge.engine.http.requests.audit_events import deed_of
+from bridge.engine.http.pages.report_page import ReportPage
+from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch.outcome import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.sync_launch import Answer
+from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.live import sync_launch, window_switch
@@ -33,7 +33,9 @@ HANDOVER_SECONDS = 3.0
 POLL_SECONDS = 0.25
 
 
-async def handed_over(engine: Engine, report_id: str, session_pk: int | None = None) -> None:
+async def wait_for_handover(
+    engine: EngineState, report_id: str, session_pk: int | None = None
+) -> None:
     """Wait until the open window that writes a report has saved, if there is another one."""
     now = engine.clock()
 
@@ -47,7 +49,7 @@ async def handed_over(engine: Engine, report_id: str, session_pk: int | None = N
         await _answered(engine, writer)
 
 
-async def _answered(engine: Engine, writer: int) -> None:
+async def _answered(engine: EngineState, writer: int) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HANDOVER_SECONDS
     while True:
@@ -64,26 +66,26 @@ WAIT_SECONDS = 5.0
 """So long a window may take to save and to follow before the launch answers without it."""
 
 
-async def settled(engine: Engine, outcome: LaunchOutcome) -> LaunchOutcome:
+async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> LaunchOutcome:
     """Return the outcome of a launch with what became of the window that was to follow it."""
     if outcome.awaited is None:
         return outcome
     answer = await _answer(engine, outcome.awaited)
     caution = {
-        Answer.REFUSED: LaunchWarning.SYNC_REFUSED,
-        Answer.PENDING: LaunchWarning.SYNC_PENDING,
+        FollowAnswer.REFUSED: LaunchWarning.SYNC_REFUSED,
+        FollowAnswer.PENDING: LaunchWarning.SYNC_PENDING,
     }
     if answer not in caution:
         return outcome
     return replace(outcome, warnings=(*outcome.warnings, caution[answer]))
 
 
-async def _answer(engine: Engine, awaited: AwaitedWindow) -> Answer:
-    def read(connection: Connection) -> Answer:
+async def _answer(engine: EngineState, awaited: AwaitedWindow) -> FollowAnswer:
+    def read(connection: Connection) -> FollowAnswer:
         target = sync_launch.current_target(connection, awaited.site_id, awaited.account_id)
         # A newer launch stands in this one's place: nobody will answer it any more.
         superseded = target is None or target.sequence != awaited.sequence
-        return Answer.FOLLOWED if superseded or target is None else target.answer
+        return FollowAnswer.FOLLOWED if superseded or target is None else target.answer
 
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAIT_SECONDS
@@ -91,31 +93,31 @@ async def _answer(engine: Engine, awaited: AwaitedWindow) -> Answer:
         notification = engine.work.changed.notification()
         answer = await engine.work.read(read)
         left = deadline - loop.time()
-        if answer is not Answer.PENDING or left <= 0 or engine.stopping:
+        if answer is not FollowAnswer.PENDING or left <= 0 or engine.stopping:
             notification.cancel()
             return answer
         await wait_notified(notification, min(left, POLL_SECONDS))
 
 
-async def follow(desk: Desk, request: Request, sequence: int) -> Response:
+async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
     """Open in a window the launch that it follows; the answer is the page's new boot."""
-    engine, session = desk.engine, desk.session
+    engine, session = page.engine, page.session
     door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
 
-    def deed(work: Work, *, handed_over: bool = False) -> OpenedReport:
+    def apply(work: Work, *, handed_over: bool = False) -> OpenedReport:
         opened = window_switch.switch(work, door, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
         work.note(
-            deed_of(request, "follow", opened.site_id, opened.report_id, account_id=account_id)
+            audit_event(request, "follow", opened.site_id, opened.report_id, account_id=account_id)
         )
         return opened
 
     actor = Actor(session.account_id, session_pk=session.pk)
     try:
-        opened = await engine.work.change(actor, engine.clock(), deed)
+        opened = await engine.work.change(actor, engine.clock(), apply)
     except HandoverNeeded as needed:
-        await handed_over(engine, needed.report_id, session.pk)
-        again = partial(deed, handed_over=True)
+        await wait_for_handover(engine, needed.report_id, session.pk)
+        again = partial(apply, handed_over=True)
         opened = await engine.work.change(actor, engine.clock(), again)
     answer = JSONResponse(html_pages.report_boot(opened))
     framed = bool(session.details.get("in_frame"))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bridge.engine.http.requests.problems import Problem, Refused
+from bridge.engine.http.requests.problems import HttpProblem, Problem
 
 STREAMS, STREAMS_EACH = 400, 32
 """Event streams of a process, and of one account."""
@@ -43,6 +43,6 @@ class WaitingRequests:
                 del self._callers[caller]
 
 
-def _refusal(status: int, code: str, detail: str) -> Refused:
+def _refusal(status: int, code: str, detail: str) -> HttpProblem:
     headers = {"Retry-After": "5"}
-    return Refused(Problem(status, code, detail, headers=headers, retryable=True))
+    return HttpProblem(Problem(status, code, detail, headers=headers, retryable=True))

@@ -77,7 +77,7 @@ class EnrolmentBody(AccountBody):
     endTokens: StrictBool = True
 
 
-class FactorBody(AccountBody):
+class SecondFactorBody(AccountBody):
     """Whether an account needs a second factor."""
 
     required: StrictBool

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
-from bridge.engine.rules.site_roles import Role
-from bridge.engine.rules.timestamps import read_iso
+from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Preferences
@@ -45,7 +45,7 @@ class SiteBody(Body):
         return changed(SiteSettings(site_id), changes)
 
 
-class SiteChange(Body):
+class SiteChangeBody(Body):
     """Members of a site to change; a null puts the default back, and removes an image."""
 
     name: OptionalIdentifier | None = None
@@ -74,7 +74,7 @@ class UserBody(Body):
 
     email: Identifier
     name: OptionalIdentifier = ""
-    role: Role = Role.USER
+    role: SiteRole = SiteRole.USER
     password: Any = Field(
         default=None, repr=False, description="Not accepted: only its owner sets a password"
     )
@@ -140,7 +140,7 @@ def _moment(value: object) -> object:
     if value is None:
         return None
     try:
-        return read_iso(str(value))
+        return parse_iso(str(value))
     except (ValueError, OverflowError):
         message = "Input should be a time in ISO 8601 with its zone: 2027-01-15T08:00:00Z"
         raise ValueError(message) from None

@@ -132,7 +132,7 @@ class ResponseType(StrEnum):
     ALL = "all"
 
 
-def silent(default: StrEnum) -> BeforeValidator:
+def null_as(default: StrEnum) -> BeforeValidator:
     """Take null for `default`, in an optional choice."""
     return BeforeValidator(
         lambda value: default if value is None else value,
@@ -140,7 +140,7 @@ def silent(default: StrEnum) -> BeforeValidator:
     )
 
 
-def lift(body: Any, members: tuple[str, ...]) -> Any:
+def nest_identity(body: Any, members: tuple[str, ...]) -> Any:
     """
     Move flat identity members into `clinicalInfo` when that is absent.
 
@@ -153,7 +153,7 @@ def lift(body: Any, members: tuple[str, ...]) -> Any:
     return {**body, "clinicalInfo": flat} if flat else body
 
 
-def flatten(body: Any, members: tuple[str, ...]) -> Any:
+def flatten_identity(body: Any, members: tuple[str, ...]) -> Any:
     """Move members of a nested `clinicalInfo` to the top where they are absent there."""
     if not isinstance(body, Mapping) or not isinstance(body.get("clinicalInfo"), Mapping):
         return body
@@ -167,14 +167,14 @@ Trigger = Annotated[
 """What is typed for a macro."""
 
 
-class Passage(Body):
+class TextBody(Body):
     """A text, in one of two forms."""
 
     document: dict[str, Any] | None = None
     text: str | None = Field(default=None, max_length=4_000_000)
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "Passage":
+    def _one_of_both(self) -> "TextBody":
         if (self.document is None) == (self.text is None):
             message = "either document or text is needed"
             raise ValueError(message)
@@ -189,7 +189,7 @@ class Passage(Body):
         return read_document(self.sent())
 
 
-class MacroBody(Passage):
+class MacroBody(TextBody):
     """A macro: its text, and what it is called in lists."""
 
     name: OptionalIdentifier = ""
@@ -201,7 +201,7 @@ class MappingBody(Body):
     findings: str = Field(default="", max_length=100_000)
 
 
-class FindingsBody(Passage):
+class FindingsBody(TextBody):
     """The text as it stands, and key findings to be put into its sections."""
 
     findings: str = Field(max_length=100_000)

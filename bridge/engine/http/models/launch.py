@@ -31,7 +31,7 @@ from bridge.engine.http.models.fields import (
     ResponseType,
     Tag,
     Text,
-    silent,
+    null_as,
 )
 
 EXAMPLE: JsonDict = {
@@ -97,8 +97,8 @@ class ReportingApp(Body):
 class QrCodeOptions(Body):
     """Size and background of the QR code."""
 
-    size: Annotated[QrSize, silent(QrSize.STANDARD)] = QrSize.STANDARD
-    mode: Annotated[QrMode, silent(QrMode.LIGHT)] = QrMode.LIGHT
+    size: Annotated[QrSize, null_as(QrSize.STANDARD)] = QrSize.STANDARD
+    mode: Annotated[QrMode, null_as(QrMode.LIGHT)] = QrMode.LIGHT
 
 
 class ResponseOptions(Body):
@@ -108,7 +108,7 @@ class ResponseOptions(Body):
     qrCodeOptions: dict[str, Any] | None = None
 
 
-class UserInfo(Body):
+class LaunchUserInfo(Body):
     """For whom the report is launched, and on whose authority."""
 
     UserEmail: OptionalIdentifier = ""
@@ -139,7 +139,7 @@ class LaunchBody(Body):
     clinicalInfo: ClinicalInfo
     reportingApp: ReportingApp
     response: ResponseOptions
-    userInfo: UserInfo | None = None
+    userInfo: LaunchUserInfo | None = None
     lazyLaunch: Flag = False
     registerOrder: Flag = False
     linkGroup: OptionalIdentifier = ""

@@ -19,9 +19,9 @@ from bridge.engine.http.models.fields import (
     Identifier,
     OptionalIdentifier,
     Tag,
-    flatten,
-    lift,
-    silent,
+    flatten_identity,
+    nest_identity,
+    null_as,
 )
 from bridge.engine.http.models.launch import StructuredReportFile
 
@@ -50,7 +50,7 @@ class FlatIdentity(OrderIdentity):
     @model_validator(mode="before")
     @classmethod
     def _either_form(cls, body: Any) -> Any:
-        return flatten(body, IDENTITY)
+        return flatten_identity(body, IDENTITY)
 
 
 class OneReport(Body):
@@ -63,7 +63,7 @@ class OneReport(Body):
     @model_validator(mode="before")
     @classmethod
     def _either_form(cls, body: Any) -> Any:
-        return lift(body, IDENTITY)
+        return nest_identity(body, IDENTITY)
 
 
 class DeleteBody(OneReport):
@@ -204,7 +204,7 @@ class UpdateStructuredReports(OneReport):
     )
 
     dicomSR: Annotated[list[StructuredReportFile], Field(json_schema_extra={"minItems": 1})]
-    mode: Annotated[UpdateMode, silent(UpdateMode.REPLACE)] = UpdateMode.REPLACE
+    mode: Annotated[UpdateMode, null_as(UpdateMode.REPLACE)] = UpdateMode.REPLACE
 
 
 class OrderInSite(Body):

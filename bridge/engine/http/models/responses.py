@@ -79,7 +79,7 @@ class ProblemBody(BaseModel):
     retryable: bool
 
 
-class Owner(BaseModel):
+class ReportOwner(BaseModel):
     """Name and e-mail address; an empty object where nobody owns the report."""
 
     name: str | None = None
@@ -122,7 +122,7 @@ class LaunchResponse(BaseModel):
     )
 
     status: str
-    owner: Owner
+    owner: ReportOwner
     reportLink: str | None = None
     reportQRCode: str | None = None
     reportQrCode: str | None = None
@@ -260,7 +260,7 @@ def problems(*statuses: int) -> Responses:
 
 
 NO_BODY: Responses = {200: {"description": "Done; no body", "content": {}}}
-LEFT: Responses = {204: {"description": "Done, and the page is left: there is none to show"}}
+PAGE_LEFT: Responses = {204: {"description": "Done, and the page is left: there is none to show"}}
 
 
 class ReleaseBody(BaseModel):

@@ -49,7 +49,7 @@ def _template(name: str) -> Template:
     return Template(asset(name).decode("utf-8"))
 
 
-def policy(ancestors: Sequence[str]) -> dict[str, str]:
+def page_headers(ancestors: Sequence[str]) -> dict[str, str]:
     """Return the security headers of a page that these origins may frame; none may when empty."""
     framing = " ".join(ancestors) or "'none'"
     return {
@@ -68,7 +68,7 @@ def policy(ancestors: Sequence[str]) -> dict[str, str]:
     }
 
 
-def document_policy() -> dict[str, str]:
+def document_headers() -> dict[str, str]:
     """Return the security headers of an exported report shown by itself: no script, no frame."""
     own = {
         "Content-Security-Policy": (
@@ -77,7 +77,7 @@ def document_policy() -> dict[str, str]:
         ),
         "X-Robots-Tag": "noindex, nofollow",
     }
-    return {**policy(()), **own}
+    return {**page_headers(()), **own}
 
 
 def report_page(opened: OpenedReport, headers: Mapping[str, str]) -> Response:
@@ -106,12 +106,12 @@ def waiting_page(
 ) -> Response:
     """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
     title, text = wording
-    words = (
+    markup = (
         f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
         f"<p>{html.escape(text)}</p></main>"
     )
     boot = {"mode": "waiting", "locale": language, "theme": theme}
-    return app_page(boot, headers=policy(ancestors), fallback=words)
+    return app_page(boot, headers=page_headers(ancestors), fallback=markup)
 
 
 def app_page(
@@ -147,7 +147,7 @@ def app_page(
         script=f"{ASSET_PATH}{begin.script}",
         fallback=fallback,
     )
-    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+    return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
 
 
 def notice_page(
@@ -166,16 +166,16 @@ def notice_page(
         text=html.escape(text),
         form=form,
     )
-    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+    return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
 
 
-def proving_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
+def frame_check_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
     """Return the page that asks again once a browser shows it, which only these hosts' do."""
     title, text = wording
     filled = _template("again.html").substitute(
         language=html.escape(language), title=html.escape(title), text=html.escape(text)
     )
-    return HTMLResponse(filled, headers=policy(["'self'", *hosts]))
+    return HTMLResponse(filled, headers=page_headers(["'self'", *hosts]))
 
 
 def docs_page(settings: EngineSettings) -> Response:
@@ -190,7 +190,7 @@ def docs_page(settings: EngineSettings) -> Response:
         f"reads, {rates.launches.count} launches, {rates.exports.count} exports a minute."
     )
     filled = _template("docs.html").substitute(limits=html.escape(limits))
-    return HTMLResponse(filled, headers=policy(()))
+    return HTMLResponse(filled, headers=page_headers(()))
 
 
 def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
@@ -221,7 +221,7 @@ def _script_json(value: Any) -> str:
 _FALLBACK = "en"
 
 
-class Notice(StrEnum):
+class NoticeKey(StrEnum):
     """What a page has to say; named in the catalogue."""
 
     FRAME_NOT_PERMITTED = "frame_not_permitted"
@@ -245,7 +245,7 @@ def language_of(request: Request) -> str:
     return next((each for each in known if each), DEFAULT_LANGUAGE)
 
 
-def words(which: Notice, code: str) -> tuple[str, str]:
+def notice_text(which: NoticeKey, code: str) -> tuple[str, str]:
     """Return title and text in a language, an unknown one's in its base's or in English."""
     catalogue = _catalogue()
     base = code.partition("-")[0]
@@ -253,9 +253,9 @@ def words(which: Notice, code: str) -> tuple[str, str]:
     return found[which]["title"], found[which]["text"]
 
 
-def notice(
+def show_notice(
     request: Request,
-    which: Notice,
+    which: NoticeKey,
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
@@ -263,7 +263,7 @@ def notice(
 ) -> Response:
     """Return the page of a notice; `detail` is the English of a problem that has no words here."""
     code = language_of(request)
-    title, text = words(which, code)
+    title, text = notice_text(which, code)
     more = f'<p lang="en">{html.escape(detail)}</p>' if detail else ""
     return notice_page(title, text, status=status, headers=headers, form=more, language=code)
 

@@ -18,16 +18,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from bridge.audit.events import AuditEvent
 from bridge.engine.documents.exports import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
-from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.launch_requests import issue, refuse_study, session_link
-from bridge.engine.http.live.sync_launch import handed_over
+from bridge.engine.http.live.sync_launch import wait_for_handover
 from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.html_pages import Notice, language_of, notice, words
-from bridge.engine.http.requests.audit_events import deed_of, refused
-from bridge.engine.http.requests.guard import count_failure
-from bridge.engine.http.requests.problems import Refused, bad_request, unauthorized
-from bridge.engine.http.requests.same_origin import framed_by_others, host_of, in_frame
-from bridge.engine.http.sign_in.account_session import whoever_signed_in
+from bridge.engine.http.pages.html_pages import NoticeKey, language_of, notice_text, show_notice
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
+from bridge.engine.http.requests.guard import count_failed_token
+from bridge.engine.http.requests.problems import HttpProblem, bad_request, unauthorized
+from bridge.engine.http.requests.same_origin import (
+    framing_origin,
+    is_framed,
+    is_framed_by_other_site,
+)
+from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_form import login_page
 from bridge.engine.launch.errors import (
     BadLaunch,
@@ -58,13 +62,13 @@ from bridge.engine.service.work import Actor, Work
 from bridge.executors import Threads
 
 
-async def to_be_proven(
-    engine: Engine, request: Request, door: LinkContext, handle: str, purpose: Purpose
+async def frame_check(
+    engine: EngineState, request: Request, door: LinkContext, handle: str, purpose: Purpose
 ) -> Response | None:
     """Return the page that a browser has to show first; None where nothing is to be proven."""
-    if not handle or not framed_by_others(request):
+    if not handle or not is_framed_by_other_site(request):
         return None
-    framing, now = FrameRequest(handle, purpose, host_of(request)), engine.clock()
+    framing, now = FrameRequest(handle, purpose, framing_origin(request)), engine.clock()
     found = await engine.work.read(lambda c: find_unproven(c, door, framing, now))
     if found is None:
         return None
@@ -73,16 +77,18 @@ async def to_be_proven(
             Actor(), now, lambda work: record_host(work, door, found.link, framing.host)
         )
     code = language_of(request)
-    return html_pages.proving_page(found.hosts, words(Notice.FRAME_NOT_PERMITTED, code), code)
+    return html_pages.frame_check_page(
+        found.hosts, notice_text(NoticeKey.FRAME_NOT_PERMITTED, code), code
+    )
 
 
-_NOTICES: dict[type[EngineError], Notice] = {
-    FrameForbidden: Notice.FRAME_NOT_PERMITTED,
-    ReportDeleted: Notice.REPORT_DELETED,
-    LinkExpired: Notice.LINK_EXPIRED,
-    NotFound: Notice.NOT_FOUND,
-    PatientNameMismatch: Notice.PATIENT_NAME_MISMATCH,
-    Forbidden: Notice.FORBIDDEN,
+_NOTICES: dict[type[EngineError], NoticeKey] = {
+    FrameForbidden: NoticeKey.FRAME_NOT_PERMITTED,
+    ReportDeleted: NoticeKey.REPORT_DELETED,
+    LinkExpired: NoticeKey.LINK_EXPIRED,
+    NotFound: NoticeKey.NOT_FOUND,
+    PatientNameMismatch: NoticeKey.PATIENT_NAME_MISMATCH,
+    Forbidden: NoticeKey.FORBIDDEN,
 }
 
 
@@ -92,7 +98,7 @@ def is_prefetch(request: Request) -> bool:
     return "prefetch" in purpose or request.method == "HEAD"
 
 
-async def visitor(engine: Engine, request: Request) -> BrowserSession | None:
+async def cookie_session(engine: EngineState, request: Request) -> BrowserSession | None:
     """Return the session of the browser's cookie, if there is one."""
     name = html_pages.cookie_name(secure=engine.addresses.secure)
     secret = request.cookies.get(name, "")
@@ -102,11 +108,11 @@ async def visitor(engine: Engine, request: Request) -> BrowserSession | None:
     return await engine.work.read(lambda c: find_session(c, secret, now, life))
 
 
-async def _known(engine: Engine, request: Request) -> BrowserUser | None:
+async def _known(engine: EngineState, request: Request) -> BrowserUser | None:
     """Return who sits at the browser: whoever signed in, or whose report is open there."""
-    if signed := await whoever_signed_in(engine, request):
+    if signed := await signed_in_account(engine, request):
         return signed.visitor
-    session = await visitor(engine, request)
+    session = await cookie_session(engine, request)
     return BrowserUser(session.account_id, session.site_id) if session else None
 
 
@@ -120,16 +126,18 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     engine = engine_of(request)
     if is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
-    session = await visitor(engine, request)
+    session = await cookie_session(engine, request)
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
     if not handle and session is not None and shown not in ("", session.report_id):
-        return notice(request, Notice.ANOTHER_REPORT, status=409, headers=html_pages.policy(["*"]))
+        return show_notice(
+            request, NoticeKey.ANOTHER_REPORT, status=409, headers=html_pages.page_headers(["*"])
+        )
     door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     known = await _known(engine, request)
-    visit = LinkVisit(handle, in_frame(request), known, session, host_of(request))
+    visit = LinkVisit(handle, is_framed(request), known, session, framing_origin(request))
 
-    def deed(work: Work, visit: LinkVisit = visit) -> OpenedReport:
+    def apply(work: Work, visit: LinkVisit = visit) -> OpenedReport:
         if session is not None and not handle:
             opened = reopen(work, door, session)
         else:
@@ -138,24 +146,24 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return opened
 
     try:
-        if first := await to_be_proven(engine, request, door, handle, Purpose.LAUNCH):
+        if first := await frame_check(engine, request, door, handle, Purpose.LAUNCH):
             return first
         actor = Actor(known.account_id if known else None)
         try:
-            opened = await engine.work.change(actor, engine.clock(), deed)
+            opened = await engine.work.change(actor, engine.clock(), apply)
         except HandoverNeeded as needed:
-            await handed_over(engine, needed.report_id)
-            again = partial(deed, visit=replace(visit, handed_over=True))
+            await wait_for_handover(engine, needed.report_id)
+            again = partial(apply, visit=replace(visit, handed_over=True))
             opened = await engine.work.change(actor, engine.clock(), again)
     except EngineError as refusal:
-        refused(request, "open", code=refusal.code)
+        record_refusal(request, "open", code=refusal.code)
         return _refusal(request, refusal, handle)
-    page = html_pages.report_page(opened, html_pages.policy(_ancestors(engine, opened)))
+    page = html_pages.report_page(opened, html_pages.page_headers(_ancestors(engine, opened)))
     _set_cookie(engine, page, opened.secret, request)
     return page
 
 
-def _ancestors(engine: Engine, opened: OpenedReport) -> list[str]:
+def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
     """Return who may frame a document: the site's hosts, or anybody's while none are set up."""
     if not opened.framed:
         return []
@@ -164,7 +172,7 @@ def _ancestors(engine: Engine, opened: OpenedReport) -> list[str]:
 
 def _opening(request: Request, action: str, opened: OpenedReport) -> AuditEvent:
     account_id = opened.account.id
-    return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
+    return audit_event(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
 
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
@@ -172,19 +180,19 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
         return login_page(request, handle=handle)
     which = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
     # The reason is for the frame's user to read, whoever frames it.
-    return notice(
+    return show_notice(
         request,
-        which or Notice.CANNOT_OPEN,
+        which or NoticeKey.CANNOT_OPEN,
         status=refusal.status,
-        headers=html_pages.policy(["*"]),
+        headers=html_pages.page_headers(["*"]),
         detail="" if which else refusal.detail,
     )
 
 
-def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
+def _set_cookie(engine: EngineState, response: Response, secret: str, request: Request) -> None:
     # Whoever asks, a frame may stand on another site, where only a partitioned cookie is kept.
     cookie = html_pages.session_cookie(
-        secret, secure=engine.addresses.secure, framed=in_frame(request)
+        secret, secure=engine.addresses.secure, framed=is_framed(request)
     )
     response.headers.append("Set-Cookie", cookie)
 
@@ -200,15 +208,15 @@ async def open_share(request: Request, handle: str) -> Response:
             lambda session: shares.open_share(session, handle, now)
         )
     except EngineError as refusal:
-        refused(request, "share-open", code=refusal.code)
+        record_refusal(request, "share-open", code=refusal.code)
         return _refusal(request, refusal, handle)
-    engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
+    engine.journal.note([audit_event(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
     text = await Threads.EXPORTS.run(html.render, found.exported, zone)
-    return HTMLResponse(text, headers=html_pages.document_policy())
+    return HTMLResponse(text, headers=html_pages.document_headers())
 
 
-async def init(request: Request) -> Response:
+async def open_init_link(request: Request) -> Response:
     """`GET /reporting/init`: by a session link, or with the user and the token in the address."""
     engine = engine_of(request)
     query = dict(request.query_params)
@@ -219,44 +227,48 @@ async def init(request: Request) -> Response:
         if not query.get("token"):
             return await _init_from_address(engine, request, query)
         return await _waiting(engine, request, query["token"])
-    except Refused as refusal:
-        refused(request, "init", code=refusal.problem.code)
+    except HttpProblem as refusal:
+        record_refusal(request, "init", code=refusal.problem.code)
         return _reason(request, refusal.problem.detail, refusal.problem.status)
     except EngineError as refusal:
-        refused(request, "init", code=refusal.code)
+        record_refusal(request, "init", code=refusal.code)
         return _reason(request, refusal.detail, refusal.status)
 
 
 def _reason(request: Request, detail: str, status: int) -> Response:
-    headers = html_pages.policy(["*"])
-    return notice(request, Notice.CANNOT_PREPARE, status=status, headers=headers, detail=detail)
+    headers = html_pages.page_headers(["*"])
+    return show_notice(
+        request, NoticeKey.CANNOT_PREPARE, status=status, headers=headers, detail=detail
+    )
 
 
-async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
+async def _waiting(engine: EngineState, request: Request, handle: str) -> Response:
     vault = LinkKeys(engine.keys, engine.random)
     door = LinkContext(vault, engine.settings.lifetimes)
-    if first := await to_be_proven(engine, request, door, handle, Purpose.INIT):
+    if first := await frame_check(engine, request, door, handle, Purpose.INIT):
         return first
-    present = await visitor(engine, request)
+    present = await cookie_session(engine, request)
 
-    def deed(work: Work) -> tuple[PrewarmedSession, list[str]]:
+    def apply(work: Work) -> tuple[PrewarmedSession, list[str]]:
         warmed = begin_prewarmed(work, vault, engine.settings.lifetimes, handle, present)
         account_id = warmed.account_id
-        work.note(deed_of(request, "warm", warmed.site_id, account_id=account_id))
+        work.note(audit_event(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
         return warmed, list(work.connection.execute(site).one().host_origins)
 
-    warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
+    warmed, origins = await engine.work.change(Actor(), engine.clock(), apply)
     ancestors = ["'self'", *origins] if origins else ["*"]
     page = html_pages.waiting_page(
-        warmed.language, warmed.theme, ancestors, words(Notice.WAITING, warmed.language)
+        warmed.language, warmed.theme, ancestors, notice_text(NoticeKey.WAITING, warmed.language)
     )
     if warmed.secret:
         _set_cookie(engine, page, warmed.secret, request)
     return page
 
 
-async def _init_from_address(engine: Engine, request: Request, query: dict[str, Any]) -> Response:
+async def _init_from_address(
+    engine: EngineState, request: Request, query: dict[str, Any]
+) -> Response:
     """Exchange what stands in the address for a session link at once, so that it does not stay."""
     site_id = query.get("SiteID", "").strip()
     if not site_id:
@@ -278,7 +290,7 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     )
     caller = await engine.bearer(query["Auth"])
     if caller is None:
-        count_failure(engine, request)
+        count_failed_token(engine, request)
         raise unauthorized("the token in Auth is not valid")
     if not caller.permits(TokenScope.LAUNCH):
         raise Forbidden
@@ -290,12 +302,12 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     return RedirectResponse(target, 303, headers)
 
 
-async def _again(engine: Engine, request: Request, site_id: str) -> Response:
+async def _again(engine: EngineState, request: Request, site_id: str) -> Response:
     """Keep the session of a user who is signed in already, on their site; never inside a frame."""
-    known = None if in_frame(request) else await _known(engine, request)
+    known = None if is_framed(request) else await _known(engine, request)
     account_id = known.on(site_id) if known is not None else None
     if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
         raise Forbidden
-    return notice(request, Notice.READY)
+    return show_notice(request, NoticeKey.READY)

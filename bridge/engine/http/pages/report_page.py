@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from bridge.audit.events import AuditEvent
 from bridge.engine.app.controls import controls
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.requests.audit_events import deed_of, refused
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.problems import BY_SESSION, unauthorized
 from bridge.engine.service.accounts.sessions import (
     SEEN_EVERY_MS,
@@ -36,10 +36,10 @@ VIEW_PAUSE_MS = 5 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ReportPage:
     """A session at its report; `change` and `show` answer with the page's state."""
 
-    engine: Engine
+    engine: EngineState
     session: BrowserSession
     request: Request
 
@@ -47,22 +47,24 @@ class Desk:
         """Return the page's state; a page that looks again and again is viewed once."""
         page = await self._state(lambda work, editor: {}, take_over=take_over)
         if self.engine.clock() - self.session.last_seen_at > VIEW_PAUSE_MS:
-            self.engine.journal.note([self._deed("view")])
+            self.engine.journal.note([self._event("view")])
         return page
 
-    async def change(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
+    async def change(self, action: str, apply: Callable[[Work, Editor], Any]) -> Response:
         """Carry out a deed, note it in the audit trail, and return the page's new state."""
 
         def changing(work: Work, editor: Editor) -> dict[str, Any]:
-            self._noted(action, deed, work, editor)
+            self._noted(action, apply, work, editor)
             return {}
 
         return await self._state(changing)
 
-    async def obtain(self, action: str, name: str, deed: Callable[[Work, Editor], Any]) -> Response:
+    async def obtain(
+        self, action: str, name: str, apply: Callable[[Work, Editor], Any]
+    ) -> Response:
         """Carry out a deed; return the page's new state, and what came of it under `name`."""
         return await self._state(
-            lambda work, editor: {name: self._noted(action, deed, work, editor)}
+            lambda work, editor: {name: self._noted(action, apply, work, editor)}
         )
 
     async def read(self, reading: Callable[[Work, Editor], Result]) -> Result:
@@ -76,7 +78,7 @@ class Desk:
 
         def noted(work: Work, editor: Editor) -> Result:
             result = reading(work, editor)
-            work.note(replace(self._deed(action), report_id=report_id))
+            work.note(replace(self._event(action), report_id=report_id))
             return result
 
         return await self._do(noted)
@@ -84,7 +86,7 @@ class Desk:
     async def leave(
         self,
         action: str,
-        deed: Callable[[Work, Editor], Any],
+        apply: Callable[[Work, Editor], Any],
         *,
         state: StateReader | None = None,
         target: tuple[str, str] | None = None,
@@ -97,8 +99,8 @@ class Desk:
 
         def described(work: Work, editor: Editor) -> None:
             before = {} if state is None else state(work.connection)
-            deed(work, editor)
-            event = replace(self._deed(action), target=target)
+            apply(work, editor)
+            event = replace(self._event(action), target=target)
             if state is not None:
                 event = replace(event, **difference(before, state(work.connection)))
             work.note(event)
@@ -107,31 +109,31 @@ class Desk:
         return Response(status_code=204)
 
     def _noted(
-        self, action: str, deed: Callable[[Work, Editor], Any], work: Work, editor: Editor
+        self, action: str, apply: Callable[[Work, Editor], Any], work: Work, editor: Editor
     ) -> Any:
-        result = deed(work, editor)
-        work.note(self._deed(action))
+        result = apply(work, editor)
+        work.note(self._event(action))
         return result
 
-    def _deed(self, action: str) -> AuditEvent:
+    def _event(self, action: str) -> AuditEvent:
         session = self.session
         account_id = session.account_id
-        return deed_of(
+        return audit_event(
             self.request, action, session.site_id, session.report_id, account_id=account_id
         )
 
     async def _state(
-        self, deed: Callable[[Work, Editor], dict[str, Any]], *, take_over: bool = False
+        self, apply: Callable[[Work, Editor], dict[str, Any]], *, take_over: bool = False
     ) -> Response:
         def loading(work: Work, editor: Editor) -> dict[str, Any]:
-            more = deed(work, editor)
+            more = apply(work, editor)
             page = page_state.load(work, editor, self.session.report_id, take_over=take_over)
             return page | more
 
         page = await self._do(loading)
         return JSONResponse({**page, "can": [each.value for each in controls(page)]})
 
-    async def _do(self, deed: Callable[[Work, Editor], Result]) -> Result:
+    async def _do(self, apply: Callable[[Work, Editor], Result]) -> Result:
         session, now = self.session, self.engine.clock()
 
         def permitted(work: Work) -> Result:
@@ -140,30 +142,30 @@ class Desk:
                 raise Forbidden
             if now - session.last_seen_at > SEEN_EVERY_MS:
                 keep_alive(work.connection, session, now)
-            return deed(work, Editor(session.account_id, role, session.holder))
+            return apply(work, Editor(session.account_id, role, session.holder))
 
         actor = Actor(session.account_id, session_pk=session.pk)
         return await self.engine.work.change(actor, now, permitted)
 
 
-async def session_desk(request: Request) -> Desk:
+async def authenticate_page(request: Request) -> ReportPage:
     """Return the session of the request's bearer; raise 401."""
     engine = engine_of(request)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
-        refused(request, "session", code="no_session")
+        record_refusal(request, "session", code="no_session")
         raise unauthorized("the session of an opened report is required", BY_SESSION)
     now, life = engine.clock(), engine.settings.lifetimes
     session = await engine.work.read(lambda c: find_session(c, secret.strip(), now, life))
     if session is None or not session.report_id:
-        refused(request, "session", code="session_ended")
+        record_refusal(request, "session", code="session_ended")
         raise unauthorized("the session has ended; open the report again", BY_SESSION)
-    return Desk(engine, session, request)
+    return ReportPage(engine, session, request)
 
 
-async def _desk(request: Request) -> Desk:
-    desk: Desk = request.state.desk
-    return desk
+async def _page(request: Request) -> ReportPage:
+    page: ReportPage = request.state.report_page
+    return page
 
 
-DeskDep = Annotated[Desk, Depends(_desk)]
+ReportPageDep = Annotated[ReportPage, Depends(_page)]

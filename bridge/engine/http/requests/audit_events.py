@@ -15,7 +15,7 @@ from bridge.engine.service.caller import Caller
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
-def deed_of(
+def audit_event(
     request: Request,
     action: str,
     site_id: str | None = None,
@@ -35,7 +35,7 @@ def deed_of(
         account_id if caller is None else caller.account_id,
         None if caller is None else caller.token_id or None,
         outcome,
-        {**details, **origin(request)},
+        {**details, **request_origin(request)},
         actor="" if caller is None else caller.email or ("service" if caller.service else ""),
         origin=Origin.APP if caller is None or not caller.token_id else Origin.API,
         source=engine_of(request).client(request),
@@ -43,7 +43,7 @@ def deed_of(
     )
 
 
-def origin(request: Request) -> dict[str, str]:
+def request_origin(request: Request) -> dict[str, str]:
     """Return where a request came from, and the id that its answer bears."""
     return {
         "client": engine_of(request).client(request),
@@ -51,7 +51,7 @@ def origin(request: Request) -> dict[str, str]:
     }
 
 
-def reading_of(
+def access_events(
     request: Request, action: str, sites: Iterable[str], reports: Sequence[tuple[str, str]]
 ) -> list[AuditEvent]:
     """Return one deed for each site that was read; `reports` are (site, report) pairs."""
@@ -59,34 +59,34 @@ def reading_of(
     for site_id in dict.fromkeys(sites):
         here = list(dict.fromkeys(report for site, report in reports if site == site_id))
         if len(here) == 1:
-            audit_events.append(deed_of(request, action, site_id, here[0]))
+            audit_events.append(audit_event(request, action, site_id, here[0]))
         else:
-            audit_events.append(deed_of(request, action, site_id, reports=here))
+            audit_events.append(audit_event(request, action, site_id, reports=here))
     return audit_events
 
 
-def refused(request: Request, action: str, **details: Any) -> None:
+def record_refusal(request: Request, action: str, **details: Any) -> None:
     """Note an attempt that was turned away; like attempts of one moment are counted as one."""
-    event = deed_of(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
+    event = audit_event(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
     request.state.refusal_noted = True
     engine_of(request).journal.note([event])
 
 
-def note_refusal(request: Request, code: str) -> None:
+def record_refused_change(request: Request, code: str) -> None:
     """Note that a change was refused, unless it was noted where it was decided."""
     state = request.state
     if request.method in _READING or getattr(state, "refusal_noted", False):
         return
-    desk = getattr(state, "desk", None)
-    if desk is None and getattr(state, "caller", None) is None:
+    page = getattr(state, "report_page", None)
+    if page is None and getattr(state, "caller", None) is None:
         return  # nobody is known: noted where the credentials were read, if at all
     action, site_id, target = getattr(state, "audited", (_name(request), None, None))
-    account_id = None if desk is None else desk.session.account_id
-    report_id = None if desk is None else desk.session.report_id
-    event = deed_of(
+    account_id = None if page is None else page.session.account_id
+    report_id = None if page is None else page.session.report_id
+    event = audit_event(
         request,
         action,
-        site_id or (None if desk is None else desk.session.site_id),
+        site_id or (None if page is None else page.session.site_id),
         report_id,
         account_id=account_id,
         outcome=Outcome.REFUSED,

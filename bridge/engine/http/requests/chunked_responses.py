@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
 
 
-class QuickJSON(JSONResponse):
+class FastJsonResponse(JSONResponse):
     """A response whose content is written as JSON in UTF-8."""
 
     @override
@@ -24,36 +24,38 @@ class QuickJSON(JSONResponse):
         return to_json(content, inf_nan_mode="null")
 
 
-PIECE = 3 * 2**14
+CHUNK = 3 * 2**14
 """Bytes, or characters: 48 KiB, whose base64 is 64 KiB without padding."""
 
 
-def octets(data: bytes, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
+def bytes_response(
+    data: bytes, media_type: str, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return bytes as they are."""
     view = memoryview(data)
-    sent = (view[start : start + PIECE] for start in range(0, len(data), PIECE))
+    sent = (view[start : start + CHUNK] for start in range(0, len(data), CHUNK))
     return _answer(sent, media_type, {**(headers or {}), "Content-Length": str(len(data))})
 
 
-def base64_text(data: bytes) -> Response:
+def base64_text_response(data: bytes) -> Response:
     """Return bytes in base64, as plain text."""
     headers = {"Content-Length": str((len(data) + 2) // 3 * 4)}
     return _answer(_base64(data), "text/plain; charset=utf-8", headers)
 
 
-def base64_member(name: str, data: bytes) -> Response:
+def base64_json_response(name: str, data: bytes) -> Response:
     """Return a JSON object whose one member is bytes in base64."""
     return _answer(_member(name, _base64(data)), "application/json")
 
 
-def text_member(name: str, text: str) -> Response:
+def text_json_response(name: str, text: str) -> Response:
     """Return a JSON object whose one member is a text."""
-    slices = (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+    slices = (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
     escaped = (json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in slices)
     return _answer(_member(name, escaped), "application/json")
 
 
-def json_value(value: Mapping[str, Any]) -> Response:
+def json_response(value: Mapping[str, Any]) -> Response:
     """Return a JSON value."""
     written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
     return _answer(_gathered(each.encode() for each in written), "application/json")
@@ -61,7 +63,7 @@ def json_value(value: Mapping[str, Any]) -> Response:
 
 def _base64(data: bytes) -> Iterator[bytes]:
     view = memoryview(data)
-    return (base64.b64encode(view[at : at + PIECE]) for at in range(0, len(data), PIECE))
+    return (base64.b64encode(view[at : at + CHUNK]) for at in range(0, len(data), CHUNK))
 
 
 def _member(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -73,7 +75,7 @@ def _gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
     piece = bytearray()
     for part in parts:
         piece += part
-        if len(piece) >= PIECE:
+        if len(piece) >= CHUNK:
             yield bytes(piece)
             piece.clear()
     if piece:

@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.requests.audit_events import note_refusal
-from bridge.engine.http.requests.problems import FieldError, Problem, Refused
+from bridge.engine.http.requests.audit_events import record_refused_change
+from bridge.engine.http.requests.problems import FieldError, HttpProblem, Problem
 from bridge.executors import Full
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy
@@ -27,7 +27,7 @@ from bridge.workers.errors import WorkerBusy
 PLACES = ("/api/", "/reporting/assets/")
 
 
-class Heads:
+class HeadRequests:
     """ASGI middleware that lets the routes below `PLACES` see GET where HEAD was asked."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -61,10 +61,10 @@ LONGEST_PATH = 1024
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 
-def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
+def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Answer every refusal of the engine with a problem body; `routes` are all there are."""
     application.state.routes = tuple(routes)
-    application.add_exception_handler(Refused, _refused)
+    application.add_exception_handler(HttpProblem, _refused)
     application.add_exception_handler(EngineError, _engine_error)
     application.add_exception_handler(RequestValidationError, _bad_shape)
     application.add_exception_handler(HTTPException, _plain)
@@ -76,7 +76,7 @@ def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 def answer(request: Request, problem: Problem) -> Response:
     """Return a problem as the response to this request, and note a change that was refused."""
-    note_refusal(request, problem.code)
+    record_refused_change(request, problem.code)
     instance = request.url.path[:LONGEST_PATH]
     return problem.response(instance=instance, request_id=request.state.request_id)
 
@@ -89,7 +89,7 @@ def problem_of(error: EngineError) -> Problem:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)  # noqa: S101  # narrows for the type checker
+    assert isinstance(error, HttpProblem)  # noqa: S101  # narrows for the type checker
     return answer(request, error.problem)
 
 
@@ -100,10 +100,10 @@ async def _engine_error(request: Request, error: Exception) -> Response:
 
 async def _bad_shape(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # narrows for the type checker
-    return answer(request, shape_problem(error.errors()))
+    return answer(request, validation_problem(error.errors()))
 
 
-def shape_problem(errors: Sequence[Any]) -> Problem:
+def validation_problem(errors: Sequence[Any]) -> Problem:
     """Return the 400 for a request of the wrong shape: places and reasons, never values."""
     found = [FieldError(_pointer(each.get("loc", ())), _said(each)) for each in errors]
     first = found[0] if found else FieldError("", "wrong shape")

@@ -14,13 +14,13 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.pages.report_page import session_desk
-from bridge.engine.http.requests.audit_events import refused
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.pages.report_page import authenticate_page
+from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.problems import (
     FieldError,
+    HttpProblem,
     Problem,
-    Refused,
     bad_request,
     too_large,
     unauthorized,
@@ -46,13 +46,13 @@ SMALL_BODY = 4 * 2**20
 """Bytes of a request that names orders: 500 of them, each name of the greatest length."""
 TEXT_BODY = 20 * 2**20
 """Bytes of a request with a report's text or a site's code map, as JSON."""
-SINGLE = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
+SINGLE_VALUED = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
 """Query parameters that name one thing: with two values, neither is what was meant."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Rate(StrEnum):
+class QuotaName(StrEnum):
     """Which quota a route counts against."""
 
     READS = "reads"
@@ -74,25 +74,25 @@ class StrictRequest(BoundedRequest):
 
 
 @contextmanager
-def bounded(request: Request, limit: int) -> Iterator[StrictRequest]:
+def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
     """Give a request that reads its body within a limit; raise 413, or 503 for the budget."""
     try:
         with StrictRequest(request, limit) as strict:
             yield strict
     except TooManyValues as refusal:
-        raise Refused(Problem(413, "too_many_values", str(refusal))) from None
+        raise HttpProblem(Problem(413, "too_many_values", str(refusal))) from None
     except BodyTooLarge as refusal:
         raise too_large(refusal.limit) from None
     except BudgetExhausted as refusal:
         headers = {"Retry-After": "1"}
         problem = Problem(503, "overloaded", str(refusal), headers=headers, retryable=True)
-        raise Refused(problem) from None
+        raise HttpProblem(problem) from None
 
 
 class GuardedRoute(APIRoute):
     """A route behind an access token; subclasses say which quota and scope it needs."""
 
-    rate = Rate.READS
+    rate = QuotaName.READS
     scope = TokenScope.READ
 
     def limited(self, sizes: SizeLimits) -> int:
@@ -105,16 +105,16 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             engine = engine_of(request)
-            caller = await authenticated(engine, request)
+            caller = await authenticate(engine, request)
             request.state.caller = caller
             _count(engine, caller, self.rate, request)
             try:
                 _require(caller, self.scope)
-                with bounded(request, self.limited(engine.settings.sizes)) as strict:
-                    await json_body(strict)
+                with bounded_request(request, self.limited(engine.settings.sizes)) as strict:
+                    await require_json_body(strict)
                     return await handler(strict)
             except Forbidden:
-                refused(request, "permission", code=Forbidden.code)
+                record_refusal(request, "permission", code=Forbidden.code)
                 raise
 
         return guarded
@@ -137,7 +137,7 @@ class FileRoute(WriteRoute):
 class LaunchRoute(GuardedRoute):
     """A route that launches or prepares sessions; files and images come with launches."""
 
-    rate = Rate.LAUNCHES
+    rate = QuotaName.LAUNCHES
     scope = TokenScope.LAUNCH
 
     @override
@@ -148,7 +148,7 @@ class LaunchRoute(GuardedRoute):
 class ExportRoute(GuardedRoute):
     """A route that exports."""
 
-    rate = Rate.EXPORTS
+    rate = QuotaName.EXPORTS
 
 
 class AdminRoute(GuardedRoute):
@@ -170,15 +170,17 @@ class SessionRoute(APIRoute):
 
     async def check(self, request: StrictRequest) -> None:
         """Read the body; raise 400 unless it is JSON."""
-        await json_body(request)
+        await require_json_body(request)
 
     @override
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
-            request.state.desk = await session_desk(request)
-            with bounded(request, self.limited(engine_of(request).settings.sizes)) as strict:
+            request.state.report_page = await authenticate_page(request)
+            with bounded_request(
+                request, self.limited(engine_of(request).settings.sizes)
+            ) as strict:
                 await self.check(strict)
                 return await handler(strict)
 
@@ -197,13 +199,13 @@ class RecordingRoute(SessionRoute):
         await request.body()
 
 
-async def authenticated(engine: Engine, request: Request) -> Caller:
+async def authenticate(engine: EngineState, request: Request) -> Caller:
     """Return the bearer of the header's token; raise 401, or 429 after too many failures."""
     secret = request.headers.get(TOKEN_HEADER, "")
     caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
     if caller is None:
-        refused(request, "token", code="unauthorized" if secret else "no_token")
-        count_failure(engine, request)
+        record_refusal(request, "token", code="unauthorized" if secret else "no_token")
+        count_failed_token(engine, request)
         raise unauthorized()
     return caller
 
@@ -213,7 +215,7 @@ def _require(caller: Caller, scope: TokenScope) -> None:
         raise Forbidden
 
 
-def count_failure(engine: Engine, request: Request) -> None:
+def count_failed_token(engine: EngineState, request: Request) -> None:
     """Count an unknown token against the source of the request; raise 429 for too many."""
     client = engine.client(request)
     if is_loopback(client):
@@ -222,7 +224,7 @@ def count_failure(engine: Engine, request: Request) -> None:
     _enforce(engine.quotas.take("authentication", source_of(client), quota))
 
 
-def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None:
+def _count(engine: EngineState, caller: Caller, rate: QuotaName, request: Request) -> None:
     if caller.service:
         return
     quota = getattr(engine.settings.rates, rate.value)
@@ -232,7 +234,7 @@ def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None
     _enforce(allowance)
 
 
-def take(request: Request, rate: Rate, count: int) -> bool:
+def consume_quota(request: Request, rate: QuotaName, count: int) -> bool:
     """Count several at once against a quota, if it has that many left; tell whether it had."""
     engine, caller = engine_of(request), request.state.caller
     if caller.service:
@@ -249,12 +251,12 @@ def _enforce(allowance: Allowance | None) -> None:
     if allowance is None or allowance.granted:
         return
     detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
-    raise Refused(
+    raise HttpProblem(
         Problem(429, "too_many_requests", detail, headers=allowance.headers(), retryable=True)
     )
 
 
-async def json_body(request: StrictRequest) -> None:
+async def require_json_body(request: StrictRequest) -> None:
     """Raise 400 unless the query is plain, and the body, if there is one, is JSON and says so."""
     _check_query(request)
     if not await request.body():
@@ -268,7 +270,7 @@ async def json_body(request: StrictRequest) -> None:
 def _check_query(request: Request) -> None:
     if b"%00" in request.scope.get("query_string", b""):
         raise bad_request("a query parameter holds a NUL character")
-    for name in SINGLE:
+    for name in SINGLE_VALUED:
         if len(set(request.query_params.getlist(name))) > 1:
             raise bad_request(
                 "a query parameter contradicts itself", FieldError(name, "is repeated")

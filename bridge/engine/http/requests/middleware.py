@@ -20,7 +20,7 @@ INTERNAL = Problem(500, "internal_error", "the service failed; the failure was l
 log = structlog.get_logger(__name__)
 
 
-class Envelope:
+class ResponseEnvelope:
     """ASGI middleware around everything else."""
 
     def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:

@@ -61,7 +61,7 @@ class Problem:
         return Response(content, self.status, headers, MEDIA_TYPE)
 
 
-class Refused(Exception):  # noqa: N818  # named for what happened
+class HttpProblem(Exception):  # noqa: N818  # named for what happened
     """Ends a request with a problem that belongs to HTTP, not to a rule of the engine."""
 
     def __init__(self, problem: Problem) -> None:
@@ -75,18 +75,20 @@ BY_SESSION = "Bearer"
 
 def unauthorized(
     detail: str = "a valid access token is required", challenge: str = BY_TOKEN
-) -> Refused:
+) -> HttpProblem:
     """401: the header `x-access-token` is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
-    return Refused(Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge}))
+    return HttpProblem(
+        Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})
+    )
 
 
 def bad_request(
     detail: str, *errors: FieldError, code: str = "invalid_request", status: int = 400
-) -> Refused:
+) -> HttpProblem:
     """400: the request is not of the documented shape."""
-    return Refused(Problem(status, code, detail, errors))
+    return HttpProblem(Problem(status, code, detail, errors))
 
 
-def too_large(limit: int) -> Refused:
+def too_large(limit: int) -> HttpProblem:
     """413: more bytes than the engine takes in one request."""
-    return Refused(Problem(413, "too_large", f"the request is larger than {limit} bytes"))
+    return HttpProblem(Problem(413, "too_large", f"the request is larger than {limit} bytes"))

@@ -13,7 +13,7 @@ from bridge.network_source import Proxies
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Addresses:
+class PublicAddresses:
     """The public addresses of this installation; `proxies` are in front of it."""
 
     def __init__(self, public: str, regional: Sequence[str], proxies: Proxies) -> None:

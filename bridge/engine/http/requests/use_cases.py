@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.reports import OrderIdentity
-from bridge.engine.http.requests.audit_events import deed_of, reading_of
+from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
@@ -34,7 +34,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RequestSite:
     """The site that a request is about, and the location within it."""
 
     site_id: str
@@ -43,16 +43,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportAnswer:
+class ReportResult:
     """A report that was changed, and the JSON of the response's body."""
 
     report: Report
     body: Any
 
 
-def place_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> Place:
+def site_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> RequestSite:
     """Return where an order is, and where in the request that stands."""
-    return Place(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
+    return RequestSite(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
 
 
 def order_id_of(identity: OrderIdentity) -> OrderId:
@@ -75,10 +75,10 @@ def actor_of(caller: Caller) -> Actor:
     return Actor(caller.account_id, caller.token_id or None)
 
 
-async def look(
+async def read_as_administrator(
     request: Request,
     action: str,
-    places: Sequence[Place],
+    places: Sequence[RequestSite],
     reading: Callable[[Session], Result],
     *,
     shown: Callable[[Result], Sequence[tuple[str, str]]] = lambda _: (),
@@ -101,25 +101,25 @@ async def look(
     result = await engine.work.read_session(permitted)
     if not unnoted:
         sites = (place.site_id for place in places)
-        engine.journal.note(reading_of(request, action, sites, shown(result)))
+        engine.journal.note(access_events(request, action, sites, shown(result)))
     return result
 
 
-async def expect(request: Request, place: Place) -> None:
-    """Raise what `act` raises for the site and the role: before files are worked on."""
+async def require_site_administrator(request: Request, place: RequestSite) -> None:
+    """Raise 403 or 404 unless the caller administers the site: for checks before costly work."""
     caller: Caller = request.state.caller
     await engine_of(request).work.read(lambda connection: _require(connection, caller, place))
 
 
-def _require(connection: Connection, caller: Caller, place: Place) -> None:
+def _require(connection: Connection, caller: Caller, place: RequestSite) -> None:
     require_administrator(connection, caller, place.site_id, place.location, place.pointer)
 
 
-async def act(
+async def change_as_administrator(
     request: Request,
     action: str,
-    place: Place,
-    deed: Callable[[Work], Any],
+    place: RequestSite,
+    apply: Callable[[Work], Any],
     *,
     urgent: bool = False,
     target: tuple[str, str] | None = None,
@@ -143,13 +143,13 @@ async def act(
             if stored := stored_answer(work.connection, engine.keys, repeat):
                 return stored.body
         before = None if state is None else state(work.connection)
-        result = deed(work)
+        result = apply(work)
         work.flush()
         if state is not None:
             work.audit_members |= {"before": before, "after": state(work.connection)}
         report, body = _parts(result)
         report_id = report.report_id if report else None
-        event = deed_of(request, action, place.site_id, report_id, target=target)
+        event = audit_event(request, action, place.site_id, report_id, target=target)
         work.note(replace(event, **work.audit_members))
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)
@@ -159,22 +159,24 @@ async def act(
     return Response() if body is None else JSONResponse(body)
 
 
-async def act_on(
+async def change_report(
     request: Request,
     action: str,
     identity: OrderIdentity,
-    deed: Callable[[Work, OrderId], Any],
+    apply: Callable[[Work, OrderId], Any],
     *,
     within: str = "/clinicalInfo/",
     urgent: bool = False,
 ) -> Response:
-    """Change the report of one order, which the request names `within` its body (`act`)."""
-    order_id, place = order_id_of(identity), place_of(identity, within)
-    return await act(request, action, place, lambda work: deed(work, order_id), urgent=urgent)
+    """Change the report of one order; `within` is the order's place in the request body."""
+    order_id, place = order_id_of(identity), site_of(identity, within)
+    return await change_as_administrator(
+        request, action, place, lambda work: apply(work, order_id), urgent=urgent
+    )
 
 
 def _parts(result: Any) -> tuple[Report | None, Any]:
-    if isinstance(result, ReportAnswer):
+    if isinstance(result, ReportResult):
         return result.report, result.body
     return (result, None) if isinstance(result, Report) else (None, result)
 

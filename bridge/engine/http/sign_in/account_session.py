@@ -10,11 +10,11 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.requests.audit_events import refused
-from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded, json_body
-from bridge.engine.http.requests.problems import Problem, Refused
-from bridge.engine.http.requests.same_origin import require_our_page
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.requests.audit_events import record_refusal
+from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded_request, require_json_body
+from bridge.engine.http.requests.problems import HttpProblem, Problem
+from bridge.engine.http.requests.same_origin import require_same_origin
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller
@@ -25,19 +25,19 @@ NO_TOKEN = 0
 """The token id of a caller who came in by signing in."""
 
 
-def cookie_name(engine: Engine) -> str:
+def cookie_name(engine: EngineState) -> str:
     """Return the account cookie's name; the prefix binds it to the host where it can."""
     return _SECURE_COOKIE if engine.addresses.secure else COOKIE
 
 
-def account_cookie(engine: Engine, secret: str) -> str:
+def account_cookie(engine: EngineState, secret: str) -> str:
     """Return the Set-Cookie header of an account's session; an empty secret takes it away."""
     cookie = f"{cookie_name(engine)}={secret}; Path=/; HttpOnly; SameSite=Lax"
     cookie += "; Secure" if engine.addresses.secure else ""
     return cookie if secret else f"{cookie}; Max-Age=0"
 
 
-async def whoever_signed_in(engine: Engine, request: Request) -> AccountSession | None:
+async def signed_in_account(engine: EngineState, request: Request) -> AccountSession | None:
     """Return the account of the request's cookie, if there is one."""
     secret = request.cookies.get(cookie_name(engine), "")
     if not secret:
@@ -55,7 +55,7 @@ def _active(request: Request) -> bool:
     return request.headers.get("x-unattended") is None
 
 
-def _keep(engine: Engine, session: BrowserSession, now: int) -> None:
+def _keep(engine: EngineState, session: BrowserSession, now: int) -> None:
     # Not a change of any report: nobody is woken for it.
     with engine.work.database.write() as connection:
         keep_alive(connection, session, now)
@@ -71,16 +71,16 @@ class AccountRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             engine = engine_of(request)
             if request.method not in ("GET", "HEAD"):
-                require_our_page(engine, request)
-            signed = await whoever_signed_in(engine, request)
+                require_same_origin(engine, request)
+            signed = await signed_in_account(engine, request)
             if signed is None:
-                refused(request, "account", code="signed_out")
-                raise Refused(Problem(401, "signed_out", "sign in to do this"))
+                record_refusal(request, "account", code="signed_out")
+                raise HttpProblem(Problem(401, "signed_out", "sign in to do this"))
             request.state.signed = signed
             account = signed.account
             request.state.caller = Caller(NO_TOKEN, account.id, account.email)
-            with bounded(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
-                await json_body(strict)
+            with bounded_request(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
+                await require_json_body(strict)
                 return await handler(strict)
 
         return guarded
@@ -91,4 +91,4 @@ async def _signed(request: Request) -> AccountSession:
     return signed
 
 
-SignedDep = Annotated[AccountSession, Depends(_signed)]
+SignedInDep = Annotated[AccountSession, Depends(_signed)]

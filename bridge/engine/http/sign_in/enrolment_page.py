@@ -16,12 +16,12 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.documents.qr import qr_png
-from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import language_of
-from bridge.engine.http.requests.audit_events import deed_of, refused
-from bridge.engine.http.requests.same_origin import foreign, in_frame
-from bridge.engine.http.sign_in.password_check import TooManyAttempts, counted
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
+from bridge.engine.http.requests.same_origin import is_cross_site, is_framed
+from bridge.engine.http.sign_in.password_check import TooManyAttempts, take_attempt
 from bridge.engine.live.password_hashing import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
@@ -41,7 +41,7 @@ _NEW = 'type="password" autocomplete="new-password"'
 
 async def show(request: Request, token: str) -> Response:
     """Return the form of a link, or what became of it."""
-    if in_frame(request):
+    if is_framed(request):
         return _notice(request, "not_in_frames", 403)
     found = await _found(request, token)
     if found.state is not EnrolmentState.OPEN:
@@ -49,10 +49,10 @@ async def show(request: Request, token: str) -> Response:
     return await _form(request, token, found)
 
 
-async def take(request: Request, form: Mapping[str, str]) -> Response:
+async def submit(request: Request, form: Mapping[str, str]) -> Response:
     """Set what the owner chose, and use the link up."""
-    if in_frame(request) or foreign(engine_of(request), request):
-        refused(request, "enrol", code="foreign_origin")
+    if is_framed(request) or is_cross_site(engine_of(request), request):
+        record_refusal(request, "enrol", code="foreign_origin")
         return _notice(request, "not_in_frames", 403)
     token = form.get("token", "")
     found = await _found(request, token)
@@ -61,7 +61,7 @@ async def take(request: Request, form: Mapping[str, str]) -> Response:
     try:
         return await _taken(request, form, token, found)
     except TooManyAttempts as refusal:
-        refused(request, "enrol", code=refusal.problem.code)
+        record_refusal(request, "enrol", code=refusal.problem.code)
         return await _form(request, token, found, "too_many", refusal.problem.status)
     except TooBusy as refusal:
         return await _form(request, token, found, "too_many", refusal.status)
@@ -72,7 +72,7 @@ async def _taken(
 ) -> Response:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
-    attempt = await counted(engine, attempt_of_owner(limit, f"enrolment {found.pk}"))
+    attempt = await take_attempt(engine, attempt_of_owner(limit, f"enrolment {found.pk}"))
     password = form.get("password", "")
     if password != form.get("again", ""):
         return await _form(request, token, found, "differ", 400)
@@ -82,7 +82,7 @@ async def _taken(
         code = form.get("code", "")
         step = second_factor.matching_step(secret, code, engine.clock()) if secret else None
         if step is None:
-            refused(request, "enrol", code="wrong_code")
+            record_refusal(request, "enrol", code="wrong_code")
             return await _form(request, token, found, "wrong_code", 400)
 
     def hashed() -> str:
@@ -94,14 +94,14 @@ async def _taken(
     except WeakPassword as refusal:
         return await _form(request, token, found, refusal.code, 400)
 
-    def deed(work: Work) -> bool:
+    def apply(work: Work) -> bool:
         done = enrolment.complete(work.connection, found, password_hash, step, work.now)
         if done:
             engine.throttle.give_back(work.connection, attempt)
-            work.note(deed_of(request, "enrol", account_id=found.account_id))
+            work.note(audit_event(request, "enrol", account_id=found.account_id))
         return done
 
-    if not await engine.work.change(Actor(found.account_id), engine.clock(), deed):
+    if not await engine.work.change(Actor(found.account_id), engine.clock(), apply):
         return _over(request, (await _found(request, token)).state)
     return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
 
@@ -111,9 +111,9 @@ async def _found(request: Request, token: str) -> FoundEnrolment:
     limit = engine.settings.rates.failed_authentications
     found = await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
     if found.state is EnrolmentState.UNKNOWN:
-        refused(request, "enrol", code="unknown_link")
+        record_refusal(request, "enrol", code="unknown_link")
         source = attempt_of_source(limit, "enrolment", engine.client(request))
-        await counted(engine, source)
+        await take_attempt(engine, source)
         return found
     if found.state is EnrolmentState.OPEN and _needs_code(engine, found) and found.secret is None:
         await engine.work.write(
@@ -123,11 +123,11 @@ async def _found(request: Request, token: str) -> FoundEnrolment:
     return found
 
 
-def _needs_code(engine: Engine, found: FoundEnrolment) -> bool:
+def _needs_code(engine: EngineState, found: FoundEnrolment) -> bool:
     return found.second_factor and engine.settings.asks_for_codes
 
 
-def _secret(engine: Engine, found: FoundEnrolment) -> bytes | None:
+def _secret(engine: EngineState, found: FoundEnrolment) -> bytes | None:
     if found.secret is None:
         return None
     return second_factor.unseal(engine.keys, found.account_id, found.secret)

@@ -22,7 +22,7 @@ from joserfc.jws import JWSRegistry
 from bridge.engine.settings import SingleSignOn
 
 
-class NotRecognized(Exception):  # noqa: N818  # named for what happened
+class SignOnFailed(Exception):  # noqa: N818  # named for what happened
     """Nobody was told apart; `code` says why, and never who it was."""
 
     def __init__(self, code: str) -> None:
@@ -31,7 +31,7 @@ class NotRecognized(Exception):  # noqa: N818  # named for what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SignOnAttempt:
     """What must come back as it went: one attempt of one browser."""
 
     redirect: str
@@ -57,13 +57,13 @@ class Provider:
         self._described: Mapping[str, Any] | None = None
         self._keys: KeySet | None = None
 
-    async def begin(self, redirect: str, *, again: bool = False) -> tuple[str, Begun]:
+    async def begin(self, redirect: str, *, again: bool = False) -> tuple[str, SignOnAttempt]:
         """
-        Give the address to send a browser to. Raises NotRecognized.
+        Give the address to send a browser to. Raises SignOnFailed.
 
         `again`: the provider asks for the credentials whoever is signed in there.
         """
-        begun = Begun(redirect, *(generate_token(_VERIFIER) for _ in range(3)))
+        begun = SignOnAttempt(redirect, *(generate_token(_VERIFIER) for _ in range(3)))
         described = await self._description()
         address = prepare_grant_uri(
             described["authorization_endpoint"],
@@ -79,7 +79,9 @@ class Provider:
         )
         return str(address), begun
 
-    async def email(self, begun: Begun, code: str, *, again_since: int | None = None) -> str:
+    async def email(
+        self, begun: SignOnAttempt, code: str, *, again_since: int | None = None
+    ) -> str:
         """
         Exchange the code and give the e-mail address that is vouched for.
 
@@ -88,10 +90,10 @@ class Provider:
         token = await self._exchanged(begun, code)
         claims = await self._claims(token, begun)
         if again_since is not None and _asked_at(claims) < again_since - _LEEWAY:
-            raise NotRecognized("not_asked_again")
+            raise SignOnFailed("not_asked_again")
         return self._vouched(await self._completed(str(token.get("access_token")), claims))
 
-    async def _exchanged(self, begun: Begun, code: str) -> dict[str, Any]:
+    async def _exchanged(self, begun: SignOnAttempt, code: str) -> dict[str, Any]:
         wanted, described = self._settings, await self._description()
         form = {
             "grant_type": "authorization_code",
@@ -116,12 +118,12 @@ class Provider:
             )
             # A provider that calls itself otherwise vouches for somebody else's people.
             if not named or str(found.get("issuer", "")).rstrip("/") != self._settings.issuer:
-                raise NotRecognized("provider_differs")
+                raise SignOnFailed("provider_differs")
             self._described = found
         return self._described
 
     async def _ask(self, method: str, address: str, trouble: str, **more: Any) -> dict[str, Any]:
-        """Ask the provider for a JSON object. Raises NotRecognized with the trouble's code."""
+        """Ask the provider for a JSON object. Raises SignOnFailed with the trouble's code."""
         verify = self._settings.ca or True
         try:
             async with httpx.AsyncClient(
@@ -130,12 +132,12 @@ class Provider:
                 response = await client.request(method, address, **more)
                 found = response.raise_for_status().json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-            raise NotRecognized(trouble) from None
+            raise SignOnFailed(trouble) from None
         if not isinstance(found, dict):
-            raise NotRecognized("provider_differs")
+            raise SignOnFailed("provider_differs")
         return found
 
-    async def _claims(self, token: Mapping[str, Any], begun: Begun) -> dict[str, Any]:
+    async def _claims(self, token: Mapping[str, Any], begun: SignOnAttempt) -> dict[str, Any]:
         described, raw = await self._description(), str(token.get("id_token", ""))
         try:
             read = await self._decoded(raw)
@@ -156,7 +158,7 @@ class Provider:
             )
             claims.validate(leeway=_LEEWAY)
         except (JoseError, ValueError, KeyError, TypeError):
-            raise NotRecognized("token_not_valid") from None
+            raise SignOnFailed("token_not_valid") from None
         return dict(claims)
 
     async def _decoded(self, raw: str) -> jwt.Token:
@@ -179,15 +181,15 @@ class Provider:
         bearer = {"Authorization": f"Bearer {access}"}
         more = await self._ask("GET", address, _AWAY, headers=bearer)
         if more.get("sub") != claims["sub"]:
-            raise NotRecognized("token_not_valid")
+            raise SignOnFailed("token_not_valid")
         return {**more, **claims}
 
     def _vouched(self, claims: Mapping[str, Any]) -> str:
         email = claims.get(self._settings.email_claim)
         if not isinstance(email, str) or "@" not in email:
-            raise NotRecognized("no_email")
+            raise SignOnFailed("no_email")
         if self._settings.verified_only and claims.get("email_verified") not in {True, "true"}:
-            raise NotRecognized("email_not_verified")
+            raise SignOnFailed("email_not_verified")
         return email
 
 

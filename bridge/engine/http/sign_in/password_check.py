@@ -13,9 +13,9 @@ from typing import Final
 
 from fastapi import Request
 
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.requests.audit_events import refused
-from bridge.engine.http.requests.problems import Problem, Refused
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.requests.audit_events import record_refusal
+from bridge.engine.http.requests.problems import HttpProblem, Problem
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, WrongPassword
@@ -25,7 +25,7 @@ from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import Work
 
 
-class TooManyAttempts(Refused):
+class TooManyAttempts(HttpProblem):
     """Attempts to sign in are used up for a while."""
 
     def __init__(self, seconds: int) -> None:
@@ -34,7 +34,7 @@ class TooManyAttempts(Refused):
         super().__init__(Problem(429, "too_many_attempts", detail, headers=headers, retryable=True))
 
 
-async def counted(engine: Engine, buckets: Sequence[Bucket]) -> SignInAttempt:
+async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:
     """Count an attempt before anything is computed for it; raise `TooManyAttempts`."""
     attempt = await engine.work.run(lambda: engine.throttle.take(buckets))
     if attempt is None:
@@ -43,7 +43,9 @@ async def counted(engine: Engine, buckets: Sequence[Bucket]) -> SignInAttempt:
     return attempt
 
 
-async def compared(engine: Engine, email: str, password: str, *, known: bool) -> Credentials | None:
+async def check_password(
+    engine: EngineState, email: str, password: str, *, known: bool
+) -> Credentials | None:
     """
     Return the credentials of an address if the password is theirs; raise `TooBusy`.
 
@@ -54,22 +56,22 @@ async def compared(engine: Engine, email: str, password: str, *, known: bool) ->
     return found if right else None
 
 
-async def verify(
+async def verify_owner(
     request: Request, signed: AccountSession, password: str, *, pointer: str = "/password"
 ) -> tuple[str, SignInAttempt]:
     """Return the hash that a signed-in owner's password matches; raise `WrongPassword`."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
-    attempt = await counted(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
-    found = await compared(engine, signed.account.email, password, known=True)
+    attempt = await take_attempt(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
+    found = await check_password(engine, signed.account.email, password, known=True)
     if found is None:
-        refused(request, "confirm", code=WrongPassword.code)
+        record_refusal(request, "confirm", code=WrongPassword.code)
         raise WrongPassword(pointer=pointer)
     return found.password_hash, attempt
 
 
-def proof(
-    engine: Engine, work: Work, account: AccountRef, password_hash: str, code: str
+def prove_owner(
+    engine: EngineState, work: Work, account: AccountRef, password_hash: str, code: str
 ) -> SignInProof:
     """Return what a right password and a code prove; raise `WrongPassword` for a wrong code."""
     if not second_factor.has(work.connection, account.id):
@@ -86,7 +88,7 @@ _BINDING: Final = Binding("", "", Purpose.DEVICE)
 _MOST: Final = 1024  # characters of a cookie that are looked at
 
 
-def device_cookie(engine: Engine, request: Request, email: str) -> str:
+def device_cookie(engine: EngineState, request: Request, email: str) -> str:
     """Return the Set-Cookie header that remembers a browser for an account."""
     device = known_device(engine, request, email) or engine.random(16).hex()
     kept = json.dumps({"email": email, "device": device}).encode()
@@ -97,7 +99,7 @@ def device_cookie(engine: Engine, request: Request, email: str) -> str:
     return f"{cookie}; Max-Age={_LIFE}{secure}"
 
 
-def known_device(engine: Engine, request: Request, email: str) -> str:
+def known_device(engine: EngineState, request: Request, email: str) -> str:
     """Return the browser that an account's owner has signed in with before; '' for any other."""
     cookie = request.cookies.get(_name(engine), "")
     key_id, _, data = cookie.partition(".")
@@ -111,5 +113,5 @@ def known_device(engine: Engine, request: Request, email: str) -> str:
     return str(kept["device"]) if kept["email"] == email else ""
 
 
-def _name(engine: Engine) -> str:
+def _name(engine: EngineState) -> str:
     return _SECURE_COOKIE if engine.addresses.secure else _COOKIE

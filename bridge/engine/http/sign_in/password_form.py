@@ -13,19 +13,19 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import Engine, engine_of, peer_of
+from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import language_of
-from bridge.engine.http.requests.audit_events import deed_of, refused
-from bridge.engine.http.requests.same_origin import foreign, in_frame
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
+from bridge.engine.http.requests.same_origin import is_cross_site, is_framed
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
 from bridge.engine.http.sign_in.password_check import (
     TooManyAttempts,
-    compared,
-    counted,
+    check_password,
     device_cookie,
     known_device,
-    proof,
+    prove_owner,
+    take_attempt,
 )
 from bridge.engine.live.password_hashing import TooBusy
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword, signed_in
@@ -36,7 +36,7 @@ from bridge.engine.service.accounts.users import AccountRef, canonical_email
 from bridge.engine.service.work import Actor, Work
 
 HOME = "/reporting/worklist"
-PLACES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
+LANDING_PAGES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
 """The pages that signing in may lead to."""
 
 
@@ -50,7 +50,7 @@ def login_page(
         "mode": "login",
         "locale": language_of(request),
         "handle": handle or query.get("token", ""),
-        "next": place(query.get("next", "")),
+        "next": landing_page(query.get("next", "")),
         "message": problem,
         "sso": "" if sso is None else sso.label,
         "passwords": settings.passwords,
@@ -62,11 +62,11 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
     """Sign a user in and go on: to their link, or to the worklist."""
     engine = engine_of(request)
     handle = form.get("token", "")
-    if in_frame(request) or foreign(engine, request):
-        refused(request, "login", code="foreign_origin")
+    if is_framed(request) or is_cross_site(engine, request):
+        record_refusal(request, "login", code="foreign_origin")
         return login_page(request, handle=handle, problem="not_in_frames", status=403)
     if not engine.settings.passwords:
-        refused(request, "login", code="no_passwords")
+        record_refusal(request, "login", code="no_passwords")
         return login_page(request, handle=handle, status=403)
     code, status = "wrong_password", 401
     try:
@@ -79,7 +79,7 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
         code, status = "no_site", 403
     except WrongPassword:
         pass
-    refused(request, "login", code=code)
+    record_refusal(request, "login", code=code)
     page = login_page(request, handle=handle, problem=code, status=status)
     if code == "too_many_attempts":
         page.headers["Retry-After"] = "60"
@@ -93,21 +93,21 @@ async def _by_password(request: Request, form: dict[str, str], handle: str) -> R
     if engine.proxies.hide(request.headers, peer) and engine.throttle.is_new_proxy(peer):
         await engine.work.run(lambda: engine.throttle.note_undeclared_proxy(peer))
     device = known_device(engine, request, email)
-    attempt = await counted(engine, _buckets(engine, request, email, device))
-    found = await compared(engine, email, form.get("password", ""), known=bool(device))
+    attempt = await take_attempt(engine, _buckets(engine, request, email, device))
+    found = await check_password(engine, email, form.get("password", ""), known=bool(device))
     if found is None or found.account is None:
         raise WrongPassword
     account, password_hash, code = found.account, found.password_hash, form.get("code", "")
 
     def proving(work: Work) -> SignInProof:
-        own = proof(engine, work, account, password_hash, code)
+        own = prove_owner(engine, work, account, password_hash, code)
         engine.throttle.give_back(work.connection, attempt)
         return own
 
-    return await enter(request, account, proving, handle, form.get("next", ""))
+    return await begin_session(request, account, proving, handle, form.get("next", ""))
 
 
-def _buckets(engine: Engine, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
+def _buckets(engine: EngineState, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
     limit = engine.settings.rates.failed_authentications
     if device:
         return attempt_of_owner(limit, f"device {device}")
@@ -118,7 +118,7 @@ Proving = Callable[[Work], SignInProof]
 """Gives what somebody has proved, in the transaction in which the session begins."""
 
 
-async def enter(
+async def begin_session(
     request: Request, account: AccountRef, proving: Proving, handle: str, wanted: str
 ) -> Response:
     """
@@ -129,14 +129,14 @@ async def enter(
     engine = engine_of(request)
     life, random = engine.settings.lifetimes, engine.random
 
-    def deed(work: Work) -> str:
+    def apply(work: Work) -> str:
         secret = begin(work.connection, proving(work), random, work.now, life)
-        work.note(deed_of(request, "login", account_id=account.id))
+        work.note(audit_event(request, "login", account_id=account.id))
         return secret
 
-    secret = await engine.work.change(Actor(account.id), engine.clock(), deed)
+    secret = await engine.work.change(Actor(account.id), engine.clock(), apply)
     link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
-    answer = RedirectResponse(link if handle else place(wanted), 303)
+    answer = RedirectResponse(link if handle else landing_page(wanted), 303)
     answer.headers["Cache-Control"] = "no-store"
     answer.headers.append("Set-Cookie", account_cookie(engine, secret))
     answer.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
@@ -148,19 +148,19 @@ async def sign_out(request: Request) -> Response:
     engine = engine_of(request)
     secret, life = request.cookies.get(cookie_name(engine), ""), engine.settings.lifetimes
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         found = signed_in(work.connection, secret, work.now, life)
         if found is not None:
             end_session(work.connection, found.session, work.now)
-            work.note(deed_of(request, "logout", account_id=found.account.id))
+            work.note(audit_event(request, "logout", account_id=found.account.id))
 
-    await engine.work.change(Actor(), engine.clock(), deed)
+    await engine.work.change(Actor(), engine.clock(), apply)
     return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})
 
 
-def place(wanted: str) -> str:
+def landing_page(wanted: str) -> str:
     """Return a page that signing in may lead to: the wanted one, if it is one of them."""
-    return wanted if wanted in PLACES else HOME
+    return wanted if wanted in LANDING_PAGES else HOME
 
 
 def _form(boot: dict[str, Any]) -> str:

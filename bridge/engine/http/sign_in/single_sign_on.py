@@ -14,13 +14,13 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import Engine, engine_of
-from bridge.engine.http.requests.audit_events import refused
-from bridge.engine.http.requests.same_origin import in_frame
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.requests.audit_events import record_refusal
+from bridge.engine.http.requests.same_origin import is_framed
 from bridge.engine.http.sign_in import password_form
-from bridge.engine.http.sign_in.account_session import whoever_signed_in
-from bridge.engine.http.sign_in.oidc_provider import Begun, NotRecognized
-from bridge.engine.http.sign_in.password_check import TooManyAttempts, counted
+from bridge.engine.http.sign_in.account_session import signed_in_account
+from bridge.engine.http.sign_in.oidc_provider import SignOnAttempt, SignOnFailed
+from bridge.engine.http.sign_in.password_check import TooManyAttempts, take_attempt
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
 from bridge.engine.service.accounts.sessions import end_session
@@ -37,19 +37,19 @@ _BINDING: Final = Binding("", "", Purpose.SIGN_ON)
 async def begin(request: Request) -> Response:
     """Send the browser to the provider."""
     engine, provider = engine_of(request), engine_of(request).provider
-    if provider is None or in_frame(request):
+    if provider is None or is_framed(request):
         return _failed(request, "not_offered")
     query = request.query_params
     confirms = bool(query.get("confirm"))
     try:
         redirect = f"{engine.base_url(request)}{PATH}/callback"
         address, begun = await provider.begin(redirect, again=confirms)
-    except NotRecognized as failure:
+    except SignOnFailed as failure:
         return _failed(request, failure.code)
     kept = {
         **asdict(begun),
         "at": engine.clock(),
-        "next": password_form.place(query.get("next", "")),
+        "next": password_form.landing_page(query.get("next", "")),
         "handle": query.get("token", "")[:64],
         "confirms": confirms,
     }
@@ -61,7 +61,7 @@ async def finish(request: Request) -> Response:
     """Take the browser that comes back from the provider, and sign its person in."""
     try:
         return await _finished(request)
-    except NotRecognized as failure:
+    except SignOnFailed as failure:
         return _failed(request, failure.code)
     except (TooManyAttempts, WrongPassword):
         return _failed(request, "too_many_attempts")
@@ -73,22 +73,22 @@ async def _finished(request: Request) -> Response:
     engine, provider = engine_of(request), engine_of(request).provider
     kept, given = _opened(engine, request.cookies.get(_COOKIE, "")), request.query_params
     if provider is None or kept is None:
-        raise NotRecognized("attempt_unknown")
+        raise SignOnFailed("attempt_unknown")
     if not hmac.compare_digest(given.get("state", "").encode(), kept["state"].encode()):
-        raise NotRecognized("attempt_unknown")
+        raise SignOnFailed("attempt_unknown")
     if "error" in given or not given.get("code"):
-        raise NotRecognized("provider_refuses")
-    begun = Begun(kept["redirect"], kept["state"], kept["nonce"], kept["verifier"])
+        raise SignOnFailed("provider_refuses")
+    begun = SignOnAttempt(kept["redirect"], kept["state"], kept["nonce"], kept["verifier"])
     limit = engine.settings.rates.failed_authentications
-    attempt = await counted(engine, attempt_of_source(limit, "oidc", engine.client(request)))
+    attempt = await take_attempt(engine, attempt_of_source(limit, "oidc", engine.client(request)))
     again_since = kept["at"] // 1000 if kept["confirms"] else None
     email = await provider.email(begun, given["code"], again_since=again_since)
     account = await engine.work.read(lambda connection: known_account(connection, email))
     if account is None:
-        raise NotRecognized("no_account")
-    before = await whoever_signed_in(engine, request) if kept["confirms"] else None
+        raise SignOnFailed("no_account")
+    before = await signed_in_account(engine, request) if kept["confirms"] else None
     if kept["confirms"] and (before is None or before.account.id != account.id):
-        raise NotRecognized("another_account")
+        raise SignOnFailed("another_account")
 
     def proving(work: Work) -> SignInProof:
         engine.throttle.give_back(work.connection, attempt)
@@ -96,34 +96,36 @@ async def _finished(request: Request) -> Response:
             end_session(work.connection, before.session, work.now)
         return SignInProof(account, second_factor=True)
 
-    answer = await password_form.enter(request, account, proving, kept["handle"], kept["next"])
+    answer = await password_form.begin_session(
+        request, account, proving, kept["handle"], kept["next"]
+    )
     answer.headers.append("Set-Cookie", _gone(engine))
     return answer
 
 
 def _failed(request: Request, code: str) -> Response:
     """Show the login again, and record why; the page says no more than that it did not work."""
-    refused(request, "login", code=code)
+    record_refusal(request, "login", code=code)
     told = code if code in {"no_account", "no_site", "too_many_attempts"} else "sso_failed"
     return password_form.login_page(request, problem=told, status=401)
 
 
-def _cookie(engine: Engine, kept: dict[str, Any]) -> str:
+def _cookie(engine: EngineState, kept: dict[str, Any]) -> str:
     sealed = engine.keys.seal(json.dumps(kept).encode(), _BINDING)
     data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
     return f"{_COOKIE}={sealed.key_id}.{data}; Max-Age={_LIFE}{_attributes(engine)}"
 
 
-def _gone(engine: Engine) -> str:
+def _gone(engine: EngineState) -> str:
     return f"{_COOKIE}=; Max-Age=0{_attributes(engine)}"
 
 
-def _attributes(engine: Engine) -> str:
+def _attributes(engine: EngineState) -> str:
     secure = "; Secure" if engine.addresses.secure else ""
     return f"; Path={PATH}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _opened(engine: Engine, cookie: str) -> dict[str, Any] | None:
+def _opened(engine: EngineState, cookie: str) -> dict[str, Any] | None:
     key_id, _, data = cookie.partition(".")
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))

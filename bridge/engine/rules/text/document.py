@@ -53,18 +53,18 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class BracketField:
     """A bracket field: `[label]` while it is open, its value once it is filled."""
 
     label: str
     value: str = ""
 
 
-Inline = Text | Field
+Inline = Text | BracketField
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Heading:
     """A heading."""
 
     title: str
@@ -110,7 +110,7 @@ class Table:
         return tuple((*row, *((TableCell(),) * (width - len(row)))) for row in self.rows)
 
 
-Block = Section | Paragraph | ListBlock | Table
+Block = Heading | Paragraph | ListBlock | Table
 
 
 def item_parts(item: Item) -> tuple[tuple[Inline, ...], tuple[ListBlock, ...]]:
@@ -152,7 +152,7 @@ def to_json(document: Document) -> dict[str, Any]:
 
 def _block_json(block: Block) -> dict[str, Any]:
     match block:
-        case Section(title):
+        case Heading(title):
             return {"type": "section", "title": title}
         case Paragraph(content):
             return {"type": "paragraph", "content": [_inline_json(each) for each in content]}
@@ -178,7 +178,7 @@ def _cell_json(cell: TableCell) -> dict[str, Any]:
 
 
 def _inline_json(inline: Inline) -> dict[str, Any]:
-    if isinstance(inline, Field):
+    if isinstance(inline, BracketField):
         return {"type": "field", "label": inline.label, "value": inline.value}
     plain: dict[str, Any] = {"type": "text", "text": inline.text}
     return plain | ({"marks": [mark.value for mark in inline.marks]} if inline.marks else {})
@@ -186,7 +186,7 @@ def _inline_json(inline: Inline) -> dict[str, Any]:
 
 def parse(value: Any) -> Document:
     """Read the JSON form; raise BadDocument with the place of the first thing that is wrong."""
-    return _read(value, _Reader())
+    return _read(value, _DocumentParser())
 
 
 def restore(stored: Any) -> Document:
@@ -195,10 +195,10 @@ def restore(stored: Any) -> Document:
 
     A text without markup has its own limit, and may become more nodes than a client may send.
     """
-    return _read(stored, _Reader(nodes=sys.maxsize, characters=sys.maxsize))
+    return _read(stored, _DocumentParser(nodes=sys.maxsize, characters=sys.maxsize))
 
 
-def _read(value: Any, reader: "_Reader") -> Document:
+def _read(value: Any, reader: "_DocumentParser") -> Document:
     top = _object(value, "")
     if top.get("type") != "doc":
         raise BadDocument("/type", "expected doc")
@@ -208,7 +208,7 @@ def _read(value: Any, reader: "_Reader") -> Document:
     )
 
 
-class _Reader:
+class _DocumentParser:
     """Reads nodes, and bounds their number and depth."""
 
     def __init__(self, nodes: int = MAX_NODES, characters: int = MAX_CHARACTERS) -> None:
@@ -221,7 +221,7 @@ class _Reader:
         node = _object(value, place)
         match node.get("type"):
             case "section":
-                return Section(self._line(node.get("title"), f"{place}/title"))
+                return Heading(self._line(node.get("title"), f"{place}/title"))
             case "paragraph":
                 return Paragraph(self._inlines(node.get("content", []), f"{place}/content"))
             case "list":
@@ -300,7 +300,7 @@ class _Reader:
                 return Text(text, _marks(node.get("marks", []), f"{place}/marks"))
             case "field":
                 label = self._line(node.get("label"), f"{place}/label")
-                return Field(label, self._line(node.get("value", ""), f"{place}/value"))
+                return BracketField(label, self._line(node.get("value", ""), f"{place}/value"))
         raise BadDocument(f"{place}/type", "expected text or field")
 
     def _line(self, value: Any, place: str) -> str:

@@ -13,13 +13,13 @@ from functools import cached_property
 
 from bridge.engine.rules.text.document import (
     Block,
+    BracketField,
     Document,
-    Field,
+    Heading,
     Inline,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Text,
     inline_text,
     item_parts,
@@ -27,7 +27,7 @@ from bridge.engine.rules.text.document import (
 from bridge.engine.rules.text.normal_findings import Replacement, is_normal_finding, sentences
 from bridge.engine.rules.text.word_lists import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
 
-NOWHERE: Mapping[str, str] = {}
+NO_PLACES: Mapping[str, str] = {}
 _TITLE = (3, 40)
 """Characters of a heading without a colon, at least and at most."""
 _LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
@@ -42,7 +42,7 @@ _COMPARISON = 500
 """What the comparison with one finding costs beyond the characters that it reads."""
 
 
-class _Part:
+class _TemplatePart:
     """
     A stretch of the template under one heading; `label` is folded, empty before the first.
 
@@ -138,21 +138,21 @@ class _Part:
         return replace(block, content=tuple(content))
 
 
-class _Template:
+class _TemplateIndex:
     """The parts of a template, and where a label, an organ or a field is: each found at once."""
 
     def __init__(self, template: Document) -> None:
         self.parts = list(_parts(template))
         self._labels: dict[str, int] = {}
-        self._fields: dict[str, deque[tuple[_Part, int]]] = {}
-        self._regions: dict[str, _Part | None] = {}
+        self._fields: dict[str, deque[tuple[_TemplatePart, int]]] = {}
+        self._regions: dict[str, _TemplatePart | None] = {}
         self._compared = 0
         for at, part in enumerate(self.parts):
             self._labels.setdefault(part.label, at)
             for index, label in part.open_fields():
                 self._fields.setdefault(label, deque()).append((part, index))
 
-    def named(self, label: str) -> _Part | None:
+    def named(self, label: str) -> _TemplatePart | None:
         """Find a part by its label, or by another word for the findings or the impression."""
         if not label:
             return None
@@ -160,18 +160,18 @@ class _Template:
             next((each for each in (FINDINGS, IMPRESSION) if label in each), {label})
         )
 
-    def headed(self, line: str) -> _Part | None:
+    def headed(self, line: str) -> _TemplatePart | None:
         """Find the part that a line of the findings is the heading of, as `IMPRESSION` is."""
         label, text = _labelled(line)
         if label and not text:
             return self.named(label)
         return self.named(_folded(line)) if not label and _is_title(line) else None
 
-    def default(self) -> _Part:
+    def default(self) -> _TemplatePart:
         """Return the part of the findings, else the last one."""
         return self._first(FINDINGS) or self.parts[-1]
 
-    def by_anatomy(self, statement: str) -> _Part | None:
+    def by_anatomy(self, statement: str) -> _TemplatePart | None:
         """Find the part of the first organ that a statement names and the template has."""
         words = statement.casefold()
         found = (self._of_region(region) for region, clues in CLUES.items() if clues.search(words))
@@ -186,18 +186,18 @@ class _Template:
                 return True
         return False
 
-    def put(self, part: _Part, text: str) -> None:
+    def put(self, part: _TemplatePart, text: str) -> None:
         """Put a finding into a part, compared with it as far as the bound of the cost allows."""
         compare = self._compared < _MOST_COMPARED
         if compare:
             self._compared += part.size + len(text) + _COMPARISON
         part.put(text, compare=compare)
 
-    def _first(self, labels: Iterable[str]) -> _Part | None:
+    def _first(self, labels: Iterable[str]) -> _TemplatePart | None:
         at = min((self._labels[each] for each in labels if each in self._labels), default=None)
         return None if at is None else self.parts[at]
 
-    def _of_region(self, region: str) -> _Part | None:
+    def _of_region(self, region: str) -> _TemplatePart | None:
         if region not in self._regions:
             clues = CLUES[region]
             about = (
@@ -208,7 +208,7 @@ class _Template:
 
 
 def apply_template(
-    template: Document, findings: str, places: Mapping[str, str] = NOWHERE
+    template: Document, findings: str, places: Mapping[str, str] = NO_PLACES
 ) -> Document:
     """
     Return the template with each sentence of the findings in its place, marked as suggested.
@@ -218,8 +218,8 @@ def apply_template(
     below the findings, or below an organ's own line such as `Heart: enlarged`, are so only if
     nothing else claims them. Beyond `_MOST_COMPARED` findings replace nothing.
     """
-    form = _Template(template)
-    current: _Part | None = None
+    form = _TemplateIndex(template)
+    current: _TemplatePart | None = None
     firm = False
     for statement in statements(findings):
         heading = form.headed(statement)
@@ -227,8 +227,8 @@ def apply_template(
             current, firm = heading, heading.label not in FINDINGS
             continue
         chosen = form.named(_folded(places.get(statement, "")))
-        placed: list[tuple[_Part, list[str]]] = []
-        own: _Part | None = None  # the part that the line's label names
+        placed: list[tuple[_TemplatePart, list[str]]] = []
+        own: _TemplatePart | None = None  # the part that the line's label names
         for sentence in sentences(statement):
             label, text = _labelled(sentence)
             named = form.named(label)
@@ -251,7 +251,7 @@ def apply_template(
     return Document(tuple(block for part in form.parts for block in part.finished()))
 
 
-def _add(placed: list[tuple[_Part, list[str]]], part: _Part, text: str) -> None:
+def _add(placed: list[tuple[_TemplatePart, list[str]]], part: _TemplatePart, text: str) -> None:
     """Note a sentence for a part; those that follow each other there stay one text."""
     if placed and placed[-1][0] is part:
         before = placed[-1][1]
@@ -271,13 +271,13 @@ def headings(document: Document) -> tuple[str, ...]:
     return tuple(part.label for part in _parts(document) if part.label)
 
 
-def _parts(template: Document) -> Iterator[_Part]:
-    part = _Part("")
+def _parts(template: Document) -> Iterator[_TemplatePart]:
+    part = _TemplatePart("")
     for block in template.content:
         label = _heading(block)
         if label:
             yield part
-            part = _Part(label)
+            part = _TemplatePart(label)
         part.append(block)
     yield part
 
@@ -288,7 +288,7 @@ def _heading(block: Block) -> str:
 
     A line of its own needs no colon when it is a known word, bold, or in capitals: `FINDINGS`.
     """
-    if isinstance(block, Section):
+    if isinstance(block, Heading):
         return _folded(block.title)
     if not (isinstance(block, Paragraph) and block.content and isinstance(block.content[0], Text)):
         return ""
@@ -320,7 +320,7 @@ def _open_fields(block: Block) -> dict[str, deque[int]]:
     """Return the places of the fields without a value in a paragraph, by their folded labels."""
     found: dict[str, deque[int]] = {}
     for place, inline in enumerate(block.content if isinstance(block, Paragraph) else ()):
-        if isinstance(inline, Field) and not inline.value:
+        if isinstance(inline, BracketField) and not inline.value:
             found.setdefault(_folded(inline.label), deque()).append(place)
     return found
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from bridge.engine.rules.text.document import Field, Inline, Mark, Text
+from bridge.engine.rules.text.document import BracketField, Inline, Mark, Text
 from bridge.engine.rules.text.negation import affirms, split
 
 _NORMAL = re.compile(
@@ -132,7 +132,7 @@ def _is_denied(said: tuple[str, ...], word: str) -> bool:
 
 
 def _read(inline: Inline) -> str:
-    return inline.value or inline.label if isinstance(inline, Field) else inline.text
+    return inline.value or inline.label if isinstance(inline, BracketField) else inline.text
 
 
 def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, str]]:
@@ -156,7 +156,7 @@ def _cut(
 ) -> Iterator[Inline | None]:
     """Give what is left of an inline; None where a sentence, or the rest of one, has gone."""
     touched = [(a, b) for a, b, _ in gone if a < end and b > start]
-    if isinstance(inline, Field):
+    if isinstance(inline, BracketField):
         yield None if touched else inline
         return
     at = start

@@ -15,12 +15,12 @@ from bridge.engine.rules.text.document import (
     INDENT,
     MAX_LIST_DEPTH,
     Block,
+    BracketField,
     Document,
-    Field,
+    Heading,
     Inline,
     ListBlock,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -44,7 +44,7 @@ def plain_text(document: Document) -> str:
 
 def _block_text(block: Block) -> Iterator[str]:
     match block:
-        case Section(title):
+        case Heading(title):
             yield title
         case Paragraph(content):
             yield inline_text(content)
@@ -158,7 +158,7 @@ def _listed(line: str) -> tuple[int, _OpenList] | None:
 def outline(document: Document) -> str:
     """Write a document as the text that `from_outline` reads."""
     lines = (
-        Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Section) else block
+        Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Heading) else block
         for block in document.content
     )
     return plain_text(Document(tuple(lines)))
@@ -167,7 +167,7 @@ def outline(document: Document) -> str:
 def _block(line: str) -> Block:
     heading = _HEADING.fullmatch(line)
     if heading and (title := heading[1].strip()):
-        return Section(title)
+        return Heading(title)
     return Paragraph(tuple(_inlines(line)))
 
 
@@ -176,7 +176,7 @@ def _inlines(line: str) -> Iterator[Inline]:
     for found in _FIELD.finditer(line):
         if found.start() > at:
             yield Text(line[at : found.start()])
-        yield Field(found[1].strip())
+        yield BracketField(found[1].strip())
         at = found.end()
     if at < len(line):
         yield Text(line[at:])

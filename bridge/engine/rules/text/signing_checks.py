@@ -17,13 +17,13 @@ from typing import Any
 from bridge.engine.rules.text.default_text import BRACKET, is_default
 from bridge.engine.rules.text.document import (
     Block,
+    BracketField,
     Document,
-    Field,
+    Heading,
     Inline,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     Text,
     inline_text,
@@ -40,7 +40,7 @@ from bridge.engine.rules.text.word_lists import (
 )
 
 
-class Check(StrEnum):
+class SigningCheck(StrEnum):
     """What is looked at, in the spelling of the site's settings."""
 
     EMPTY_FIELD = "emptyField"
@@ -59,7 +59,7 @@ class Behaviour(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """
     One thing found; `start` and `end` count characters of the text at `block` and `item`.
 
@@ -67,7 +67,7 @@ class Finding:
     sublists, and the paragraphs and list items of table cells, row by row.
     """
 
-    check: Check
+    check: SigningCheck
     block: int
     start: int
     end: int
@@ -93,15 +93,15 @@ class _Line:
     def text(self) -> str:
         return inline_text(self.content)
 
-    def finding(self, check: Check, start: int, end: int) -> Finding:
-        return Finding(check, self.block, start, end, self.text[start:end], self.item)
+    def finding(self, check: SigningCheck, start: int, end: int) -> CheckFinding:
+        return CheckFinding(check, self.block, start, end, self.text[start:end], self.item)
 
 
 MOST_FINDINGS = 1000
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
-def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[CheckFinding]:
     """
     Return what the checks find; `orders` are clinicalInfo tags, anchor first.
 
@@ -121,8 +121,8 @@ def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Fi
 def _lines(document: Document) -> Iterator[_Line]:
     for index, block in enumerate(document.content):
         match block:
-            case Section(title):
-                yield _Line(index, None, (Field(title, title),), heading=True)
+            case Heading(title):
+                yield _Line(index, None, (BracketField(title, title),), heading=True)
             case Paragraph(content):
                 yield _Line(index, None, content)
             case _:
@@ -137,7 +137,7 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
     A list gives its items, each before its sublists; a table its cells row by row.
     """
     match block:
-        case Section(title):
+        case Heading(title):
             yield (Text(title),)
         case Paragraph(content):
             yield content
@@ -154,19 +154,25 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
                         yield from _inner_lines(part)
 
 
-def _empty_fields(lines: Sequence[_Line]) -> Iterator[Finding]:
+def _empty_fields(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
     """Find fields without value or default text, sections without a text, an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
-        yield Finding(Check.EMPTY_FIELD, 0, 0, 0, "")
+        yield CheckFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
         return
     for index, line in enumerate(lines):
         if line.heading:
             if not _has_text(lines[index + 1 :]):
-                yield line.finding(Check.EMPTY_FIELD, 0, len(line.text))
+                yield line.finding(SigningCheck.EMPTY_FIELD, 0, len(line.text))
             continue
         for start, each in _placed(line.content):
-            if isinstance(each, Field) and not each.value.strip() and not is_default(each.label):
-                yield line.finding(Check.EMPTY_FIELD, start, start + len(inline_text((each,))))
+            if (
+                isinstance(each, BracketField)
+                and not each.value.strip()
+                and not is_default(each.label)
+            ):
+                yield line.finding(
+                    SigningCheck.EMPTY_FIELD, start, start + len(inline_text((each,)))
+                )
 
 
 def _has_text(following: Sequence[_Line]) -> bool:
@@ -178,18 +184,18 @@ def _has_text(following: Sequence[_Line]) -> bool:
     return False
 
 
-def _open_brackets(lines: Sequence[_Line]) -> Iterator[Finding]:
+def _open_brackets(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
     """Find typed brackets without default text; a template's own are fields."""
     for line in lines:
         if line.heading:
             continue
-        fields = {start for start, each in _placed(line.content) if isinstance(each, Field)}
+        fields = {start for start, each in _placed(line.content) if isinstance(each, BracketField)}
         for match in BRACKET.finditer(line.text):
             if match.start() not in fields and not is_default(match[1]):
-                yield line.finding(Check.OPEN_BRACKET, *match.span())
+                yield line.finding(SigningCheck.OPEN_BRACKET, *match.span())
 
 
-def _suggestions(lines: Sequence[_Line]) -> Iterator[Finding]:
+def _suggestions(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
     """Find what no person has written or accepted yet; neighbouring stretches are one finding."""
     for line in lines:
         found: list[tuple[int, int]] = []
@@ -199,7 +205,7 @@ def _suggestions(lines: Sequence[_Line]) -> Iterator[Finding]:
             before = found.pop() if found and found[-1][1] == start else (start, start)
             found.append((before[0], start + len(each.text)))
         for start, end in found:
-            yield line.finding(Check.SUGGESTION, start, end)
+            yield line.finding(SigningCheck.SUGGESTION, start, end)
 
 
 def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
@@ -209,7 +215,9 @@ def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
         start += len(inline_text((each,)))
 
 
-def _laterality(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _laterality(
+    lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]
+) -> Iterator[CheckFinding]:
     """Find mentions of the other side than the one side that all orders are for."""
     asked = {_side(order) for order in orders}
     if asked not in ({"left"}, {"right"}):
@@ -219,7 +227,7 @@ def _laterality(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> 
         if own.search(sentence) or BOTH_SIDES.search(sentence):
             continue
         for match in other.finditer(sentence):
-            yield line.finding(Check.LATERALITY, start + match.start(), start + match.end())
+            yield line.finding(SigningCheck.LATERALITY, start + match.start(), start + match.end())
 
 
 def _side(order: Mapping[str, Any]) -> str:
@@ -238,7 +246,7 @@ def _sentences(lines: Sequence[_Line]) -> Iterator[tuple[_Line, int, str]]:
             yield line, match.start(), match[0]
 
 
-def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[CheckFinding]:
     """Find words that belong to the other sex than the patient's."""
     known = {str(order.get("PatientSex", "")).strip()[:1].upper() for order in orders} - {""}
     if known not in ({"M"}, {"F"}):
@@ -246,4 +254,4 @@ def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterato
     unexpected = FEMALE if known == {"M"} else MALE
     for line in lines:
         for match in unexpected.finditer(line.text):
-            yield line.finding(Check.SEX_MISMATCH, *match.span())
+            yield line.finding(SigningCheck.SEX_MISMATCH, *match.span())

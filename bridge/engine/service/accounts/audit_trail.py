@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from bridge.audit.chain import ENGINE_CHAIN, Chain
 from bridge.audit.events import AuditEvent, Origin, Outcome
-from bridge.engine.documents.fhir_audit_event import AuditEntry, Subject
+from bridge.engine.documents.fhir_audit_event import AuditedPatient, AuditEntry
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.timestamps import iso
 from bridge.network_source import parse_address, source_of_parsed
@@ -165,9 +165,9 @@ def iterate(
         after = rows[-1].sequence
 
 
-def patients_of(connection: Connection, report_ids: Sequence[str]) -> list[Subject]:
+def patients_of(connection: Connection, report_ids: Sequence[str]) -> list[AuditedPatient]:
     """Return the patients of reports that still exist, each once."""
-    found: dict[Subject, None] = {}
+    found: dict[AuditedPatient, None] = {}
     for start in range(0, len(report_ids), PAGE):
         query = (
             select(ORDERS.c.site_id, ORDERS.c.mrn)
@@ -175,7 +175,9 @@ def patients_of(connection: Connection, report_ids: Sequence[str]) -> list[Subje
             .where(REPORTS.c.report_id.in_(report_ids[start : start + PAGE]))
             .order_by(ORDERS.c.pk)
         )
-        found.update((Subject(row.site_id, row.mrn), None) for row in connection.execute(query))
+        found.update(
+            (AuditedPatient(row.site_id, row.mrn), None) for row in connection.execute(query)
+        )
     return list(found)
 
 

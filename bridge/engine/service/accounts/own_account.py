@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, true
 
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links import RandomBytes
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import revocation, users
 from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
@@ -164,7 +164,7 @@ def profile(connection: Connection, visitor: BrowserUser) -> dict[str, Any]:
                 "SiteID": site.site_id,
                 "name": site.name or site.site_id,
                 "timeZone": site.time_zone,
-                "role": Role(site.role).value,
+                "role": SiteRole(site.role).value,
             }
             for site in sites
         ],

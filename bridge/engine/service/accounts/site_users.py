@@ -12,7 +12,7 @@ from bridge import authority
 from bridge.authority import Action
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.accounts import revocation, tokens, users
 from bridge.engine.service.accounts.tokens import TokenView
@@ -80,7 +80,7 @@ def target_of(connection: Connection, account_id: int | None) -> authority.Targe
 
 
 def add_member(
-    work: Work, caller: Caller, site_id: str, email: str, name: str, role: Role
+    work: Work, caller: Caller, site_id: str, email: str, name: str, role: SiteRole
 ) -> dict[str, Any]:
     """
     Invite a user to a site, or change their name and role there.

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from bridge.email import canonical_email, is_email
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
@@ -58,7 +58,7 @@ class SiteMember:
 
     email: str
     name: str
-    role: Role
+    role: SiteRole
     disabled: bool
 
 
@@ -121,7 +121,7 @@ def register(
     name: str,
     now: int,
     *,
-    role: Role | None = None,
+    role: SiteRole | None = None,
 ) -> SiteUser:
     """
     Return who has this e-mail address as a member of the site, made where they are missing.
@@ -148,19 +148,24 @@ def create_account(connection: Connection, email: str, now: int) -> AccountRef:
 
 
 def _join(
-    connection: Connection, site_id: str, account_id: int, name: str, role: Role | None, now: int
+    connection: Connection,
+    site_id: str,
+    account_id: int,
+    name: str,
+    role: SiteRole | None,
+    now: int,
 ) -> str:
     """Make an account a member of a site, again or for the first time; return its name there."""
     here = _at(account_id, site_id)
     present = connection.execute(select(MEMBERSHIPS).where(here)).first()
     if present is None:
-        values = {"role": role or Role.USER, "name": name, "settings": {}, "created_at": now}
+        values = {"role": role or SiteRole.USER, "name": name, "settings": {}, "created_at": now}
         statement = insert(MEMBERSHIPS).values(site_id=site_id, account_id=account_id, **values)
         connection.execute(statement)
         return name
     again = present.left_at is not None
     changed: dict[str, Any] = {"left_at": None, "created_at": now} if again else {}
-    wanted = role or (Role.USER if again else present.role)
+    wanted = role or (SiteRole.USER if again else present.role)
     if wanted != present.role:
         changed["role"] = wanted
     if name and name != present.name:
@@ -218,7 +223,8 @@ def members(connection: Connection, site_id: str) -> list[SiteMember]:
         .order_by(ACCOUNTS.c.email)
     )
     return [
-        SiteMember(row.email, row.name, Role(row.role), row.disabled_at is not None) for row in rows
+        SiteMember(row.email, row.name, SiteRole(row.role), row.disabled_at is not None)
+        for row in rows
     ]
 
 

@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import Origin, Status
+from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.rules.tags import merged_tags, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
@@ -95,7 +95,7 @@ class NewReport:
     identity: OrderId
     order: OrderInput
     status: Status
-    origin: Origin
+    origin: ReportOrigin
     owner_id: int | None = None
     owner_email: str = ""
     first: FirstText | None = None
@@ -180,12 +180,14 @@ def create_draft(
     """Create a Draft for a user, as a launch does; key findings become its first text."""
     first = first_text_of(work.connection, site_id, order.reporting, key_findings)
     identity = order.identity(site_id)
-    new = NewReport(identity, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+    new = NewReport(
+        identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
+    )
     query = select(Report).where(Report.report_id == create_many(work, [new])[0])
     return work.session.exec(query).one()
 
 
-def create_ordered(work: Work, site_id: str, origin: Origin) -> Report:
+def create_ordered(work: Work, site_id: str, origin: ReportOrigin) -> Report:
     """Create an empty, unassigned Ordered report that has no order yet."""
     report = Report(
         report_id=report_ids(1)[0],

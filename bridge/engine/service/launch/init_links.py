@@ -12,7 +12,7 @@ from bridge.engine.launch.languages import first_language
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.launch.request import NamedUser
 from bridge.engine.links import Purpose
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
     NewSession,
@@ -68,7 +68,7 @@ def issue_init_link(
 ) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     people = LaunchUsers(work.connection, caller, work.now)
-    administrator = people.role(request.site_id) is Role.ADMINISTRATOR
+    administrator = people.role(request.site_id) is SiteRole.ADMINISTRATOR
     lent = people.has_authority(request.site_id, request.authority)
     if not administrator and not lent:
         people.refuse_authority(request.authority)

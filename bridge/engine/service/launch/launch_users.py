@@ -13,7 +13,7 @@ from bridge.engine.launch.errors import BadAuthority, BadLaunch, NoAuthority
 from bridge.engine.launch.request import LaunchRequest, NamedUser
 from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.tokens import authenticate
 from bridge.engine.service.accounts.users import (
     SiteUser,
@@ -67,7 +67,7 @@ class LaunchUsers:
         site_id = request.identity.site_id
         role = self.role(site_id)
         lent = self.has_authority(site_id, request.authority)
-        administrator = role is Role.ADMINISTRATOR or lent
+        administrator = role is SiteRole.ADMINISTRATOR or lent
         if not administrator:
             if role is None and not request.authority:
                 raise Forbidden
@@ -89,7 +89,7 @@ class LaunchUsers:
         """How many users launches have named or registered, at least all that are new."""
         return len(self._users) + len(self._joined)
 
-    def role(self, site_id: str) -> Role | None:
+    def role(self, site_id: str) -> SiteRole | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
         return self.site_access(site_id).role
 
@@ -101,7 +101,9 @@ class LaunchUsers:
 
     def links_orders(self, site_id: str) -> bool:
         """Tell whether the caller may link orders of a site; raise `SiteNotFound`."""
-        return self.caller.permits(TokenScope.WRITE) and self.role(site_id) is Role.ADMINISTRATOR
+        return (
+            self.caller.permits(TokenScope.WRITE) and self.role(site_id) is SiteRole.ADMINISTRATOR
+        )
 
     def preferences(self, site_id: str) -> Preferences:
         """Return a site's choices; raise `SiteNotFound`."""
@@ -121,7 +123,7 @@ class LaunchUsers:
             self._authorities[key] = (
                 bearer is not None
                 and bearer.permits(TokenScope.LAUNCH)
-                and role_on(self.connection, bearer, site_id) is Role.ADMINISTRATOR
+                and role_on(self.connection, bearer, site_id) is SiteRole.ADMINISTRATOR
             )
         return self._authorities[key]
 

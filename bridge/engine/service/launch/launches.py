@@ -19,7 +19,7 @@ from bridge.engine.launch.outcome import LaunchOutcome, launch_status
 from bridge.engine.launch.request import LaunchRequest
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.rules.identity import OrderId, link_target
-from bridge.engine.rules.status import Origin, Status
+from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.creation import NewReport, create_many
@@ -243,7 +243,7 @@ def _draft(work: Work, each: _Admitted) -> NewReport:
     text = each.request.key_findings.strip()
     first = first_text_of(work.connection, each.identity.site_id, order.reporting, text)
     return NewReport(
-        each.identity, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first
+        each.identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
     )
 
 

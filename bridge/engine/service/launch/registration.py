@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import SIGNED, Origin, Status
+from bridge.engine.rules.status import SIGNED, ReportOrigin, Status
 from bridge.engine.service.launch.creation import NewReport, OrderInput, create_many, update_order
 from bridge.engine.service.report_lookup import (
     LockedOrder,
@@ -79,7 +79,7 @@ def register_current(
                     identities[index],
                     orders[index],
                     Status.ORDERED,
-                    Origin.ORDER,
+                    ReportOrigin.ORDER,
                     group=named[index],
                 )
                 for index in new

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from bridge.engine.launch.request import ReportingOptions
 from bridge.engine.records.tables import FeedChange, metadata
-from bridge.engine.rules.sync_launch import Answer, is_persistent
+from bridge.engine.rules.sync_launch import FollowAnswer, is_persistent
 from bridge.engine.service.accounts.sessions import BrowserSession, idle_seconds
 from bridge.engine.service.launch import links
 from bridge.engine.service.live import sync_launch
@@ -112,7 +112,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     own = int(link.payload.get("sync_sequence", 0))
     if own == target.sequence:
         owner = (link.site_id, account_id)
-        sync_launch.answer(work.connection, owner, own, Answer.FOLLOWED)
+        sync_launch.answer(work.connection, owner, own, FollowAnswer.FOLLOWED)
     return target.sequence if link.opened or not own else own
 
 

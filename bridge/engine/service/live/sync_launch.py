@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from bridge.engine.errors import StateConflict
 from bridge.engine.launch.outcome import AwaitedWindow
 from bridge.engine.records.tables import SyncTarget, metadata
-from bridge.engine.rules.sync_launch import Answer, follows
+from bridge.engine.rules.sync_launch import FollowAnswer, follows
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.live.windows import persistent_windows
 
@@ -46,7 +46,7 @@ class LaunchTarget:
     handle_hash: str
     report_id: str | None
     accession: str
-    answer: Answer
+    answer: FollowAnswer
 
     def as_json(self) -> dict[str, Any]:
         """Return what the window is told."""
@@ -67,7 +67,7 @@ def reserve(connection: Connection, site_id: str, account_id: int, now: int) -> 
         handle_hash="",
         accession="",
         launched_at=now,
-        answer=Answer.FOLLOWED,
+        answer=FollowAnswer.FOLLOWED,
         reason="",
     )
     connection.execute(first)
@@ -84,7 +84,7 @@ def set_target(connection: Connection, new: NewTarget, now: int) -> AwaitedWindo
             report_id=new.report_id,
             accession=new.accession,
             launched_at=now,
-            answer=Answer.PENDING,
+            answer=FollowAnswer.PENDING,
             reason="",
         )
     )
@@ -139,7 +139,7 @@ def answer(
     connection: Connection,
     owner: tuple[str, int],
     sequence: int,
-    outcome: Answer,
+    outcome: FollowAnswer,
     reason: str = "",
 ) -> None:
     """Write down what came of a launch for a (site, account), if it is still the newest."""
@@ -161,5 +161,5 @@ def _mine(site_id: str, account_id: int) -> tuple[Any, Any]:
 
 def _target(row: Any) -> LaunchTarget:
     return LaunchTarget(
-        row.sequence, row.handle_hash, row.report_id, row.accession, Answer(row.answer)
+        row.sequence, row.handle_hash, row.report_id, row.accession, FollowAnswer(row.answer)
     )

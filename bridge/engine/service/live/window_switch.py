@@ -7,7 +7,7 @@ from sqlmodel import select
 
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.sync_launch import Answer, Refusal
+from bridge.engine.rules.sync_launch import FollowAnswer, FollowRefusal
 from bridge.engine.service.accounts.sessions import BrowserSession, end_session
 from bridge.engine.service.caller import BrowserUser
 from bridge.engine.service.launch import links
@@ -52,10 +52,10 @@ def switch(
     return open_found_link(work, door, link, visit)
 
 
-def stay(work: Work, session: BrowserSession, sequence: int, reason: Refusal) -> None:
+def stay(work: Work, session: BrowserSession, sequence: int, reason: FollowRefusal) -> None:
     """Write down that a window stays at its report, and why."""
     owner = (session.site_id, session.account_id)
-    sync_launch.answer(work.connection, owner, sequence, Answer.REFUSED, reason.value)
+    sync_launch.answer(work.connection, owner, sequence, FollowAnswer.REFUSED, reason.value)
 
 
 def leave(work: Work, session: BrowserSession) -> None:

@@ -11,7 +11,7 @@ from sqlmodel import col
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import DeletedReport, IssuedLink, Report, ReportOrder, metadata
 from bridge.engine.rules.identity import OrderId, link_target
-from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
@@ -48,7 +48,7 @@ def delete_report(
         return False
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
-    apply_event(work, found.report, Event.DELETE)
+    apply_event(work, found.report, ReportEvent.DELETE)
     _remove(work, found.report, ChangeEvent.REPORT_DELETED, cancelled=not set_aside)
     return True
 
@@ -61,14 +61,14 @@ def _is_untouched(work: Work, report: Report) -> bool:
 def reset_order(work: Work, identity: OrderId) -> Report:
     """Make a Draft that began as an order an empty, unassigned order again; links stay."""
     report = lock_report(work, identity).report
-    clear(work, report, apply_event(work, report, Event.RESET))
+    clear(work, report, apply_event(work, report, ReportEvent.RESET))
     change_feed.announce(work, report, ChangeEvent.REPORT_RESET)
     return report
 
 
 def discard(work: Work, report: Report) -> Report | None:
     """Discard a locked Draft: an order stays as an order, any other report is removed (None)."""
-    branch = apply_event(work, report, Event.DISCARD)
+    branch = apply_event(work, report, ReportEvent.DISCARD)
     if branch.to is None:
         _remove(work, report, ChangeEvent.REPORT_DISCARDED)
         return None

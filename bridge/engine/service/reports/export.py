@@ -14,7 +14,7 @@ from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
 from bridge.engine.documents.exports import model
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.errors import PrelimReadNotFound
 from bridge.engine.records.tables import (
     Addendum,
@@ -39,16 +39,16 @@ FILES = metadata.tables[str(ReportFile.__tablename__)]
 SIZE = func.length(FILES.c.data).label("size")
 
 
-def export_order(session: Session, identity: OrderId) -> model.Exported:
+def export_order(session: Session, identity: OrderId) -> model.ExportedReport:
     """Return the report of an order as exports show it; raise ReportNotFound."""
     return export_report(session, read_report(session, identity))
 
 
-def export_report(session: Session, report: Report) -> model.Exported:
+def export_report(session: Session, report: Report) -> model.ExportedReport:
     """Return a report as exports show it: signed addenda and active reads, oldest first."""
     site = session.get(Site, report.site_id)
-    return model.Exported(
-        site=_site(site, report.signed_zone) if site else model.Site(report.site_id),
+    return model.ExportedReport(
+        site=_site(site, report.signed_zone) if site else model.ExportedSite(report.site_id),
         orders=tuple(_tags(order) for order in orders_of(session, key_of(report))),
         status=report.status.value,
         body=_document(report.document, report.content_text),
@@ -60,7 +60,7 @@ def export_report(session: Session, report: Report) -> model.Exported:
     )
 
 
-def export_printed(session: Session, report: Report) -> model.Exported:
+def export_printed(session: Session, report: Report) -> model.ExportedReport:
     """Return a report as it is printed: with its key images, as many as `IMAGE_BYTES` allow."""
     rows = session.execute(
         select_columns(FILES.c.pk, FILES.c.sha256, FILES.c.media_type, FILES.c.details, SIZE)
@@ -75,7 +75,7 @@ def export_printed(session: Session, report: Report) -> model.Exported:
         left -= row.size
         chosen.append(row)
     images = tuple(
-        KeyImage(
+        EncodedImage(
             row.media_type,
             session.execute(select_columns(FILES.c.data).where(FILES.c.pk == row.pk)).scalar_one(),
             row.sha256,
@@ -117,14 +117,16 @@ def moment(milliseconds: int | None) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
 
 
-def _site(site: Site, signed_zone: str | None) -> model.Site:
+def _site(site: Site, signed_zone: str | None) -> model.ExportedSite:
     """Show the site; the zone that the signing named goes before the site's own."""
     header = None
     if site.header_img and site.header_img_type:
         header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
     zone = signed_zone or site.time_zone
     paper = read_preferences(site.settings).pageSize
-    return model.Site(site.name or site.site_id, header, _image(site.footer_img), zone, paper)
+    return model.ExportedSite(
+        site.name or site.site_id, header, _image(site.footer_img), zone, paper
+    )
 
 
 def _language(report: Report, site: Site | None) -> str:
@@ -147,21 +149,23 @@ def _document(stored: dict[str, Any] | None, text: str) -> Document:
     return restore(stored) if stored is not None else from_text(text)
 
 
-def _image(data_uri: str | None) -> model.Image | None:
+def _image(data_uri: str | None) -> model.ExportedImage | None:
     """Read a stored data URI; what cannot be read is not shown."""
     if not data_uri:
         return None
     head, _, data = data_uri.partition(";base64,")
     try:
-        return model.Image(head.removeprefix("data:"), base64.b64decode(data, validate=True))
+        return model.ExportedImage(
+            head.removeprefix("data:"), base64.b64decode(data, validate=True)
+        )
     except ValueError:  # not base64, or not even ASCII
         return None
 
 
-def _person(stored: Mapping[str, Any] | None) -> model.Person | None:
+def _person(stored: Mapping[str, Any] | None) -> model.ExportedPerson | None:
     if not stored:
         return None
-    return model.Person(
+    return model.ExportedPerson(
         str(stored.get("name", "")),
         str(stored.get("email", "")),
         _image(stored.get("signature")),
@@ -169,8 +173,8 @@ def _person(stored: Mapping[str, Any] | None) -> model.Person | None:
     )
 
 
-def _nobody() -> model.Person:
-    return model.Person("", "")
+def _nobody() -> model.ExportedPerson:
+    return model.ExportedPerson("", "")
 
 
 def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, ...]:
@@ -190,14 +194,14 @@ def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, 
     )
 
 
-def _prelims(session: Session, report: Report) -> tuple[model.PrelimRead, ...]:
+def _prelims(session: Session, report: Report) -> tuple[model.PrelimEntry, ...]:
     rows = session.exec(
         select(PrelimRead)
         .where(PrelimRead.report_pk == key_of(report), col(PrelimRead.withdrawn_at).is_(None))
         .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
     )
     return tuple(
-        model.PrelimRead(
+        model.PrelimEntry(
             row.tag_name,
             row.group_name,
             read_at,

@@ -20,7 +20,7 @@ from bridge.engine.rules.linking import (
     refuse_unlink,
 )
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import Origin
+from bridge.engine.rules.status import ReportOrigin
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
@@ -168,7 +168,7 @@ def _take_apart(
 
 
 def _alone(work: Work, order: ReportOrder) -> Report:
-    report = create_ordered(work, order.site_id, Origin.UNLINK)
+    report = create_ordered(work, order.site_id, ReportOrigin.UNLINK)
     order.report_pk = key_of(report)
     order.position = 0
     order.updated_at = work.now

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlmodel import Session, col, or_, select
 
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.launch.errors import LinkGone
 from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
-from bridge.engine.rules.site_roles import Deed, permits
+from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing.lease import Editor
@@ -36,7 +36,7 @@ class SharedReport:
 
     site_id: str
     report_id: str
-    exported: Exported
+    exported: ExportedReport
 
 
 def create_share(
@@ -103,6 +103,6 @@ def open_share(session: Session, handle: str, now: int) -> SharedReport:
 
 def _mine(work: Work, editor: Editor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
-    if not permits(editor.role, Deed.SIGN, owner=report.owner_id == editor.account_id):
+    if not permits(editor.role, ReportAction.SIGN, owner=report.owner_id == editor.account_id):
         raise Forbidden
     return report

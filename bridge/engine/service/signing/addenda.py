@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum, Report, ReportRelease
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.status import AddendumState, ReleaseKind
@@ -40,7 +40,7 @@ def release_addendum(work: Work, identity: OrderId) -> Report:
 
 def release_newest(work: Work, report: Report) -> Report:
     """Deliver the most recently signed addendum of a locked report; it is not signed again."""
-    apply_event(work, report, Event.ADDENDUM_RELEASE)
+    apply_event(work, report, ReportEvent.ADDENDUM_RELEASE)
     releases.release_now(work, report, _newest(work, report))
     return report
 
@@ -52,7 +52,7 @@ def unsign_addendum(work: Work, identity: OrderId) -> Report:
 
 def unsign_newest(work: Work, report: Report) -> Report:
     """Recall the most recently signed addendum of a locked report; its text becomes a draft."""
-    apply_event(work, report, Event.ADDENDUM_UNSIGN)
+    apply_event(work, report, ReportEvent.ADDENDUM_UNSIGN)
     addendum = _newest(work, report)
     releases.withdraw(work, report, addendum)
     addendum.state = AddendumState.DRAFT
@@ -73,7 +73,7 @@ def _newest(work: Work, report: Report) -> Addendum:
 
 def create(work: Work, report: Report, author_id: int | None) -> Addendum:
     """Begin an addendum to a locked, signed report; one at a time."""
-    apply_event(work, report, Event.ADDENDUM_CREATE)
+    apply_event(work, report, ReportEvent.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
         raise RuleBroken(Reason.ADDENDUM_OPEN)
     addendum = Addendum(
@@ -103,7 +103,7 @@ def _next_number(work: Work, report: Report) -> int:
 
 def save(work: Work, report: Report, document: Document) -> Addendum:
     """Keep what was written in the open addendum of a locked report."""
-    apply_event(work, report, Event.ADDENDUM_SAVE)
+    apply_event(work, report, ReportEvent.ADDENDUM_SAVE)
     addendum = _open(work, report)
     addendum.document = to_json(document)
     addendum.content_text = plain_text(document)
@@ -117,7 +117,7 @@ def save(work: Work, report: Report, document: Document) -> Addendum:
 
 def cancel(work: Work, report: Report) -> None:
     """Throw the open addendum of a locked report away."""
-    apply_event(work, report, Event.ADDENDUM_CANCEL)
+    apply_event(work, report, ReportEvent.ADDENDUM_CANCEL)
     addendum = _open(work, report)
     number = addendum.number
     work.session.delete(addendum)
@@ -129,7 +129,7 @@ def sign(
 ) -> Addendum:
     """Sign the open addendum of a locked report; released at once, or after its own cooling."""
     addendum = open_addendum(addenda_of(work, report))
-    apply_event(work, report, Event.ADDENDUM_SIGN)
+    apply_event(work, report, ReportEvent.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
     accept_default_text(addendum)

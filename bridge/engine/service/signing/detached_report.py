@@ -16,14 +16,14 @@ from sqlalchemy.orm import class_mapper
 from bridge.engine.records.reports import DETACHED
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import Origin, Status
+from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.work import Work
 from bridge.store.statements import Plain, Words, plain, said, say, stored_json
 
 _TABLE: Final = metadata.tables[str(Report.__tablename__)]
 _NAMES: Final = tuple(column.name for column in _TABLE.columns)
 _DOCUMENTS: Final = frozenset(c.name for c in _TABLE.columns if isinstance(c.type, JSON))
-_WORDS: Final = {"status": Status, "origin": Origin}
+_WORDS: Final = {"status": Status, "origin": ReportOrigin}
 _READ: Final = f"""
     SELECT {", ".join(f"r.{name}" for name in _NAMES)}
     FROM engine_report AS r JOIN engine_report_order AS o ON o.report_pk = r.pk

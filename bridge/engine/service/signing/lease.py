@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.errors import BeingEdited
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.users import SiteUser, find_person
 from bridge.engine.service.work import Work
 from bridge.store.lease_clock import lease_time
@@ -26,7 +26,7 @@ class Editor:
     """Who sits at the page: the account, its role on the report's site, the browser session."""
 
     account_id: int
-    role: Role
+    role: SiteRole
     session_id: str
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from bridge.engine.errors import Forbidden, RuleBroken, VersionConflict
 from bridge.engine.records.tables import Addendum, Report
-from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Deed, permits
+from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
@@ -41,7 +41,7 @@ def save(
     Raise VersionConflict or BeingEdited when the page may not write.
     """
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.EDIT)
+    _require(editor, report, ReportAction.EDIT)
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED)
     lease.require(work, editor, report)
@@ -51,7 +51,7 @@ def save(
     lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
-    apply_event(work, report, Event.SAVE)
+    apply_event(work, report, ReportEvent.SAVE)
     report.template_number = template if template is not None else report.template_number
     report.document = to_json(content)
     report.content_text = plain_text(content)
@@ -64,7 +64,7 @@ def sign(
 ) -> Report:
     """Sign in the editor's own name what the editor sees; or release what is cooling."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.SIGN)
+    _require(editor, report, ReportAction.SIGN)
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
@@ -76,7 +76,7 @@ def sign(
 def unsign(work: Work, editor: Editor, report_id: str) -> Report:
     """Recall the report within its cooling period."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.SIGN)
+    _require(editor, report, ReportAction.SIGN)
     return unsign_report(work, report)
 
 
@@ -85,7 +85,7 @@ def prelim(
 ) -> Report:
     """Make the report Preliminary in the editor's own name."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.PRELIM)
+    _require(editor, report, ReportAction.PRELIM)
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
@@ -96,7 +96,7 @@ def prelim(
 def discard_report(work: Work, editor: Editor, report_id: str) -> Report | None:
     """Discard a Draft; None when it is gone, the report when it is an order again."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.DISCARD)
+    _require(editor, report, ReportAction.DISCARD)
     lease.require(work, editor, report)
     return discard(work, report)
 
@@ -143,7 +143,7 @@ def unsign_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 def generate_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
     """Derive the report's billing codes from its site's code map, and keep them."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.SIGN)
+    _require(editor, report, ReportAction.SIGN)
     return billing.generate(work, report)
 
 
@@ -162,7 +162,7 @@ def read_document(value: Any) -> Document:
 
 def _addended(work: Work, editor: Editor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.ADDEND)
+    _require(editor, report, ReportAction.ADDEND)
     return report
 
 
@@ -172,6 +172,6 @@ def _same_addendum(work: Work, report: Report, version: int) -> None:
         raise VersionConflict
 
 
-def _require(editor: Editor, report: Report, deed: Deed) -> None:
+def _require(editor: Editor, report: Report, deed: ReportAction) -> None:
     if not permits(editor.role, deed, owner=report.owner_id == editor.account_id):
         raise Forbidden

@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from bridge.engine.documents.exports.html import fragment
 from bridge.engine.records.tables import Addendum, Report, Signature
-from bridge.engine.rules.site_roles import Deed, permits
+from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
@@ -90,7 +90,9 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "writable": lease.is_held(work, editor, report),
         "writer": lease.writer(work, editor, report),
         "permitted": sorted(
-            deed.value for deed in Deed if permits(editor.role, deed, owner=_owns(editor, report))
+            deed.value
+            for deed in ReportAction
+            if permits(editor.role, deed, owner=_owns(editor, report))
         ),
         "signChecks": preferences.signChecks.model_dump(),
         # Without a sign delay a signature cannot be recalled: a key alone does not sign.

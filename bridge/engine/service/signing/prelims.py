@@ -16,18 +16,18 @@ from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.prelims import (
-    Group,
-    Read,
-    Reader,
+    PrelimGroupPolicy,
+    PrelimReader,
+    ReadState,
     may_review,
     refuse_prelim,
     refuse_reader,
     reviewed_by,
 )
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Deed
+from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
@@ -57,13 +57,13 @@ def prelim_report(
 ) -> Report:
     """Add a preliminary read to a locked report; raise `AuthorNotPermitted` or `RuleBroken`."""
     reviews = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
-    apply_event(work, report, Event.PRELIM)
-    reader, role = require_author(work, report, reader_id, Deed.PRELIM)
+    apply_event(work, report, ReportEvent.PRELIM)
+    reader, role = require_author(work, report, reader_id, ReportAction.PRELIM)
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
     reason = refuse_prelim(rules, group, tag)
     if reason is None and not reviews:
-        reason = refuse_reader(rules, group, Reader(reader["email"], role))
+        reason = refuse_reader(rules, group, PrelimReader(reader["email"], role))
     if reason is not None:
         named = "prelimTag" if reason is Reason.UNKNOWN_PRELIM_TAG else "prelimGroup"
         raise RuleBroken(reason, pointer=f"/{named}")
@@ -92,7 +92,7 @@ def withdraw(work: Work, identity: OrderId) -> Report:
     The report is Preliminary with the read before, which waits for its review again, or a Draft.
     """
     report = lock_report(work, identity).report
-    apply_event(work, report, Event.PRELIM_WITHDRAW)
+    apply_event(work, report, ReportEvent.PRELIM_WITHDRAW)
     newest, *others = [each for each in prelim_reads(work, report)[::-1] if not each.withdrawn_at]
     newest.withdrawn_at = work.now
     work.session.add(newest)
@@ -126,7 +126,7 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     described, role = read_author(carry(work.connection, asked))
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
-    return may_review(rules, newest.group_name, Reader(described["email"], role))
+    return may_review(rules, newest.group_name, PrelimReader(described["email"], role))
 
 
 def _newest(work: Work, report: Report) -> PrelimRead | None:
@@ -140,8 +140,8 @@ def site_groups(session: Session, site_id: str) -> dict[str, PrelimGroup]:
     return {row.name: row for row in rows}
 
 
-def _as_rule(row: PrelimGroup) -> Group:
-    return Group(
+def _as_rule(row: PrelimGroup) -> PrelimGroupPolicy:
+    return PrelimGroupPolicy(
         row.name,
         frozenset(row.tags),
         row.configured,
@@ -170,7 +170,7 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
     """Note who reviewed the reads of others."""
     reads = prelim_reads(work, report)
     seen = [
-        Read(
+        ReadState(
             read.read_at,
             read.read_by_id,
             read.reviewed_at is not None,

@@ -15,10 +15,10 @@ from sqlmodel import col, select
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import Event, Fact
+from bridge.engine.rules.lifecycle import ReportEvent, ReportFact
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
-from bridge.engine.rules.site_roles import Deed, Role
+from bridge.engine.rules.site_roles import ReportAction, SiteRole
 from bridge.engine.rules.status import SIGNED, ReleaseKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import (
@@ -67,7 +67,7 @@ class _Scene(NamedTuple):
     summary: ReportSummary
     orders: Sequence[GroupOrder]
     signer: dict[str, Any]
-    role: Role | None
+    role: SiteRole | None
 
 
 class _How(TypedDict):
@@ -114,17 +114,17 @@ def sign_report(
     was_signed = report.status in SIGNED
     summary, orders, signer, role = scene or _look(work, report, signer_id)
     facts = collect_facts(work, report, ignores_delay=ignore_delay, summary=summary)
-    apply_event(work, report, Event.SIGN, facts=facts)
+    apply_event(work, report, ReportEvent.SIGN, facts=facts)
     if was_signed:
         releases.release_now(work, report)
         return report
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
-    require_permitted(role, Deed.SIGN, owner=signer_id == report.owner_id)
+    require_permitted(role, ReportAction.SIGN, owner=signer_id == report.owner_id)
     # Past the session, so that all that changes of the report is one statement.
     context = ReportContext.by(work.connection, report, work.now, summary, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
-    if Fact.PRELIM_READ in facts:
+    if ReportFact.PRELIM_READ in facts:
         review(work, report, signer_id)
     ends = cooling_end(work.now, summary.sign_delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
@@ -197,7 +197,7 @@ def unsign(work: Work, identity: OrderId) -> Report:
 
 def unsign_report(work: Work, report: Report) -> Report:
     """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
-    apply_event(work, report, Event.UNSIGN)
+    apply_event(work, report, ReportEvent.UNSIGN)
     signed_at = report.signed_at or 0
     releases.withdraw(work, report)
     addenda = addenda_of(work, report)

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.text.document import Document, restore
-from bridge.engine.rules.text.signing_checks import Behaviour, Finding, find_all
+from bridge.engine.rules.text.signing_checks import Behaviour, CheckFinding, find_all
 from bridge.engine.service.lifecycle import document_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.signing.lease import Editor
@@ -42,7 +42,7 @@ def refuse_prohibited(work: Work, report: Report) -> None:
         raise SigningProhibited
 
 
-def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[Finding]:
+def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[CheckFinding]:
     """Return the findings that the site wants to know of."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
     document: Document = restore(document_json(report))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.launch.languages import language
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.text.signing_checks import Behaviour, Check
+from bridge.engine.rules.text.signing_checks import Behaviour, SigningCheck
 from bridge.engine.settings import Lifetimes
 
 SITES = metadata.tables["engine_site"]
@@ -44,7 +44,7 @@ class SignChecks(BaseModel):
     sexMismatch: Behaviour = Behaviour.ALERT
     suggestion: Behaviour = Behaviour.ALERT
 
-    def behaviour(self, check: Check) -> Behaviour:
+    def behaviour(self, check: SigningCheck) -> Behaviour:
         """Return what a finding of this check leads to."""
         chosen: Behaviour = getattr(self, check.value)
         return chosen

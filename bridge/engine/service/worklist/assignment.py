@@ -5,7 +5,7 @@ The prompt before a transfer is the app's; here it has been answered, or forced.
 
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import apply_event, clear
@@ -33,7 +33,7 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
         return report
     if not may_own(work, report, account_id):
         return report
-    apply_event(work, report, Event.OPEN)
+    apply_event(work, report, ReportEvent.OPEN)
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
     if was is Status.ORDERED:
@@ -51,6 +51,6 @@ def unassign(work: Work, identity: OrderId) -> Report:
 
 def unassign_report(work: Work, report: Report) -> Report:
     """Give a locked Draft back to the worklist; its content stays."""
-    clear(work, report, apply_event(work, report, Event.UNASSIGN))
+    clear(work, report, apply_event(work, report, ReportEvent.UNASSIGN))
     change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
     return report

@@ -8,7 +8,7 @@ from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_person
@@ -98,6 +98,6 @@ def _administered(work: Work, visitor: BrowserUser, report_id: str) -> Report:
     role = account_role(work.connection, account_id, report.site_id)
     if role is None:
         raise ReportNotFound
-    if role is not Role.ADMINISTRATOR:
+    if role is not SiteRole.ADMINISTRATOR:
         raise Forbidden
     return report

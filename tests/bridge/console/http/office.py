@@ -23,7 +23,7 @@ from bridge.admin.message_subjects import Belongings
 from bridge.console.grants import save_grant
 from bridge.console.message_index import MessageIndexer
 from bridge.console.permissions import ConsoleRole, Grant
-from bridge.engine.rules.site_roles import Role as SiteRole
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import passwords, users

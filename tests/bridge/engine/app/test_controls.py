@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bridge.engine.app.controls import controls
-from bridge.engine.rules.site_roles import PERMITTED, Role
+from bridge.engine.rules.site_roles import PERMITTED, SiteRole
 from bridge.engine.rules.status import Status
 
-WRITER = sorted(deed.value for deed in PERMITTED[Role.USER, True])
+WRITER = sorted(deed.value for deed in PERMITTED[SiteRole.USER, True])
 
 
 def page(status: str, **changes: Any) -> dict[str, Any]:

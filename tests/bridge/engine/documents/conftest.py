@@ -7,24 +7,30 @@ from io import BytesIO
 import PIL.Image
 import pytest
 
-from bridge.engine.documents.exports.model import Exported, ExportedAddendum, Image, Person, Site
+from bridge.engine.documents.exports.model import (
+    ExportedAddendum,
+    ExportedImage,
+    ExportedPerson,
+    ExportedReport,
+    ExportedSite,
+)
 from bridge.engine.rules.text.document import Document, from_text
 
 SIGNED_AT = datetime(2025, 3, 4, 15, 30, tzinfo=UTC)
 
-Make = Callable[..., Exported]
+Make = Callable[..., ExportedReport]
 
 
 @pytest.fixture
-def picture() -> Image:
+def picture() -> ExportedImage:
     """A small PNG."""
     buffer = BytesIO()
     PIL.Image.new("RGB", (60, 20), "navy").save(buffer, "PNG")
-    return Image("image/png", buffer.getvalue())
+    return ExportedImage("image/png", buffer.getvalue())
 
 
 @pytest.fixture
-def make(picture: Image) -> Make:
+def make(picture: ExportedImage) -> Make:
     """Make a report: text or document, language, signed or not, texts of signed addenda."""
 
     def make(
@@ -33,10 +39,10 @@ def make(picture: Image) -> Make:
         *,
         signed: bool = True,
         addenda: tuple[str, ...] = (),
-    ) -> Exported:
-        signer = Person("Dr. Vera Invented", "vera@hospital.example", picture)
-        return Exported(
-            site=Site("Invented Clinic", picture, picture, "Europe/Berlin"),
+    ) -> ExportedReport:
+        signer = ExportedPerson("Dr. Vera Invented", "vera@hospital.example", picture)
+        return ExportedReport(
+            site=ExportedSite("Invented Clinic", picture, picture, "Europe/Berlin"),
             orders=({"SiteID": "S1", "PatientName": "MADE^UP", "PatientMRN": "M1"},),
             status="Final" if signed else "Draft",
             body=body if isinstance(body, Document) else from_text(body),

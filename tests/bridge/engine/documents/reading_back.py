@@ -12,7 +12,7 @@ from striprtf.striprtf import rtf_to_text
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 
 PDF_MISSING = [each for each in ("typst", "noto_cjk_sans_otc") if find_spec(each) is None]
 
@@ -44,26 +44,26 @@ class HTMLReader(HTMLParser):
             self.inside.setdefault(name, []).append(data)
 
 
-def from_html(report: Exported) -> str:
+def from_html(report: ExportedReport) -> str:
     """Return the text of `report-content`; the markup between blocks has line ends too."""
     reader = HTMLReader()
     reader.feed(html.render(report, UTC))
     return "".join(reader.inside["report-content"])
 
 
-def from_rtf(report: Exported) -> str:
+def from_rtf(report: ExportedReport) -> str:
     """Read the RTF with striprtf, which leaves surrogate pairs apart."""
     read = str(rtf_to_text(rtf.render(report, UTC).decode("ascii")))
     return read.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-def from_docx(report: Exported) -> str:
+def from_docx(report: ExportedReport) -> str:
     """Re-open the DOCX."""
     document = docx.Document(BytesIO(docx_format.render(report, UTC)))
     return "\n".join(paragraph.text for paragraph in document.paragraphs)
 
 
-def from_pdf(report: Exported) -> str:
+def from_pdf(report: ExportedReport) -> str:
     """Extract the text of every page."""
     reader = pypdf.PdfReader(BytesIO(pdf.render(report, UTC)))
     return "\n".join(page.extract_text() for page in reader.pages)

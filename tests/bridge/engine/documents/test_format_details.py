@@ -11,30 +11,30 @@ from striprtf.striprtf import rtf_to_text
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from tests.bridge.engine.documents.reading_back import HTMLReader, from_html, needs_pdf
 
 
 class TestHtml:
     """Interface document, export/html."""
 
-    def test_classes(self, make: Callable[..., Exported]) -> None:
+    def test_classes(self, make: Callable[..., ExportedReport]) -> None:
         """One report-content, one report-addendum-content per signed addendum."""
         shown = html.render(make("report", addenda=("a", "b")), UTC)
         assert shown.count('class="report-content"') == 1
         assert shown.count('class="report-addendum-content"') == 2
 
-    def test_content_alone_is_inside(self, make: Callable[..., Exported]) -> None:
+    def test_content_alone_is_inside(self, make: Callable[..., ExportedReport]) -> None:
         """Neither banner nor signature nor patient stand inside `report-content`."""
         assert from_html(make("only this", signed=False)).strip() == "only this"
         assert from_html(make("only this")).strip() == "only this"
 
-    def test_unsigned_banner(self, make: Callable[..., Exported]) -> None:
+    def test_unsigned_banner(self, make: Callable[..., ExportedReport]) -> None:
         """An unsigned report says so, a signed one does not."""
         assert "NOT SIGNED" in html.render(make("x", signed=False), UTC)
         assert "NOT SIGNED" not in html.render(make("x"), UTC)
 
-    def test_self_contained(self, make: Callable[..., Exported]) -> None:
+    def test_self_contained(self, make: Callable[..., ExportedReport]) -> None:
         """No script, no link, no address but data; language set; images inline."""
         reader = HTMLReader()
         shown = html.render(make("x", "pl-PL"), UTC)
@@ -45,12 +45,12 @@ class TestHtml:
         assert "http://" not in shown
         assert "https://" not in shown
 
-    def test_hostile_language_and_names(self, make: Callable[..., Exported]) -> None:
+    def test_hostile_language_and_names(self, make: Callable[..., ExportedReport]) -> None:
         """What stands around the content is escaped as well."""
         shown = html.render(make("x", '"><script>'), UTC)
         assert "<script" not in shown
 
-    def test_indent_is_kept(self, make: Callable[..., Exported]) -> None:
+    def test_indent_is_kept(self, make: Callable[..., ExportedReport]) -> None:
         """Spaces at the start of a line and blank lines stay."""
         assert "<p>  two</p>\n<p></p>" in html.render(make("  two\n\nx"), UTC)
 
@@ -58,20 +58,20 @@ class TestHtml:
 class TestRtf:
     """Interface document, export/rtf."""
 
-    def test_content_only(self, make: Callable[..., Exported]) -> None:
+    def test_content_only(self, make: Callable[..., ExportedReport]) -> None:
         """`contentOnly` gives report and addenda, without images, people and patient."""
         data = rtf.render(make("the report", addenda=("the addendum",)), UTC, content_only=True)
         assert b"\\pict" not in data
         assert rtf_to_text(data.decode()).split() == ["the", "report", "the", "addendum"]
 
-    def test_images_and_signatures(self, make: Callable[..., Exported]) -> None:
+    def test_images_and_signatures(self, make: Callable[..., ExportedReport]) -> None:
         """Header, footer and signature are pictures in the file."""
         data = rtf.render(make("x"), UTC)
         assert data.count(b"\\pngblip") == 3
         assert b"{\\header" in data
         assert b"{\\footer" in data
 
-    def test_groups_balance(self, make: Callable[..., Exported]) -> None:
+    def test_groups_balance(self, make: Callable[..., ExportedReport]) -> None:
         """Braces of hostile text never open or close a group."""
         data = rtf.render(make("}}}{{{\\"), UTC).decode("ascii")
         depth = [1 if c == "{" else -1 for c in data if c in "{}"]
@@ -86,13 +86,13 @@ class TestRtf:
 class TestDocx:
     """The DOCX as other programs will see it."""
 
-    def test_east_asian_font(self, make: Callable[..., Exported]) -> None:
+    def test_east_asian_font(self, make: Callable[..., ExportedReport]) -> None:
         """Each style names an East Asian font of the report's language."""
         data = docx_format.render(make("한글", "ko-KR"), UTC)
         styles = zipfile.ZipFile(BytesIO(data)).read("word/styles.xml").decode()
         assert 'w:eastAsia="Malgun Gothic"' in styles
 
-    def test_images(self, make: Callable[..., Exported]) -> None:
+    def test_images(self, make: Callable[..., ExportedReport]) -> None:
         """Header, footer and signature images are in the package."""
         names = zipfile.ZipFile(BytesIO(docx_format.render(make("x"), UTC))).namelist()
         assert any(name.startswith("word/media/") for name in names)
@@ -103,7 +103,7 @@ class TestPdf:
     """What is special about PDF."""
 
     def test_missing_writer(
-        self, make: Callable[..., Exported], monkeypatch: pytest.MonkeyPatch
+        self, make: Callable[..., ExportedReport], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Without the writer the error names the package to install."""
         monkeypatch.setattr(pdf, "WRITER", "no_such_writer")
@@ -111,7 +111,7 @@ class TestPdf:
             pdf.render(make("x"), UTC)
 
     @needs_pdf
-    def test_fonts_are_embedded(self, make: Callable[..., Exported]) -> None:
+    def test_fonts_are_embedded(self, make: Callable[..., ExportedReport]) -> None:
         """A Japanese report brings the Japanese face along, a Chinese one the Chinese."""
         assert b"NotoSansCJKjp" in pdf.render(make("測定", "ja-JP"), UTC)
         assert b"NotoSansCJKsc" in pdf.render(make("测定", "zh-CN"), UTC)

@@ -10,14 +10,14 @@ import pytest
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, layout, pdf, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.rules.text.document import (
+    BracketField,
     Document,
-    Field,
+    Heading,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Text,
     from_text,
 )
@@ -68,18 +68,18 @@ READERS = {"html": from_html, "rtf": from_rtf, "docx": from_docx}
 READ = [pytest.param(read, id=name) for name, read in READERS.items()]
 READ.append(pytest.param(from_pdf, id="pdf", marks=needs_pdf))
 
-Reader = Callable[[Exported], str]
+Reader = Callable[[ExportedReport], str]
 
 
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language(read: Reader, language: str, make: Callable[..., Exported]) -> None:
+def test_every_language(read: Reader, language: str, make: Callable[..., ExportedReport]) -> None:
     """A report in each of the 17 languages reads back as it was written."""
     assert squeeze(LANGUAGES[language]) in squeeze(read(make(LANGUAGES[language], language)))
 
 
 @pytest.mark.parametrize("read", READ)
-def test_all_scripts_in_one_report(read: Reader, make: Callable[..., Exported]) -> None:
+def test_all_scripts_in_one_report(read: Reader, make: Callable[..., ExportedReport]) -> None:
     """Scripts mix freely, characters outside the basic plane included."""
     mixed = "\n".join([*LANGUAGES.values(), "𠮷野家"])
     assert squeeze(mixed) in squeeze(read(make(mixed)))
@@ -87,26 +87,28 @@ def test_all_scripts_in_one_report(read: Reader, make: Callable[..., Exported]) 
 
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_text_is_text(read: Reader, kind: str, make: Callable[..., Exported]) -> None:
+def test_hostile_text_is_text(read: Reader, kind: str, make: Callable[..., ExportedReport]) -> None:
     """Markup of any format in a report is shown as the text it is."""
     assert squeeze(HOSTILE[kind]) in squeeze(read(make(HOSTILE[kind])))
 
 
 @pytest.mark.parametrize("read", READ)
-def test_control_characters_vanish(read: Reader, make: Callable[..., Exported]) -> None:
+def test_control_characters_vanish(read: Reader, make: Callable[..., ExportedReport]) -> None:
     """Characters that no file may carry are dropped, their neighbours stay."""
     body = Document((Paragraph((Text("a\x00b\x1b[31m\x0bc\ud800d\ufffee"),)),))
     assert squeeze("ab[31mcde") in squeeze(read(make(body)))
 
 
 @pytest.mark.parametrize("read", READ)
-def test_structure(read: Reader, make: Callable[..., Exported]) -> None:
+def test_structure(read: Reader, make: Callable[..., ExportedReport]) -> None:
     """Sections, lists, emphasis and open fields keep their text and order."""
     body = Document(
         (
-            Section("Findings"),
-            Paragraph((Text("bold", (Mark.BOLD, Mark.ITALIC, Mark.UNDERLINE)), Field("side"))),
-            ListBlock(((Text("one"),), (Field("n", "two"),))),
+            Heading("Findings"),
+            Paragraph(
+                (Text("bold", (Mark.BOLD, Mark.ITALIC, Mark.UNDERLINE)), BracketField("side"))
+            ),
+            ListBlock(((Text("one"),), (BracketField("n", "two"),))),
         )
     )
     assert squeeze("Findings bold[side]") in squeeze(read(make(body)))
@@ -114,7 +116,7 @@ def test_structure(read: Reader, make: Callable[..., Exported]) -> None:
 
 
 @pytest.mark.parametrize("read", READ)
-def test_addenda_follow_the_report(read: Reader, make: Callable[..., Exported]) -> None:
+def test_addenda_follow_the_report(read: Reader, make: Callable[..., ExportedReport]) -> None:
     """Signed addenda stand after the report, oldest first."""
     report = make("first", addenda=("second", "third"))
     shown = html.render(report, UTC) if read is from_html else read(report)
@@ -132,7 +134,7 @@ def test_addenda_follow_the_report(read: Reader, make: Callable[..., Exported]) 
 )
 @pytest.mark.parametrize("line", ["The lungs are clear. " * 20, "肺野は清明です。흉수 없음。" * 12])
 def test_a_megabyte_in_time(
-    render: Callable[..., object], line: str, make: Callable[..., Exported]
+    render: Callable[..., object], line: str, make: Callable[..., ExportedReport]
 ) -> None:
     """1 MB of report content takes less than two seconds on two processors."""
     report = make("\n".join([line] * (1_000_000 // len(line.encode()))))
@@ -141,7 +143,7 @@ def test_a_megabyte_in_time(
     assert time.process_time() - begin < 2 * 2  # the PDF writer works on both processors
 
 
-def test_plain_text(make: Callable[..., Exported]) -> None:
+def test_plain_text(make: Callable[..., ExportedReport]) -> None:
     """The text form has the report first, each addendum under its heading."""
     shown = layout.render(make("report", addenda=("more",)), UTC)
     assert shown.startswith("report\n\nElectronically signed by Dr. Vera Invented")

@@ -3,7 +3,14 @@
 import pytest
 
 from bridge.engine.documents.uploads.mrrt import BadTemplate, read_template, write_template
-from bridge.engine.rules.text.document import Field, ListBlock, Paragraph, Section, Table, Text
+from bridge.engine.rules.text.document import (
+    BracketField,
+    Heading,
+    ListBlock,
+    Paragraph,
+    Table,
+    Text,
+)
 from bridge.engine.rules.text.plain_text import plain_text
 
 FILE = """<!DOCTYPE html>
@@ -27,14 +34,14 @@ def test_sections_fields_and_lists_are_read() -> None:
     """MRRT: title, sections, text fields, pick lists, text areas, emphasis."""
     title, document = read_template(FILE)
     assert title == "CT Chest & Heart"
-    sections = [each.title for each in document.content if isinstance(each, Section)]
+    sections = [each.title for each in document.content if isinstance(each, Heading)]
     assert sections == ["Findings", "Impression"]
     first = document.content[1]
     assert isinstance(first, Paragraph)
-    fields = [each for each in first.content if isinstance(each, Field)]
-    assert fields == [Field("Size"), Field("left / right", "right")]
+    fields = [each for each in first.content if isinstance(each, BracketField)]
+    assert fields == [BracketField("Size"), BracketField("left / right", "right")]
     assert plain_text(document).startswith("Findings\nNodule of [Size] mm, right lung.\n- first")
-    assert Paragraph((Field("Comment"),)) in document.content
+    assert Paragraph((BracketField("Comment"),)) in document.content
     assert any(isinstance(each, ListBlock) and len(each.items) == 2 for each in document.content)
 
 
@@ -68,7 +75,7 @@ def test_a_table_that_arranges_a_page_is_no_table() -> None:
 
     _, document = read_template(html)
 
-    assert document.content[1] == Section("Findings")
+    assert document.content[1] == Heading("Findings")
     assert plain_text(document) == "before\nFindings\nclear\nmore"
 
 
@@ -118,4 +125,4 @@ def test_a_text_area_keeps_its_default_text() -> None:
     """Its text is the value of the field, in one line."""
     markup = "<section><p><textarea name='Lungs'>\n Clear.\n No effusion.</textarea></p></section>"
     _, document = read_template(f"<html><body>{markup}</body></html>")
-    assert document.content == (Paragraph((Field("Lungs", "Clear. No effusion."),)),)
+    assert document.content == (Paragraph((BracketField("Lungs", "Clear. No effusion."),)),)

@@ -13,20 +13,20 @@ import pytest
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import pdf, rtf
-from bridge.engine.documents.exports.model import Exported, Image, PageSize
-from bridge.engine.documents.uploads.images import KeyImage
+from bridge.engine.documents.exports.model import ExportedImage, ExportedReport, PageSize
+from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Document,
+    Heading,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
 )
 from tests.bridge.engine.documents.reading_back import needs_pdf
 
-Make = Callable[..., Exported]
+Make = Callable[..., ExportedReport]
 
 TAGS = {
     "PatientName": "MADE^UP",
@@ -38,18 +38,20 @@ POINTS = {PageSize.A4: (595, 842), PageSize.LETTER: (612, 792)}
 MILLIMETRES = {PageSize.A4: (210, 297), PageSize.LETTER: (216, 279)}
 
 
-def printed(report: Exported, size: PageSize = PageSize.A4, *, orders: int = 1) -> Exported:
+def printed(
+    report: ExportedReport, size: PageSize = PageSize.A4, *, orders: int = 1
+) -> ExportedReport:
     """Return the report of an identified patient on this paper."""
     named = tuple({**TAGS, "Accession": f"ACC-{n + 1}"} for n in range(orders))
     return replace(report, orders=named, site=replace(report.site, page_size=size))
 
 
-def pages_of(report: Exported) -> list[Any]:
+def pages_of(report: ExportedReport) -> list[Any]:
     """Return the pages of the PDF."""
     return list(pypdf.PdfReader(BytesIO(pdf.render(report, UTC))).pages)
 
 
-def document_of(report: Exported) -> Any:
+def document_of(report: ExportedReport) -> Any:
     """Return the DOCX, opened."""
     return docx.Document(BytesIO(docx_format.render(report, UTC)))
 
@@ -133,7 +135,7 @@ def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
     """Bold, italic and headings in Latin letters use the faces for them."""
     body = Document(
         (
-            Section("Findings"),
+            Heading("Findings"),
             Paragraph((Text("bold", (Mark.BOLD,)), Text("slanted", (Mark.ITALIC,)), Text("両肺"))),
         )
     )
@@ -144,13 +146,13 @@ def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
 
 
 @pytest.fixture
-def key_image(picture: Image) -> KeyImage:
+def key_image(picture: ExportedImage) -> EncodedImage:
     """A key image of a report."""
-    return KeyImage("image/png", picture.data, hashlib.sha256(picture.data).hexdigest(), 60, 20)
+    return EncodedImage("image/png", picture.data, hashlib.sha256(picture.data).hexdigest(), 60, 20)
 
 
 @needs_pdf
-def test_key_images_are_printed(make: Make, key_image: KeyImage) -> None:
+def test_key_images_are_printed(make: Make, key_image: EncodedImage) -> None:
     """PDF and DOCX show key images under a heading, and say how many are left out."""
     report = printed(make("x"))
     shown = replace(report, key_images=(key_image,), images_left_out=3)

@@ -10,13 +10,13 @@ import pytest
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.rules.text.document import (
     Document,
+    Heading,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -43,9 +43,9 @@ TABLE = Table(
 NESTED = ListBlock(
     ((Text("Lung"), ListBlock(((Text("apical"),),), ordered=True)), (Text("Heart"),))
 )
-BODY = Document((Section("Findings"), TABLE, TABLE, NESTED))
+BODY = Document((Heading("Findings"), TABLE, TABLE, NESTED))
 
-Make = Callable[..., Exported]
+Make = Callable[..., ExportedReport]
 
 
 def test_html(make: Make) -> None:

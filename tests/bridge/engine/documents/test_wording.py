@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bridge.engine.documents.exports import html
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.documents.exports.wording import (
     CATALOGUE,
     day_and_time,
@@ -75,7 +75,7 @@ def test_unknown_language_is_english() -> None:
     assert moment_text(MOMENT, UTC, "not a language").startswith("Jan 31, 2025")
 
 
-def test_export_in_a_zone(make: Callable[..., Exported]) -> None:
+def test_export_in_a_zone(make: Callable[..., ExportedReport]) -> None:
     """`timeZone` applies to the time of signing."""
     assert "Mar 5, 2025, 12:30:00 AM JST" in html.render(make("x"), ZoneInfo("Asia/Tokyo"))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
-from bridge.engine.http.engine_state import Engine
+from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
@@ -24,6 +24,6 @@ def application_with(
     if not _made:
         _made.append(create_application(settings, database, clock=clock))
     (application,) = _made
-    application.state.engine = Engine(settings, database, clock)
+    application.state.engine = EngineState(settings, database, clock)
     application.state.engine.quotas = QuotaMeter(clock)  # whose windows end when a test says so
     return application

@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import passwords, tokens, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
@@ -65,10 +65,10 @@ def _people(database: Database, now: int) -> dict[str, str]:
         sites.add_site(connection, SiteSettings("SITE2", "Second"), now)
         found = {}
         for email, site, role in (
-            (ADMIN, "SITE1", Role.ADMINISTRATOR),
-            (READER, "SITE1", Role.USER),
-            (OTHER, "SITE1", Role.USER),
-            (FOREIGN, "SITE2", Role.ADMINISTRATOR),
+            (ADMIN, "SITE1", SiteRole.ADMINISTRATOR),
+            (READER, "SITE1", SiteRole.USER),
+            (OTHER, "SITE1", SiteRole.USER),
+            (FOREIGN, "SITE2", SiteRole.ADMINISTRATOR),
         ):
             name = email.partition("@")[0].title() + " Person"
             account = users.register(connection, site, email, name, now, role=role)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.http.requests.public_addresses import Addresses
+from bridge.engine.http.requests.public_addresses import PublicAddresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.launch.languages import LANGUAGES, first_language, language
 from bridge.engine.service.sites.sites import is_origin
@@ -49,7 +49,7 @@ def test_the_first_wish_wins() -> None:
 def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
     """Neither the address of links nor that of a client can be forged."""
     proxies = Proxies(["10.0.0.0/8"])
-    addresses = Addresses("https://main.test", ["https://au.test"], proxies)
+    addresses = PublicAddresses("https://main.test", ["https://au.test"], proxies)
     headers = {
         "host": "internal:8575",
         "x-forwarded-host": "au.test",
@@ -65,7 +65,7 @@ def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
 @pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
 def test_a_strange_host_gets_the_main_address(host: str) -> None:
     """A Host header that is not one of ours never gets into a link."""
-    addresses = Addresses("https://main.test", ["https://au.test"], Proxies())
+    addresses = PublicAddresses("https://main.test", ["https://au.test"], Proxies())
     assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
 
 

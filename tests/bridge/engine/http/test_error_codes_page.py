@@ -10,7 +10,7 @@ from bridge.engine.documents.errors import ImageFault, SrFault
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.rules.passwords import Weakness
 from bridge.engine.rules.reasons import TEXTS, Reason
-from bridge.engine.rules.site_roles import Deed
+from bridge.engine.rules.site_roles import ReportAction
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "reference" / "error-codes.md"
@@ -62,7 +62,7 @@ def test_the_page_lists_every_code() -> None:
     }
     for kind in (Reason, SrFault, ImageFault, Weakness, Refusal):
         found |= {each.value for each in kind}
-    found |= {f"author_may_not_{each}" for each in (Deed.SIGN, Deed.PRELIM)}
+    found |= {f"author_may_not_{each}" for each in (ReportAction.SIGN, ReportAction.PRELIM)}
     codes, _, warnings = PAGE.read_text("utf-8").partition("## Warnings")
     listed = [code for code, _ in _ROW.findall(codes)]
     assert sorted(listed) == sorted(found)

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from bridge.engine.http.pages.html_pages import Notice, words
+from bridge.engine.http.pages.html_pages import NoticeKey, notice_text
 from bridge.engine.launch.languages import LANGUAGES
 from tests.bridge.engine.http.house import BASE, READER, Service
 
@@ -15,12 +15,12 @@ CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read
 def test_every_language_has_every_notice() -> None:
     """reportingApp: the 17 codes; no language but English speaks English."""
     for code, own in CATALOGUE.items():
-        assert set(own) == set(Notice), code
+        assert set(own) == set(NoticeKey), code
         assert all(set(each) == {"title", "text"} and all(each.values()) for each in own.values())
-    for which in Notice:
-        english = words(which, "en-US")
+    for which in NoticeKey:
+        english = notice_text(which, "en-US")
         for code in LANGUAGES:
-            assert (words(which, code) == english) == code.startswith("en"), (which, code)
+            assert (notice_text(which, code) == english) == code.startswith("en"), (which, code)
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,19 @@ from types import FrameType
 import pytest
 
 from bridge.engine.rules.text.document import (
+    BracketField,
     Document,
-    Field,
+    Heading,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Text,
     from_text,
 )
-from bridge.engine.rules.text.signing_checks import Check, Finding, find_all
+from bridge.engine.rules.text.signing_checks import CheckFinding, SigningCheck, find_all
 
 
-def found(text: str, **tags: str) -> list[tuple[Check, str]]:
+def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
     """Return what is found in a plain text."""
     return [(each.check, each.words) for each in find_all(from_text(text), [tags])]
 
@@ -27,22 +27,29 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
     """A template's field without value, and a heading with nothing below it."""
     document = Document(
         (
-            Section("Findings"),
-            Paragraph((Text("Nodule of "), Field("size"), Text(" mm in "), Field("lobe", "RUL"))),
-            Section("Impression"),
+            Heading("Findings"),
+            Paragraph(
+                (
+                    Text("Nodule of "),
+                    BracketField("size"),
+                    Text(" mm in "),
+                    BracketField("lobe", "RUL"),
+                )
+            ),
+            Heading("Impression"),
             Paragraph(),
         )
     )
     assert find_all(document, []) == [
-        Finding(Check.EMPTY_FIELD, 1, 10, 16, "[size]"),
-        Finding(Check.EMPTY_FIELD, 2, 0, 10, "Impression"),
+        CheckFinding(SigningCheck.EMPTY_FIELD, 1, 10, 16, "[size]"),
+        CheckFinding(SigningCheck.EMPTY_FIELD, 2, 0, 10, "Impression"),
     ]
 
 
 def test_a_report_without_text_is_empty() -> None:
     """Headings alone are no report."""
-    for document in (Document(), Document((Section("Findings"),)), from_text("  \n")):
-        assert [each.check for each in find_all(document, [])] == [Check.EMPTY_FIELD]
+    for document in (Document(), Document((Heading("Findings"),)), from_text("  \n")):
+        assert [each.check for each in find_all(document, [])] == [SigningCheck.EMPTY_FIELD]
 
 
 def test_unaccepted_suggestions_are_found() -> None:
@@ -58,15 +65,17 @@ def test_unaccepted_suggestions_are_found() -> None:
         )
     )
     assert find_all(document, []) == [
-        Finding(Check.SUGGESTION, 0, 7, 19, "5 mm nodule."),
-        Finding(Check.SUGGESTION, 2, 0, 5, "Mass.", item=0),
+        CheckFinding(SigningCheck.SUGGESTION, 0, 7, 19, "5 mm nodule."),
+        CheckFinding(SigningCheck.SUGGESTION, 2, 0, 5, "Mass.", item=0),
     ]
 
 
 def test_typed_brackets_are_found_in_list_items_too() -> None:
     """A bracket that somebody typed or dictated is open until it is gone."""
     document = Document((ListBlock(((Text("none"),), (Text("see [where]"),))),))
-    assert find_all(document, []) == [Finding(Check.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)]
+    assert find_all(document, []) == [
+        CheckFinding(SigningCheck.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,9 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
 )
 def test_the_other_side(study: str, text: str, words: list[str]) -> None:
     """The other side than the order's, where its sentence does not name the order's side too."""
-    assert found(text, StudyDescription=study) == [(Check.LATERALITY, each) for each in words]
+    assert found(text, StudyDescription=study) == [
+        (SigningCheck.LATERALITY, each) for each in words
+    ]
 
 
 def test_orders_of_two_sides_are_no_one_side() -> None:
@@ -111,12 +122,12 @@ def test_orders_of_two_sides_are_no_one_side() -> None:
 )
 def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
     """Words for what the patient's sex does not have."""
-    assert found(text, PatientSex=sex) == [(Check.SEX_MISMATCH, each) for each in words]
+    assert found(text, PatientSex=sex) == [(SigningCheck.SEX_MISMATCH, each) for each in words]
 
 
 def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:
     """A paragraph of many open fields: steps in proportion to them, and a limited answer."""
-    document = Document((Paragraph(tuple(Field("left") for _ in range(3000))),))
+    document = Document((Paragraph(tuple(BracketField("left") for _ in range(3000))),))
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:

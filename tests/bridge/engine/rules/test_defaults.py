@@ -4,11 +4,11 @@ import pytest
 
 from bridge.engine.rules.text.default_text import accept_defaults, has_defaults, is_default
 from bridge.engine.rules.text.document import (
+    BracketField,
     Document,
-    Field,
+    Heading,
     ListBlock,
     Paragraph,
-    Section,
     Text,
     from_text,
     parse,
@@ -71,10 +71,12 @@ def test_it_is_accepted_in_fields_in_typed_text_and_in_lists() -> None:
     """What the reader has filled and what is open stays as it is."""
     document = Document(
         (
-            Section("Findings [x.]"),
-            Paragraph((Text("Lungs: "), Field("Unremarkable."), Text(" Size [size]."))),
-            Paragraph((Field("Clear.", "Opacity."), Text(" Heart: [Normal in size.] Bones"))),
-            ListBlock(((Field("Liver", ""),), (Text("Spleen: [Unremarkable.]"),))),
+            Heading("Findings [x.]"),
+            Paragraph((Text("Lungs: "), BracketField("Unremarkable."), Text(" Size [size]."))),
+            Paragraph(
+                (BracketField("Clear.", "Opacity."), Text(" Heart: [Normal in size.] Bones"))
+            ),
+            ListBlock(((BracketField("Liver", ""),), (Text("Spleen: [Unremarkable.]"),))),
         )
     )
     accepted = parse(accept_defaults(to_json(document)))
@@ -92,7 +94,9 @@ def test_it_is_accepted_in_fields_in_typed_text_and_in_lists() -> None:
 
 def test_the_checks_do_not_ask_about_it() -> None:
     """Signing accepts it, so there is nothing to look at; what is open is still reported."""
-    fields = Document((Paragraph((Field("Unremarkable."), Text(" "), Field("size"))),))
+    fields = Document(
+        (Paragraph((BracketField("Unremarkable."), Text(" "), BracketField("size"))),)
+    )
     assert [each.words for each in find_all(fields, [])] == ["[size]"]
     typed = from_text("Lungs: [Unremarkable.] See [where].")
     assert [each.words for each in find_all(typed, [])] == ["[where]"]

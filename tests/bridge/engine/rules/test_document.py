@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from bridge.engine.rules.text.document import (
     BadDocument,
+    BracketField,
     Document,
-    Field,
+    Heading,
     ListBlock,
     Mark,
     Paragraph,
-    Section,
     Table,
     TableCell,
     Text,
@@ -28,7 +28,7 @@ INLINE = st.one_of(
     st.builds(
         Text, LINE, st.sets(st.sampled_from(Mark)).map(lambda s: tuple(m for m in Mark if m in s))
     ),
-    st.builds(Field, LINE, LINE),
+    st.builds(BracketField, LINE, LINE),
 )
 INLINES = st.lists(INLINE, max_size=4).map(tuple)
 LISTS = st.recursive(
@@ -52,7 +52,7 @@ TABLES = st.builds(Table, st.lists(st.lists(CELLS, max_size=3).map(tuple), max_s
 DOCUMENT = st.builds(
     Document,
     st.lists(
-        st.one_of(st.builds(Section, LINE), st.builds(Paragraph, INLINES), LISTS, TABLES),
+        st.one_of(st.builds(Heading, LINE), st.builds(Paragraph, INLINES), LISTS, TABLES),
         max_size=5,
     ).map(tuple),
 )
@@ -74,8 +74,8 @@ def test_plain_text() -> None:
     """Blocks stand on lines of their own; open fields show their label, filled ones their value."""
     document = Document(
         (
-            Section("FINDINGS"),
-            Paragraph((Text("Liver "), Field("size", "15 cm"), Field("side"))),
+            Heading("FINDINGS"),
+            Paragraph((Text("Liver "), BracketField("size", "15 cm"), BracketField("side"))),
             ListBlock(((Text("one"),), (Text("two"),)), ordered=True),
             ListBlock(((Text("dot"),),)),
         )
@@ -108,7 +108,7 @@ def test_a_row_of_a_table_is_a_line_of_text() -> None:
         )
     )
 
-    assert plain_text(Document((Section("FINDINGS"), table))).split("\n") == [
+    assert plain_text(Document((Heading("FINDINGS"), table))).split("\n") == [
         "FINDINGS",
         "Organ         Size   Finding",
         "Liver         15 cm  normal",

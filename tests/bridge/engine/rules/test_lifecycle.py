@@ -7,11 +7,11 @@ import pytest
 from bridge.engine.rules.lifecycle import (
     REFUSALS,
     TRANSITIONS,
-    Branch,
-    Event,
-    Fact,
-    Failure,
-    Part,
+    ClearedPart,
+    FailureCode,
+    ReportEvent,
+    ReportFact,
+    Transition,
     decide,
 )
 from bridge.engine.rules.reasons import TEXTS, Reason
@@ -19,16 +19,18 @@ from bridge.engine.rules.status import SIGNED, Status
 
 EVERY_SET = [
     frozenset(facts)
-    for facts in chain.from_iterable(combinations(Fact, size) for size in range(len(Fact) + 1))
+    for facts in chain.from_iterable(
+        combinations(ReportFact, size) for size in range(len(ReportFact) + 1)
+    )
 ]
 
 
-@pytest.mark.parametrize(("status", "event"), list(product(Status, Event)))
-def test_every_pair_is_decided(status: Status, event: Event) -> None:
+@pytest.mark.parametrize(("status", "event"), list(product(Status, ReportEvent)))
+def test_every_pair_is_decided(status: Status, event: ReportEvent) -> None:
     """Under all 1,024 sets of facts: a branch of the table, or a refusal, and never neither."""
     for facts in EVERY_SET:
         outcome = decide(status, event, facts)
-        if isinstance(outcome, Branch):
+        if isinstance(outcome, Transition):
             assert outcome in TRANSITIONS[status, event]
             assert outcome.when <= facts
         else:
@@ -37,85 +39,97 @@ def test_every_pair_is_decided(status: Status, event: Event) -> None:
 
 
 # The interface document's rows: from, event, facts, where to (None: removed) or why not.
-C, P, I_, S = Fact.COOLING, Fact.PRELIM_READ, Fact.IGNORES_DELAY, Fact.SITE_COOLS
-A, A2, AC = Fact.SIGNED_ADDENDUM, Fact.OTHER_SIGNED_ADDENDUM, Fact.ADDENDUM_COOLING
+C, P, I_, S = (
+    ReportFact.COOLING,
+    ReportFact.PRELIM_READ,
+    ReportFact.IGNORES_DELAY,
+    ReportFact.SITE_COOLS,
+)
+A, A2, AC = (
+    ReportFact.SIGNED_ADDENDUM,
+    ReportFact.OTHER_SIGNED_ADDENDUM,
+    ReportFact.ADDENDUM_COOLING,
+)
 ROWS = [
-    ("Draft", Event.SIGN, {S}, "Final"),
-    ("Draft", Event.SIGN, {S, I_}, "Final"),
-    ("Draft", Event.SIGN, set(), "Final"),
-    ("Preliminary", Event.SIGN, {P}, "Final"),
-    ("Final", Event.SIGN, {S, C, I_}, "Final"),
-    ("Addendum", Event.SIGN, {S, C, I_, A}, "Addendum"),
-    ("Final", Event.SIGN, {S, C}, Failure.ALREADY_SIGNED),
-    ("Final", Event.SIGN, {S}, Failure.ALREADY_SIGNED),
-    ("Final", Event.SIGN, {S, I_}, Failure.ALREADY_SIGNED),
-    ("Ordered", Event.SIGN, set(), Reason.NOT_OWNED),
-    ("Final", Event.UNSIGN, {C, P}, "Preliminary"),
-    ("Final", Event.UNSIGN, {C}, "Draft"),
-    ("Addendum", Event.UNSIGN, {C, A, AC}, "Draft"),
-    ("Addendum", Event.UNSIGN, {A, AC}, Failure.COOLING_ELAPSED),
-    ("Final", Event.UNSIGN, {P}, Failure.COOLING_ELAPSED),
-    ("Draft", Event.UNSIGN, {P}, Failure.NOT_SIGNED),
-    ("Preliminary", Event.UNSIGN, {P}, Failure.NOT_SIGNED),
-    ("Ordered", Event.UNSIGN, set(), Failure.NOT_SIGNED),
-    ("Addendum", Event.ADDENDUM_UNSIGN, {A, A2, AC}, "Addendum"),
-    ("Addendum", Event.ADDENDUM_UNSIGN, {A, AC}, "Final"),
-    ("Addendum", Event.ADDENDUM_UNSIGN, {A}, Failure.COOLING_ELAPSED),
-    ("Final", Event.ADDENDUM_UNSIGN, {C}, Failure.NO_SIGNED_ADDENDUM),
-    ("Draft", Event.ADDENDUM_UNSIGN, set(), Failure.NO_SIGNED_ADDENDUM),
-    ("Addendum", Event.ADDENDUM_RELEASE, {S, A, AC}, "Addendum"),
-    ("Addendum", Event.ADDENDUM_RELEASE, {A, AC}, Failure.SIGN_DELAY_DISABLED),
-    ("Addendum", Event.ADDENDUM_RELEASE, {S, A}, Failure.COOLING_ELAPSED),
-    ("Final", Event.ADDENDUM_RELEASE, {S, C}, Failure.NO_SIGNED_ADDENDUM),
-    ("Draft", Event.RESET, {Fact.FROM_ORDER, Fact.CONTENT}, "Ordered"),
-    ("Draft", Event.RESET, {Fact.CONTENT}, Reason.NOT_FROM_ORDER),
-    ("Ordered", Event.RESET, {Fact.CONTENT}, "Ordered"),
-    ("Ordered", Event.RESET, {Fact.FROM_ORDER}, Reason.NOTHING_TO_RESET),
-    ("Preliminary", Event.RESET, {Fact.FROM_ORDER}, Reason.NOT_DRAFT),
-    ("Final", Event.RESET, {Fact.FROM_ORDER}, Reason.SIGNED),
-    ("Draft", Event.UNASSIGN, set(), "Ordered"),
-    ("Ordered", Event.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Preliminary", Event.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Final", Event.UNASSIGN, set(), Reason.SIGNED),
-    ("Addendum", Event.UNASSIGN, set(), Reason.SIGNED),
-    ("Draft", Event.PRELIM, set(), "Preliminary"),
-    ("Preliminary", Event.PRELIM, {P}, "Preliminary"),
-    ("Ordered", Event.PRELIM, set(), Reason.NOT_OWNED),
-    ("Final", Event.PRELIM, set(), Reason.SIGNED),
-    ("Ordered", Event.DELETE, set(), None),
-    ("Draft", Event.DELETE, set(), None),
-    ("Preliminary", Event.DELETE, set(), None),
-    ("Final", Event.DELETE, {C}, Reason.SIGNED),
-    ("Addendum", Event.DELETE, set(), Reason.SIGNED),
-    ("Draft", Event.DISCARD, set(), None),
-    ("Draft", Event.DISCARD, {Fact.FROM_ORDER}, "Ordered"),
-    ("Ordered", Event.OPEN, set(), "Draft"),
-    ("Final", Event.UPDATE_FILES, {C}, Reason.SIGNED),
+    ("Draft", ReportEvent.SIGN, {S}, "Final"),
+    ("Draft", ReportEvent.SIGN, {S, I_}, "Final"),
+    ("Draft", ReportEvent.SIGN, set(), "Final"),
+    ("Preliminary", ReportEvent.SIGN, {P}, "Final"),
+    ("Final", ReportEvent.SIGN, {S, C, I_}, "Final"),
+    ("Addendum", ReportEvent.SIGN, {S, C, I_, A}, "Addendum"),
+    ("Final", ReportEvent.SIGN, {S, C}, FailureCode.ALREADY_SIGNED),
+    ("Final", ReportEvent.SIGN, {S}, FailureCode.ALREADY_SIGNED),
+    ("Final", ReportEvent.SIGN, {S, I_}, FailureCode.ALREADY_SIGNED),
+    ("Ordered", ReportEvent.SIGN, set(), Reason.NOT_OWNED),
+    ("Final", ReportEvent.UNSIGN, {C, P}, "Preliminary"),
+    ("Final", ReportEvent.UNSIGN, {C}, "Draft"),
+    ("Addendum", ReportEvent.UNSIGN, {C, A, AC}, "Draft"),
+    ("Addendum", ReportEvent.UNSIGN, {A, AC}, FailureCode.COOLING_ELAPSED),
+    ("Final", ReportEvent.UNSIGN, {P}, FailureCode.COOLING_ELAPSED),
+    ("Draft", ReportEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
+    ("Preliminary", ReportEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
+    ("Ordered", ReportEvent.UNSIGN, set(), FailureCode.NOT_SIGNED),
+    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A, A2, AC}, "Addendum"),
+    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A, AC}, "Final"),
+    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A}, FailureCode.COOLING_ELAPSED),
+    ("Final", ReportEvent.ADDENDUM_UNSIGN, {C}, FailureCode.NO_SIGNED_ADDENDUM),
+    ("Draft", ReportEvent.ADDENDUM_UNSIGN, set(), FailureCode.NO_SIGNED_ADDENDUM),
+    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {S, A, AC}, "Addendum"),
+    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {A, AC}, FailureCode.SIGN_DELAY_DISABLED),
+    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {S, A}, FailureCode.COOLING_ELAPSED),
+    ("Final", ReportEvent.ADDENDUM_RELEASE, {S, C}, FailureCode.NO_SIGNED_ADDENDUM),
+    ("Draft", ReportEvent.RESET, {ReportFact.FROM_ORDER, ReportFact.CONTENT}, "Ordered"),
+    ("Draft", ReportEvent.RESET, {ReportFact.CONTENT}, Reason.NOT_FROM_ORDER),
+    ("Ordered", ReportEvent.RESET, {ReportFact.CONTENT}, "Ordered"),
+    ("Ordered", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOTHING_TO_RESET),
+    ("Preliminary", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOT_DRAFT),
+    ("Final", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.SIGNED),
+    ("Draft", ReportEvent.UNASSIGN, set(), "Ordered"),
+    ("Ordered", ReportEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
+    ("Preliminary", ReportEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
+    ("Final", ReportEvent.UNASSIGN, set(), Reason.SIGNED),
+    ("Addendum", ReportEvent.UNASSIGN, set(), Reason.SIGNED),
+    ("Draft", ReportEvent.PRELIM, set(), "Preliminary"),
+    ("Preliminary", ReportEvent.PRELIM, {P}, "Preliminary"),
+    ("Ordered", ReportEvent.PRELIM, set(), Reason.NOT_OWNED),
+    ("Final", ReportEvent.PRELIM, set(), Reason.SIGNED),
+    ("Ordered", ReportEvent.DELETE, set(), None),
+    ("Draft", ReportEvent.DELETE, set(), None),
+    ("Preliminary", ReportEvent.DELETE, set(), None),
+    ("Final", ReportEvent.DELETE, {C}, Reason.SIGNED),
+    ("Addendum", ReportEvent.DELETE, set(), Reason.SIGNED),
+    ("Draft", ReportEvent.DISCARD, set(), None),
+    ("Draft", ReportEvent.DISCARD, {ReportFact.FROM_ORDER}, "Ordered"),
+    ("Ordered", ReportEvent.OPEN, set(), "Draft"),
+    ("Final", ReportEvent.UPDATE_FILES, {C}, Reason.SIGNED),
 ]
 
 
 @pytest.mark.parametrize(("status", "event", "facts", "expected"), ROWS)
 def test_rows_of_the_document(
-    status: str, event: Event, facts: set[Fact], expected: str | Reason | Failure | None
+    status: str,
+    event: ReportEvent,
+    facts: set[ReportFact],
+    expected: str | Reason | FailureCode | None,
 ) -> None:
     """States and transitions, and Errors: each row leads where the document says."""
     outcome = decide(Status(status), event, frozenset(facts))
 
-    assert (outcome.to if isinstance(outcome, Branch) else outcome) == expected
+    assert (outcome.to if isinstance(outcome, Transition) else outcome) == expected
 
 
 def test_what_is_cleared() -> None:
     """Reset clears user and content, unassign only the user, unsign what came after signing."""
-    reset = decide(Status.DRAFT, Event.RESET, frozenset({Fact.FROM_ORDER}))
-    unassign = decide(Status.DRAFT, Event.UNASSIGN, frozenset())
-    unsign = decide(Status.FINAL, Event.UNSIGN, frozenset({Fact.COOLING}))
+    reset = decide(Status.DRAFT, ReportEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
+    unassign = decide(Status.DRAFT, ReportEvent.UNASSIGN, frozenset())
+    unsign = decide(Status.FINAL, ReportEvent.UNSIGN, frozenset({ReportFact.COOLING}))
 
-    assert isinstance(reset, Branch)
-    assert isinstance(unassign, Branch)
-    assert isinstance(unsign, Branch)
-    assert reset.clears == {Part.OWNER, Part.CONTENT}
-    assert unassign.clears == {Part.OWNER}
-    assert unsign.clears == {Part.SIGNATURE, Part.LATER_ADDENDA}
+    assert isinstance(reset, Transition)
+    assert isinstance(unassign, Transition)
+    assert isinstance(unsign, Transition)
+    assert reset.clears == {ClearedPart.OWNER, ClearedPart.CONTENT}
+    assert unassign.clears == {ClearedPart.OWNER}
+    assert unsign.clears == {ClearedPart.SIGNATURE, ClearedPart.LATER_ADDENDA}
 
 
 def test_signed_text_is_never_lost() -> None:
@@ -124,7 +138,7 @@ def test_signed_text_is_never_lost() -> None:
         for branch in branches:
             if status in SIGNED:
                 assert branch.to is not None
-                assert Part.CONTENT not in branch.clears
+                assert ClearedPart.CONTENT not in branch.clears
 
 
 def test_every_reason_has_its_sentence() -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.engine.rules.text.document import (
+    BracketField,
     Document,
-    Field,
+    Heading,
     Mark,
     Paragraph,
-    Section,
     Text,
     from_text,
 )
@@ -21,12 +21,12 @@ from bridge.engine.rules.text.plain_text import from_outline, plain_text
 
 CHEST = Document(
     (
-        Section("Technique"),
-        Paragraph((Text("CT of the chest, "), Field("Contrast"))),
-        Section("Findings"),
+        Heading("Technique"),
+        Paragraph((Text("CT of the chest, "), BracketField("Contrast"))),
+        Heading("Findings"),
         Paragraph((Text("Lungs: "),)),
         Paragraph((Text("Heart: "),)),
-        Section("Impression"),
+        Heading("Impression"),
         Paragraph(),
     )
 )
@@ -99,8 +99,10 @@ def test_fields_of_one_name_are_filled_in_turn() -> None:
     """Each value goes to the next open field; without one it is a finding."""
     template = Document(
         (
-            Section("Findings"),
-            Paragraph((Text("Left "), Field("Size"), Text(", right "), Field("Size"))),
+            Heading("Findings"),
+            Paragraph(
+                (Text("Left "), BracketField("Size"), Text(", right "), BracketField("Size"))
+            ),
             Paragraph(),
         )
     )
@@ -110,9 +112,9 @@ def test_fields_of_one_name_are_filled_in_turn() -> None:
 
 def test_the_cost_does_not_grow_with_lines_times_template() -> None:
     """2,000 findings of a template of 1,000 sections: steps in proportion to their sum."""
-    fields = tuple(Field(f"f{each}") for each in range(1000))
+    fields = tuple(BracketField(f"f{each}") for each in range(1000))
     blocks = [
-        part for each in range(1000) for part in (Section(f"part {each}"), Paragraph((Text("-"),)))
+        part for each in range(1000) for part in (Heading(f"part {each}"), Paragraph((Text("-"),)))
     ]
     template = Document((*blocks, Paragraph(fields)))
     lines = [f"new {each}: x" for each in range(1000)] + [f"f{each}: y" for each in range(1000)]

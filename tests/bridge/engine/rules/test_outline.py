@@ -5,11 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.engine.rules.text.document import (
+    BracketField,
     Document,
-    Field,
+    Heading,
     ListBlock,
     Paragraph,
-    Section,
     Text,
     parse,
     to_json,
@@ -31,14 +31,14 @@ Impression:
 def test_headings_lists_and_fields_are_seen() -> None:
     """Each by its look, list items of a kind together."""
     assert from_outline(CHEST).content == (
-        Section("Technique"),
-        Paragraph((Text("CT of the chest, "), Field("contrast"), Text("."))),
+        Heading("Technique"),
+        Paragraph((Text("CT of the chest, "), BracketField("contrast"), Text("."))),
         Paragraph(),
-        Section("Findings"),
-        ListBlock(((Text("Lungs: "), Field("lungs")), (Text("Heart normal."),))),
+        Heading("Findings"),
+        ListBlock(((Text("Lungs: "), BracketField("lungs")), (Text("Heart normal."),))),
         ListBlock(((Text("First"),), (Text("Second"),)), ordered=True),
-        Section("Impression"),
-        Paragraph((Field("impression"),)),
+        Heading("Impression"),
+        Paragraph((BracketField("impression"),)),
     )
 
 

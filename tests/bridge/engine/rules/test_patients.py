@@ -10,7 +10,7 @@ from bridge.engine.rules.patients import (
     same_name,
     same_patient,
 )
-from bridge.engine.rules.prelims import Group, refuse_prelim
+from bridge.engine.rules.prelims import PrelimGroupPolicy, refuse_prelim
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, is_cooling
 from bridge.engine.rules.tags import corrected_tags, merged_tags, search_text
@@ -116,8 +116,8 @@ def test_cooling_ends_on_the_millisecond() -> None:
 
 def test_prelim_groups_of_a_site() -> None:
     """V60: configured groups bind; a site without any takes what comes."""
-    configured = {"CT": Group("CT", frozenset({"night"}), configured=True)}
-    learned = {"CT": Group("CT", frozenset({"night"}), configured=False)}
+    configured = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=True)}
+    learned = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=False)}
 
     assert refuse_prelim(configured, "CT", "night") is None
     assert refuse_prelim(configured, "CT", "day") is Reason.UNKNOWN_PRELIM_TAG

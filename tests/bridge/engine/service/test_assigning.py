@@ -15,8 +15,8 @@ from bridge.engine.records.tables import (
     Site,
 )
 from bridge.engine.rules.identity import link_target
-from bridge.engine.rules.site_roles import Role
-from bridge.engine.rules.status import Origin
+from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.status import ReportOrigin
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import Registration, register, register_many
 from bridge.engine.service.report_lookup import lock_report
@@ -88,7 +88,11 @@ def test_opening_an_order_makes_it_a_draft(ward: Ward) -> None:
 
     report = ward.on_report(order, open_for, ward.ann)
 
-    assert (report.status, report.owner_id, report.origin) == ("Draft", ward.ann, Origin.ORDER)
+    assert (report.status, report.owner_id, report.origin) == (
+        "Draft",
+        ward.ann,
+        ReportOrigin.ORDER,
+    )
     assert ward.events()[-1] == "report_opened"
 
 
@@ -353,7 +357,7 @@ def test_a_preliminary_reader_reviews_nobody(ward: Ward) -> None:
     """Who may never sign is no reviewer, unless the group names them."""
     order = ward.draft("A1")
     ward.do(prelim, order, "Night", "CT")
-    set_role(ward, ward.bob, Role.PRELIM)
+    set_role(ward, ward.bob, SiteRole.PRELIM)
 
     ward.on_report(order, open_for, ward.bob)
 
@@ -381,7 +385,7 @@ def test_a_draft_is_assigned_to_another_user(ward: Ward) -> None:
     assert signed.value.code == "report_signed"
 
 
-def set_role(ward: Ward, account_id: int, role: Role) -> None:
+def set_role(ward: Ward, account_id: int, role: SiteRole) -> None:
     """Give somebody another role on the site."""
     with ward.database.session() as session:
         member = session.get(Membership, (SITE, account_id))

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
@@ -19,7 +19,7 @@ from bridge.engine.service.signing.sign import unsign
 from tests.bridge.engine.service.ward import SITE, Ward
 
 
-def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
+def editor(ward: Ward, session: str = "s1", role: SiteRole = SiteRole.USER) -> Editor:
     """Ann at her page."""
     return Editor(ward.ann, role, session)
 
@@ -99,8 +99,8 @@ def test_only_the_owner_writes(ward: Ward) -> None:
     """V61: another user reads; a preliminary reader never signs."""
     order = ward.draft("A1")
     report_id = ward.record(order).report_id
-    bob = Editor(ward.bob, Role.USER, "b")
-    resident = Editor(ward.ann, Role.PRELIM, "a")
+    bob = Editor(ward.bob, SiteRole.USER, "b")
+    resident = Editor(ward.ann, SiteRole.PRELIM, "a")
     version = page(ward, order, resident)["version"]
 
     assert not page(ward, order, bob)["writable"]

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Actor, Work
@@ -20,7 +20,7 @@ def test_a_clock_that_is_set_ends_no_lease(
 ) -> None:
     """Another session, of a node whose clock is far off, does not write meanwhile."""
     opened = Database(database_url, Pool(lease_clock=True))
-    mine, other = (Editor(number, Role.USER, f"session {number}") for number in (1, 2))
+    mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
     report = Report()
     with opened.read() as connection:
         here, there = (Work(connection, Actor(1), now) for now in (NOW, NOW + jump))

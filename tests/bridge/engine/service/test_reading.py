@@ -2,7 +2,7 @@
 
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import Origin, Status
+from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.ward import Ward
@@ -26,7 +26,7 @@ def test_nothing_prints_what_it_holds(ward: Ward) -> None:
                 report_id="r",
                 site_id="S",
                 status=Status.DRAFT,
-                origin=Origin.LAUNCH,
+                origin=ReportOrigin.LAUNCH,
                 content_text=CANARY,
             )
         ),

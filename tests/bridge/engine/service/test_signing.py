@@ -20,7 +20,7 @@ from bridge.engine.records.tables import (
     Signature,
 )
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import export_order
@@ -55,7 +55,7 @@ def test_the_api_signs_for_nobody_who_may_not_sign(ward: Ward, gone: str) -> Non
         member, account = session.get(Membership, (SITE, ward.ann)), session.get(Account, ward.ann)
         assert member is not None
         assert account is not None
-        member.role = Role.PRELIM if gone == "prelim" else member.role
+        member.role = SiteRole.PRELIM if gone == "prelim" else member.role
         member.left_at = ward.now if gone == "left" else None
         account.disabled_at = ward.now if gone == "disabled" else None
         session.add_all([member, account])

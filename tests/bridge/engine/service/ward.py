@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from bridge.engine.records.tables import Account, Membership, Site
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft
@@ -37,13 +37,17 @@ class Ward:
             session.add(Site(site_id=SITE, name="Example Clinic", created_at=START))
             session.flush()
             ids = []
-            for name, role in (("ann", Role.USER), ("bob", Role.USER), ("admin", "administrator")):
+            for name, role in (
+                ("ann", SiteRole.USER),
+                ("bob", SiteRole.USER),
+                ("admin", "administrator"),
+            ):
                 account = Account(email=f"{name}@example.org", created_at=START)
                 session.add(account)
                 session.flush()
                 ids.append(account.id or 0)
                 place = {"site_id": SITE, "account_id": ids[-1], "created_at": START}
-                session.add(Membership(**place, role=Role(role), name=name.title()))
+                session.add(Membership(**place, role=SiteRole(role), name=name.title()))
         return ids[0], ids[1], ids[2]
 
     @contextmanager

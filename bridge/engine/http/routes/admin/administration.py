@@ -16,16 +16,21 @@ from bridge.engine.http.models.administration import (
     PrelimGroupBody,
     SignatureBody,
     SiteBody,
-    SiteChange,
+    SiteChangeBody,
     TemplateBody,
     TokenBody,
     UserBody,
 )
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.audit_events import deed_of
+from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import Place, act, actor_of, look
+from bridge.engine.http.requests.use_cases import (
+    RequestSite,
+    actor_of,
+    change_as_administrator,
+    read_as_administrator,
+)
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import site_users, users
@@ -72,22 +77,22 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     site = await engine.work.run(lambda: body.to_settings(body.SiteID))
     now = engine.clock()
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         sites.add_site(work.connection, site, now)
-        event = deed_of(request, "site-create", site.site_id)
+        event = audit_event(request, "site-create", site.site_id)
         work.note(replace(event, before={}, after=audited(site)))
 
-    await engine.work.change(actor_of(caller), now, deed)
+    await engine.work.change(actor_of(caller), now, apply)
     return JSONResponse(site_json(site), 201)
 
 
 @router.get("/sites/{site_id}", response_model=dict[str, Any])
 async def get_site(site_id: str, request: Request) -> Response:
     """Return a site's settings."""
-    site = await look(
+    site = await read_as_administrator(
         request,
         "site-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: sites.get_site(session.connection(), site_id),
     )
     return JSONResponse(site_json(site))
@@ -96,8 +101,8 @@ async def get_site(site_id: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
 async def list_observed_hosts(site_id: str, request: Request) -> Response:
     """Return from which origins the site's reports were embedded of late."""
-    place = [Place(site_id)]
-    hosts = await look(
+    place = [RequestSite(site_id)]
+    hosts = await read_as_administrator(
         request, "site-read", place, lambda session: observed_hosts(session, site_id)
     )
     return JSONResponse(hosts)
@@ -108,28 +113,28 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
     """Replace a site's settings."""
     site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         current = sites.get_site(work.connection, site_id, lock=True)
         sites.update_site(work.connection, site)
         work.audit_members = difference(current, site)
 
-    await act(request, "site-update", Place(site_id), deed)
+    await change_as_administrator(request, "site-update", RequestSite(site_id), apply)
     return JSONResponse(site_json(site))
 
 
 @router.patch("/sites/{site_id}", response_model=dict[str, Any])
-async def change_site(site_id: str, body: SiteChange, request: Request) -> Response:
+async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> Response:
     """Change members of a site's settings; the others stay."""
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
-    def deed(work: Work) -> dict[str, Any]:
+    def apply(work: Work) -> dict[str, Any]:
         current = sites.get_site(work.connection, site_id, lock=True)
         site = changed(current, changes)
         sites.update_site(work.connection, site)
         work.audit_members = difference(current, site)
         return site_json(site)
 
-    return await act(request, "site-update", Place(site_id), deed)
+    return await change_as_administrator(request, "site-update", RequestSite(site_id), apply)
 
 
 @router.put("/sites/{site_id}/users/{email}/signature", response_class=Response)
@@ -139,10 +144,10 @@ async def set_signature(
     """Set the image that stands under a user's reports from now on, encoded by us."""
     engine = engine_of(request)
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
-    return await act(
+    return await change_as_administrator(
         request,
         "signature-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: site_users.set_signature(work, site_id, email, image),
         target=("user", email),
         state=audit_states.signature(email, site_id),
@@ -152,10 +157,10 @@ async def set_signature(
 @router.get("/sites/{site_id}/users", response_model=Rows)
 async def list_users(site_id: str, request: Request) -> Response:
     """Return everybody on a site."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "users-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: users.members(session.connection(), site_id),
     )
     return JSONResponse(
@@ -176,10 +181,10 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
             code="password_not_accepted",
         )
     caller: Caller = request.state.caller
-    return await act(
+    return await change_as_administrator(
         request,
         "user-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: site_users.add_member(work, caller, site_id, body.email, body.name, body.role),
         target=("user", body.email),
     )
@@ -189,10 +194,10 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
 async def remove_user(site_id: str, email: str, request: Request) -> Response:
     """Take a user off the site; their reports stay."""
     caller: Caller = request.state.caller
-    return await act(
+    return await change_as_administrator(
         request,
         "user-remove",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: site_users.remove_member(work, caller, site_id, email),
         target=("user", email),
     )
@@ -201,10 +206,10 @@ async def remove_user(site_id: str, email: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/tokens", response_model=Rows)
 async def list_tokens(site_id: str, request: Request) -> Response:
     """Return the tokens of a site's users, without their secrets."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "tokens-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: site_users.tokens_of(session.connection(), site_id),
     )
     return JSONResponse(found)
@@ -215,10 +220,10 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
     """Make a token for a user of the site; its secret is in this answer and nowhere else."""
     random_bytes = engine_of(request).random
     caller: Caller = request.state.caller
-    return await act(
+    return await change_as_administrator(
         request,
         "token-create",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: site_users.make_token(
             work,
             caller,
@@ -237,10 +242,10 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
 async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
     """Revoke a token of a user of the site, and the links that were made with it."""
     caller: Caller = request.state.caller
-    return await act(
+    return await change_as_administrator(
         request,
         "token-revoke",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: site_users.revoke(work, caller, site_id, token_id),
         target=("token", str(token_id)),
     )
@@ -249,10 +254,10 @@ async def revoke_token(site_id: str, token_id: Key, request: Request) -> Respons
 @router.get("/sites/{site_id}/prelim-groups", response_model=Rows)
 async def list_groups(site_id: str, request: Request) -> Response:
     """Return a site's prelim groups."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "prelim-groups-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: sites.list_prelim_groups(session.connection(), site_id),
     )
     return JSONResponse(found)
@@ -261,10 +266,10 @@ async def list_groups(site_id: str, request: Request) -> Response:
 @router.post("/sites/{site_id}/prelim-groups", response_class=Response)
 async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Response:
     """Create or replace a prelim group."""
-    return await act(
+    return await change_as_administrator(
         request,
         "prelim-group-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: sites.set_prelim_group(
             work.connection, site_id, body.name, body.tags, body.members, body.reviewers
         ),
@@ -276,10 +281,10 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
 @router.delete("/sites/{site_id}/prelim-groups/{name}", response_class=Response)
 async def delete_group(site_id: str, name: str, request: Request) -> Response:
     """Remove a prelim group; reads made in it stay."""
-    return await act(
+    return await change_as_administrator(
         request,
         "prelim-group-delete",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: sites.delete_prelim_group(work.connection, site_id, name),
         target=("prelim-group", name),
         state=audit_states.prelim_group(site_id, name),
@@ -289,10 +294,10 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/templates", response_model=Rows)
 async def list_templates(site_id: str, request: Request) -> Response:
     """Return a site's templates by number."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "templates-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: sites.list_templates(session.connection(), site_id),
     )
     return JSONResponse(found)
@@ -314,10 +319,10 @@ async def set_template(
         return to_json(read_document(to_json(from_outline(text))))
 
     document = await Threads.DOCUMENTS.run(read)
-    return await act(
+    return await change_as_administrator(
         request,
         "template-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: sites.set_template(
             work.connection, site_id, number, body.name, document, work.now
         ),
@@ -329,10 +334,10 @@ async def set_template(
 @router.delete("/sites/{site_id}/templates/{number}", response_class=Response)
 async def delete_template(site_id: str, number: Number, request: Request) -> Response:
     """Remove a numbered template."""
-    return await act(
+    return await change_as_administrator(
         request,
         "template-delete",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: sites.delete_template(work.connection, site_id, number),
         target=("template", str(number)),
         state=audit_states.template(site_id, number),

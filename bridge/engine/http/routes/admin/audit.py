@@ -11,7 +11,7 @@ from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.administration import AuditQuery
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.use_cases import Place, look
+from bridge.engine.http.requests.use_cases import RequestSite, read_as_administrator
 from bridge.engine.service.accounts import audit_trail
 
 router = APIRouter(
@@ -25,10 +25,10 @@ async def read_audit(
 ) -> Response:
     """Return a site's audit events: the newest first, or with `after` those behind it, in order."""
     query, after, limit = wanted.of(site_id), wanted.after, wanted.limit
-    rows = await look(
+    rows = await read_as_administrator(
         request,
         "audit-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: (
             audit_trail.read_newest(session.connection(), query, limit)
             if after is None

@@ -8,7 +8,11 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.use_cases import Place, act, look
+from bridge.engine.http.requests.use_cases import (
+    RequestSite,
+    change_as_administrator,
+    read_as_administrator,
+)
 from bridge.engine.service.sites import audit_states, macros
 
 router = APIRouter(
@@ -19,10 +23,10 @@ router = APIRouter(
 @router.get("/sites/{site_id}/macros", response_model=list[dict[str, Any]])
 async def list_macros(site_id: str, request: Request) -> Response:
     """Return the site's macros by trigger."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "macros-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: macros.macros_of(session.connection(), site_id, None),
     )
     return JSONResponse(found)
@@ -32,10 +36,10 @@ async def list_macros(site_id: str, request: Request) -> Response:
 async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Request) -> Response:
     """Create or replace a macro of the site."""
     content = body.content()
-    return await act(
+    return await change_as_administrator(
         request,
         "macro-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: macros.set_macro(
             work.connection, site_id, None, trigger, body.name, content, work.now
         ),
@@ -47,10 +51,10 @@ async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Re
 @router.delete("/sites/{site_id}/macros/{trigger}", response_class=Response)
 async def delete_macro(site_id: str, trigger: Trigger, request: Request) -> Response:
     """Remove a macro of the site."""
-    return await act(
+    return await change_as_administrator(
         request,
         "macro-delete",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: macros.delete_macro(work.connection, site_id, None, trigger),
         target=("macro", trigger),
         state=audit_states.macro(site_id, None, trigger),

@@ -12,7 +12,11 @@ from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import Place, act, look
+from bridge.engine.http.requests.use_cases import (
+    RequestSite,
+    change_as_administrator,
+    read_as_administrator,
+)
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.sites import audit_states, billing, sites
 from bridge.executors import Threads
@@ -27,10 +31,10 @@ Number = Annotated[int, Path(ge=1, le=999_999_999)]
 @router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
 async def export_template(site_id: str, number: Number, request: Request) -> Response:
     """Return a template as an IHE MRRT file: `html`."""
-    found = await look(
+    found = await read_as_administrator(
         request,
         "template-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: sites.list_templates(session.connection(), site_id),
     )
     template = next((each for each in found if each["number"] == number), None)
@@ -51,10 +55,10 @@ async def import_template(
         problem = FieldError("/html", str(error))
         raise bad_request(str(error), problem, code="bad_template") from None
     name = body.name or title or f"Template {number}"
-    return await act(
+    return await change_as_administrator(
         request,
         "template-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: sites.set_template(
             work.connection, site_id, number, name, to_json(document), work.now
         ),
@@ -66,10 +70,10 @@ async def import_template(
 @router.get("/sites/{site_id}/code-map", response_model=list[dict[str, Any]])
 async def read_code_map(site_id: str, request: Request) -> Response:
     """Return the site's billing code map."""
-    rows = await look(
+    rows = await read_as_administrator(
         request,
         "code-map-read",
-        [Place(site_id)],
+        [RequestSite(site_id)],
         lambda session: billing.code_map(session.connection(), site_id),
     )
     return JSONResponse(
@@ -93,10 +97,10 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
     `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
     """
     rows = await Threads.DOCUMENTS.run(billing.read_code_map, body.csv)
-    return await act(
+    return await change_as_administrator(
         request,
         "code-map-update",
-        Place(site_id),
+        RequestSite(site_id),
         lambda work: billing.set_code_map(work.connection, site_id, rows),
         target=("code-map", site_id),
         state=audit_states.code_map(site_id),

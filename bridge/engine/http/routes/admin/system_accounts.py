@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.accounts import AccountBody, EnrolmentBody, FactorBody
+from bridge.engine.http.models.accounts import AccountBody, EnrolmentBody, SecondFactorBody
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.requests.audit_events import deed_of
+from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.rules.timestamps import iso
@@ -62,7 +62,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
     _require_service(request)
     settings = engine.settings
 
-    def deed(work: Work) -> dict[str, Any]:
+    def apply(work: Work) -> dict[str, Any]:
         facts = system_accounts.require_account(work.connection, body.accountId)
         issued = system_accounts.enrol(
             work.connection,
@@ -73,7 +73,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             second_factor=body.secondFactor,
             end_tokens=body.endTokens,
         )
-        event = deed_of(request, "user-enrol", target=("account", str(facts.account_id)))
+        event = audit_event(request, "user-enrol", target=("account", str(facts.account_id)))
         work.note(replace(event, **_changed(work, facts)))
         if issued is None:
             return {"link": None, "expiresAt": None}
@@ -82,12 +82,12 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             "expiresAt": iso(issued.expires_at),
         }
 
-    made = await engine.work.change(actor_of(request.state.caller), engine.clock(), deed)
+    made = await engine.work.change(actor_of(request.state.caller), engine.clock(), apply)
     return JSONResponse(made, headers={"Cache-Control": "no-store"})
 
 
 @router.post("/second-factor", status_code=204, response_class=Response)
-async def require_second_factor(body: FactorBody, request: Request) -> Response:
+async def require_second_factor(body: SecondFactorBody, request: Request) -> Response:
     """Say whether an account needs a second factor: those with a console role do."""
     return await _change(
         request,
@@ -135,16 +135,16 @@ async def enable(body: AccountBody, request: Request) -> Response:
 
 
 async def _change(
-    request: Request, account_id: str, action: str, deed: Any, **details: Any
+    request: Request, account_id: str, action: str, apply: Any, **details: Any
 ) -> Response:
     engine = engine_of(request)
     _require_service(request)
 
     def changing(work: Work) -> None:
         facts = system_accounts.require_account(work.connection, account_id)
-        deed(work, facts.account_id)
+        apply(work, facts.account_id)
         target = ("account", str(facts.account_id))
-        event = deed_of(request, action, target=target, **details)
+        event = audit_event(request, action, target=target, **details)
         work.note(replace(event, **_changed(work, facts)))
 
     await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)

@@ -13,14 +13,19 @@ from starlette.responses import Response
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import html, json_record, pdf, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.http.models.exports import ExportRecord, PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.requests import chunked_responses
 from bridge.engine.http.requests.guard import ExportRoute
 from bridge.engine.http.requests.problems import bad_request
-from bridge.engine.http.requests.use_cases import look, order_id_of, place_of, zone_of
+from bridge.engine.http.requests.use_cases import (
+    order_id_of,
+    read_as_administrator,
+    site_of,
+    zone_of,
+)
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_printed, export_report, read_prelim_text
@@ -36,9 +41,9 @@ Rendered = TypeVar("Rendered")
 async def _export(
     request: Request,
     body: ExportBody,
-    render: Callable[[Exported, tzinfo], Rendered],
+    render: Callable[[ExportedReport, tzinfo], Rendered],
     addenda: int | None = None,
-    gather: Callable[[Session, Report], Exported] = export_report,
+    gather: Callable[[Session, Report], ExportedReport] = export_report,
 ) -> Rendered:
     """
     Gather a report, render it off the loop, and note in the audit trail who took it.
@@ -47,17 +52,17 @@ async def _export(
     """
     zone, identity = zone_of(body.timeZone), order_id_of(body.clinicalInfo)
 
-    def reading(session: Session) -> tuple[Exported, str]:
+    def reading(session: Session) -> tuple[ExportedReport, str]:
         report = read_report(session, identity)
         found = gather(session, report)
         if body.prelimUntil is not None:
             found = replace(found, body=read_prelim_text(session, report, body.prelimUntil))
         return found, report.report_id
 
-    exported, _ = await look(
+    exported, _ = await read_as_administrator(
         request,
         "export",
-        [place_of(body.clinicalInfo)],
+        [site_of(body.clinicalInfo)],
         reading,
         shown=lambda found: [(identity.site_id, found[1])],
     )
@@ -65,21 +70,21 @@ async def _export(
     return await Threads.EXPORTS.run(render, shown, zone or _zone(shown))
 
 
-def _zone(exported: Exported) -> tzinfo:
+def _zone(exported: ExportedReport) -> tzinfo:
     return ZoneInfo(exported.site.time_zone or "UTC")
 
 
 @router.post("/html", response_model=HtmlResponse, responses=problems())
 async def export_html(body: ExportBody, request: Request) -> Response:
     """Return the report as a self-contained HTML document."""
-    return chunked_responses.text_member("html", await _export(request, body, html.render))
+    return chunked_responses.text_json_response("html", await _export(request, body, html.render))
 
 
 @router.post("/json", response_model=ExportRecord, responses=problems())
 async def export_json(body: ExportBody, request: Request) -> Response:
     """Return the JSON export record."""
     exported = await _export(request, body, lambda found, _: json_record.export_record(found))
-    return chunked_responses.json_value(exported)
+    return chunked_responses.json_response(exported)
 
 
 @router.post(
@@ -106,10 +111,10 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     data = await _export(request, body, render, body.addenda)
     if body.responseType is RtfResponse.ARRAYBUFFER:
         headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
-        return chunked_responses.octets(data, RTF_TYPE, headers)
+        return chunked_responses.bytes_response(data, RTF_TYPE, headers)
     if request.headers.get("accept", "").startswith("text/plain"):
-        return chunked_responses.base64_text(data)
-    return chunked_responses.base64_member("rtf", data)
+        return chunked_responses.base64_text_response(data)
+    return chunked_responses.base64_json_response("rtf", data)
 
 
 @router.post("/pdf", include_in_schema=False)
@@ -122,4 +127,4 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
-    return chunked_responses.octets(data, PDF_TYPE, headers)
+    return chunked_responses.bytes_response(data, PDF_TYPE, headers)

@@ -14,7 +14,7 @@ from bridge.engine.http.models.responses import (
     ProblemBody,
     problems,
 )
-from bridge.engine.http.requests.chunked_responses import QuickJSON
+from bridge.engine.http.requests.chunked_responses import FastJsonResponse
 from bridge.engine.http.requests.guard import LaunchRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRout
 @router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
 async def launch(body: LaunchBody, request: Request) -> Response:
     """Create or retrieve a report and return its link, QR code, or both."""
-    return QuickJSON(await launch_requests.launch(request, body))
+    return FastJsonResponse(await launch_requests.launch(request, body))
 
 
 @router.post(
@@ -49,10 +49,10 @@ async def launch_batch(
     if len(bodies) > limit:
         detail = f"at most {limit} launches in one request"
         raise bad_request(detail, FieldError("", detail), code="batch_too_large")
-    return QuickJSON(await launch_requests.launch_batch(request, bodies))
+    return FastJsonResponse(await launch_requests.launch_batch(request, bodies))
 
 
 @router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
 async def init(body: InitBody, request: Request) -> Response:
     """Make a short-lived link that pre-warms an embedded session; creates no report."""
-    return QuickJSON(await launch_requests.prepare_session(request, body))
+    return FastJsonResponse(await launch_requests.prepare_session(request, body))

@@ -23,7 +23,14 @@ from bridge.engine.http.models.responses import (
 )
 from bridge.engine.http.requests.guard import FileRoute, WriteRoute
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import Place, ReportAnswer, act, act_on, expect, place_of
+from bridge.engine.http.requests.use_cases import (
+    ReportResult,
+    RequestSite,
+    change_as_administrator,
+    change_report,
+    require_site_administrator,
+    site_of,
+)
 from bridge.engine.launch.attachments import structured_reports
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.records.tables import Report
@@ -48,7 +55,7 @@ Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecord]]
 async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
     gone: list[bool] = []
-    response = await act_on(
+    response = await change_report(
         request,
         "delete",
         body.clinicalInfo,
@@ -78,36 +85,36 @@ async def delete(body: DeleteBody, request: Request) -> Response:
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""
     engine = engine_of(request)
-    await expect(request, place_of(body.clinicalInfo))
+    await require_site_administrator(request, site_of(body.clinicalInfo))
     texts = [each.fileData for each in body.dicomSR]
     read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
 
-    def update(work: Work, identity: OrderId) -> Report | ReportAnswer:
+    def update(work: Work, identity: OrderId) -> Report | ReportResult:
         done = update_structured_reports(work, identity, read, UpdateMode(body.mode))
         if not done.set_aside:
             return done.report
         warnings = warnings_of([LaunchWarning.SR_OTHER_PATIENT], done.set_aside)
-        return ReportAnswer(done.report, warnings)
+        return ReportResult(done.report, warnings)
 
-    return await act_on(request, "update-dicomsr", body.clinicalInfo, update)
+    return await change_report(request, "update-dicomsr", body.clinicalInfo, update)
 
 
 @router.post("/reset-order", response_class=Response, responses=DONE)
 async def reset(body: FlatIdentity, request: Request) -> Response:
     """Make a Draft that was created as Ordered an empty, unassigned order again."""
-    return await act_on(request, "reset-order", body, reset_order, within="/")
+    return await change_report(request, "reset-order", body, reset_order, within="/")
 
 
 @router.post("/unassign", response_class=Response, responses=DONE)
 async def unassign_report(body: FlatIdentity, request: Request) -> Response:
     """Give a Draft back to the worklist with its content."""
-    return await act_on(request, "unassign", body, unassign, within="/")
+    return await change_report(request, "unassign", body, unassign, within="/")
 
 
 @router.post("/assign", response_class=Response, responses=DONE)
 async def assign(body: AssignOrderBody, request: Request) -> Response:
     """Give an unsigned report to a user of the site; an Ordered one becomes their Draft."""
-    return await act_on(
+    return await change_report(
         request,
         "assign",
         body.clinicalInfo,
@@ -122,8 +129,8 @@ async def _regroup(request: Request, action: str, body: LinkBody, change: Regrou
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     orders = [OrderId(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
-    place = Place(body.SiteID, body.SiteLocation)
-    return await act(
+    place = RequestSite(body.SiteID, body.SiteLocation)
+    return await change_as_administrator(
         request, action, place, lambda work: [each.as_json() for each in change(work, orders)]
     )
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from bridge.engine.http.models.reports import PatientMergeBody, PatientUpdateBody
 from bridge.engine.http.models.responses import NO_BODY, problems
 from bridge.engine.http.requests.guard import WriteRoute
-from bridge.engine.http.requests.use_cases import Place, act
+from bridge.engine.http.requests.use_cases import RequestSite, change_as_administrator
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 
 router = APIRouter(prefix="/api/patient", tags=["Patients"], route_class=WriteRoute)
@@ -20,10 +20,10 @@ async def update(body: PatientUpdateBody, request: Request) -> Response:
     given = body.model_dump(exclude={"SiteID", "PatientMRN"}, exclude_unset=True)
     tags = {name: value for name, value in given.items() if value is not None}
 
-    return await act(
+    return await change_as_administrator(
         request,
         "patient-update",
-        Place(body.SiteID),
+        RequestSite(body.SiteID),
         lambda work: _nothing(update_patient(work, body.SiteID, body.PatientMRN, tags)),
     )
 
@@ -31,10 +31,10 @@ async def update(body: PatientUpdateBody, request: Request) -> Response:
 @router.post("/merge", response_class=Response, responses=DONE)
 async def merge(body: PatientMergeBody, request: Request) -> Response:
     """Move everything of `PriorPatientMRN` to `PatientMRN`."""
-    return await act(
+    return await change_as_administrator(
         request,
         "patient-merge",
-        Place(body.SiteID),
+        RequestSite(body.SiteID),
         lambda work: _nothing(
             merge_patients(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN)
         ),

@@ -23,11 +23,16 @@ from bridge.engine.http.models.responses import (
     WorklistResponse,
     problems,
 )
-from bridge.engine.http.requests.audit_events import reading_of
-from bridge.engine.http.requests.chunked_responses import QuickJSON
-from bridge.engine.http.requests.guard import GuardedRoute, Rate, take
+from bridge.engine.http.requests.audit_events import access_events
+from bridge.engine.http.requests.chunked_responses import FastJsonResponse
+from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
 from bridge.engine.http.requests.problems import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import Place, look, order_id_of, place_of
+from bridge.engine.http.requests.use_cases import (
+    RequestSite,
+    order_id_of,
+    read_as_administrator,
+    site_of,
+)
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_status import StatusRecord, query_status, read_report
@@ -113,7 +118,7 @@ async def status(body: StatusBody, request: Request) -> Response:
     now = engine_of(request).clock()
     identities = [order_id_of(each) for each in body.clinicalInfo]
     places = [
-        place_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
+        site_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
 
     def read(session: Session) -> tuple[list[StatusRecord], dict[str, dict[str, Any]]]:
@@ -122,7 +127,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         names = [each.report_id for each in records] if body.texts else []
         return records, change_feed.report_texts(connection, names)
 
-    records, said = await look(
+    records, said = await read_as_administrator(
         request,
         "status",
         places,
@@ -130,12 +135,14 @@ async def status(body: StatusBody, request: Request) -> Response:
         shown=lambda found: _pairs(found[0]),
         unnoted=request.state.caller.service,
     )
-    if not body.texts or not take(request, Rate.EXPORTS, len(said)):
-        return QuickJSON([each.as_json() for each in records])
+    if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(said)):
+        return FastJsonResponse([each.as_json() for each in records])
     exported = _pairs(each for each in records if each.report_id in said)
-    events = reading_of(request, "export", (site for site, _ in exported), exported)
+    events = access_events(request, "export", (site for site, _ in exported), exported)
     engine_of(request).journal.note(events)
-    return QuickJSON([{**each.as_json(), "text": said.get(each.report_id)} for each in records])
+    return FastJsonResponse(
+        [{**each.as_json(), "text": said.get(each.report_id)} for each in records]
+    )
 
 
 def _pairs(records: Iterable[StatusRecord]) -> list[tuple[str, str]]:
@@ -149,14 +156,14 @@ async def content(
 ) -> Response:
     """Return the report's plain text, without addenda."""
     order_id = order_id_of(identity)
-    report = await look(
+    report = await read_as_administrator(
         request,
         "content",
-        [place_of(identity, "")],
+        [site_of(identity, "")],
         lambda session: read_report(session, order_id),
         shown=lambda found: [(found.site_id, found.report_id)],
     )
-    return QuickJSON({"content": report.content_text})
+    return FastJsonResponse({"content": report.content_text})
 
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
@@ -168,15 +175,15 @@ async def prelims(
 ) -> Response:
     """Return the report that waits longest for a review in a group and tag, and all others."""
     now = engine_of(request).clock()
-    found = await look(
+    found = await read_as_administrator(
         request,
         "prelims",
-        [Place(SiteID)],
+        [RequestSite(SiteID)],
         lambda session: list_waiting(session, SiteID, prelimGroup, prelimTag, now),
         shown=lambda each: [(SiteID, one.record.report_id) for one in each],
     )
     reports = [each.as_json() for each in found]
-    return QuickJSON({**_first(reports), "reports": reports})
+    return FastJsonResponse({**_first(reports), "reports": reports})
 
 
 def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -213,7 +220,7 @@ async def changes(
     page = await wait_for_changes(
         request, after, limit, wait, SiteID.strip(), without or (), texts=texts
     )
-    return QuickJSON(page.as_json())
+    return FastJsonResponse(page.as_json())
 
 
 def _worklist_query(
@@ -268,12 +275,12 @@ async def worklist(
     """
     _refuse_unknown(request)
     now = engine_of(request).clock()
-    page = await look(
+    page = await read_as_administrator(
         request,
         "worklist",
-        [Place(query.site_id)],
+        [RequestSite(query.site_id)],
         lambda session: read_worklist(session, query, now),
         shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
         unnoted=request.state.caller.service,
     )
-    return QuickJSON(page.as_json())
+    return FastJsonResponse(page.as_json())

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from bridge.engine.http.models.reports import AddendumSignBody, OneReport, PrelimBody, SignBody
 from bridge.engine.http.models.responses import NO_BODY, problems
 from bridge.engine.http.requests.guard import WriteRoute
-from bridge.engine.http.requests.use_cases import act_on, zone_of
+from bridge.engine.http.requests.use_cases import change_report, zone_of
 from bridge.engine.service.signing import addenda, prelims, sign
 
 router = APIRouter(prefix="/api/report", tags=["Signing"], route_class=WriteRoute)
@@ -18,7 +18,7 @@ BUSINESS = {**NO_BODY, **problems(500)}
 async def sign_report(body: SignBody, request: Request) -> Response:
     """Sign in the name of the owner, or with `ignoreSignDelay` end the cooling period."""
     zone = zone_of(body.timeZone)
-    return await act_on(
+    return await change_report(
         request,
         "sign",
         body.clinicalInfo,
@@ -35,26 +35,28 @@ async def sign_report(body: SignBody, request: Request) -> Response:
 @router.post("/unsign", response_class=Response, responses=BUSINESS)
 async def unsign_report(body: OneReport, request: Request) -> Response:
     """Recall a report within its cooling period."""
-    return await act_on(request, "unsign", body.clinicalInfo, sign.unsign)
+    return await change_report(request, "unsign", body.clinicalInfo, sign.unsign)
 
 
 @router.post("/addendum/sign", response_class=Response, responses=BUSINESS)
 async def release_addendum(body: AddendumSignBody, request: Request) -> Response:
     """Release the most recently signed addendum now."""
     release = addenda.release_addendum
-    return await act_on(request, "addendum-sign", body.clinicalInfo, release, urgent=True)
+    return await change_report(request, "addendum-sign", body.clinicalInfo, release, urgent=True)
 
 
 @router.post("/addendum/unsign", response_class=Response, responses=BUSINESS)
 async def unsign_addendum(body: OneReport, request: Request) -> Response:
     """Recall the most recently signed addendum within its cooling period."""
-    return await act_on(request, "addendum-unsign", body.clinicalInfo, addenda.unsign_addendum)
+    return await change_report(
+        request, "addendum-unsign", body.clinicalInfo, addenda.unsign_addendum
+    )
 
 
 @router.post("/prelim", response_class=Response, responses={**NO_BODY, **problems()})
 async def prelim_report(body: PrelimBody, request: Request) -> Response:
     """Make a report Preliminary for a group and tag."""
-    return await act_on(
+    return await change_report(
         request,
         "prelim",
         body.clinicalInfo,
@@ -65,4 +67,4 @@ async def prelim_report(body: PrelimBody, request: Request) -> Response:
 @router.post("/prelim/withdraw", response_class=Response, responses={**NO_BODY, **problems()})
 async def withdraw_prelim(body: OneReport, request: Request) -> Response:
     """Withdraw the newest preliminary read: Preliminary with the one before, else Draft."""
-    return await act_on(request, "prelim-withdraw", body.clinicalInfo, prelims.withdraw)
+    return await change_report(request, "prelim-withdraw", body.clinicalInfo, prelims.withdraw)

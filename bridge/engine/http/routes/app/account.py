@@ -9,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.errors import NotFound
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.models.accounts import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
-from bridge.engine.http.requests.audit_events import deed_of
+from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.sign_in import password_check
-from bridge.engine.http.sign_in.account_session import AccountRoute, SignedDep
+from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
 from bridge.engine.http.sign_in.password_form import sign_out
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
@@ -27,40 +27,40 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.get("")
-async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
+async def read_profile(engine: EngineDep, signed: SignedInDep) -> Response:
     """Return the user, what they have chosen, and their sites."""
     return JSONResponse(await engine.work.read(lambda c: own_account.account_json(c, signed)))
 
 
 @router.put("")
-async def change_profile(body: ProfileBody, request: Request, signed: SignedDep) -> Response:
+async def change_profile(body: ProfileBody, request: Request, signed: SignedInDep) -> Response:
     """Change what the user has chosen; what is left out stays."""
     engine, key = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
     look = audit_states.profile(key)
 
-    def deed(work: Work) -> dict[str, Any]:
+    def apply(work: Work) -> dict[str, Any]:
         before = look(work.connection)
         own_account.save_choices(work.connection, signed.visitor, body.choices())
         if body.name:
             own_account.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
             users.update_membership(work.connection, key, signature=image)
-        event = deed_of(request, "profile-update", target=("account", str(key)))
+        event = audit_event(request, "profile-update", target=("account", str(key)))
         changes = audit_states.difference(before, look(work.connection))
         work.note(replace(event, **changes))
         return own_account.account_json(work.connection, signed)
 
-    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply))
 
 
 @router.post("/password")
-async def change_password(body: PasswordBody, request: Request, signed: SignedDep) -> Response:
+async def change_password(body: PasswordBody, request: Request, signed: SignedInDep) -> Response:
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
     own = await engine.work.read(lambda c: own_account.profile(c, signed.visitor))
-    present, attempt = await password_check.verify(
+    present, attempt = await password_check.verify_owner(
         request, signed, body.present, pointer="/present"
     )
 
@@ -70,29 +70,29 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
 
     wanted = await engine.hashing.run(hashed)
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         own_account.change_password(work.connection, signed, present, wanted, work.now)
         engine.throttle.give_back(work.connection, attempt)
-        event = deed_of(request, "password-update", target=("account", str(key)))
+        event = audit_event(request, "password-update", target=("account", str(key)))
         work.note(replace(event, before={}, after={"password": "changed"}))
 
-    await engine.work.change(Actor(key), engine.clock(), deed)
+    await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
 
 
 @router.post("/confirm")
-async def confirm(body: ConfirmBody, request: Request, signed: SignedDep) -> Response:
+async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> Response:
     """Prove again to be the owner, as some actions ask for within the last minutes."""
     engine, key = engine_of(request), signed.account.id
-    password_hash, attempt = await password_check.verify(request, signed, body.password)
+    password_hash, attempt = await password_check.verify_owner(request, signed, body.password)
 
-    def deed(work: Work) -> None:
-        proof = password_check.proof(engine, work, signed.account, password_hash, body.code)
+    def apply(work: Work) -> None:
+        proof = password_check.prove_owner(engine, work, signed.account, password_hash, body.code)
         own_account.confirm(work.connection, signed, proof, work.now)
         engine.throttle.give_back(work.connection, attempt)
-        work.note(deed_of(request, "confirm"))
+        work.note(audit_event(request, "confirm"))
 
-    await engine.work.change(Actor(key), engine.clock(), deed)
+    await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
 
 
@@ -103,18 +103,18 @@ async def leave(request: Request) -> Response:
 
 
 @router.get("/tokens")
-async def own_tokens(engine: EngineDep, signed: SignedDep) -> Response:
+async def own_tokens(engine: EngineDep, signed: SignedInDep) -> Response:
     """Return the user's access tokens, newest first, without their secrets."""
     found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
     return JSONResponse([token_json(each) for each in found])
 
 
 @router.post("/tokens")
-async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) -> Response:
+async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep) -> Response:
     """Make an access token; its secret is in this answer and nowhere else."""
     engine, key = engine_of(request), signed.account.id
 
-    def deed(work: Work) -> dict[str, Any]:
+    def apply(work: Work) -> dict[str, Any]:
         days = body.expiresDays
         token_id, secret = tokens.create_token(
             work.connection,
@@ -124,27 +124,31 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) 
             label=body.label,
             expires_at=None if days is None else work.now + days * DAY_MS,
         )
-        event = deed_of(request, "token-create", target=("token", str(token_id)), token=token_id)
+        event = audit_event(
+            request, "token-create", target=("token", str(token_id)), token=token_id
+        )
         made = {"account": key, "label": body.label, "days": days}
         work.note(replace(event, before={}, after=made))
         return {"id": token_id, "token": secret}
 
-    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed), 201)
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply), 201)
 
 
 @router.delete("/tokens/{token_id}")
-async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Response:
+async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> Response:
     """Revoke an own token, and the links that were made with it."""
     engine, key = engine_of(request), signed.account.id
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         account_id, _ = tokens.owner_of(work.connection, token_id)
         if account_id != key:
             raise NotFound
         changes = tokens.revocation(work.connection, token_id, work.now)
         tokens.revoke_token(work.connection, token_id, work.now)
-        event = deed_of(request, "token-revoke", target=("token", str(token_id)), token=token_id)
+        event = audit_event(
+            request, "token-revoke", target=("token", str(token_id)), token=token_id
+        )
         work.note(replace(event, **changes))
 
-    await engine.work.change(Actor(key), engine.clock(), deed)
+    await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import Engine, engine_of
+from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.html_pages import Notice, notice
-from bridge.engine.http.pages.link_opening import is_prefetch, visitor
-from bridge.engine.http.requests.audit_events import deed_of, refused
-from bridge.engine.http.requests.same_origin import from_our_page, in_frame
+from bridge.engine.http.pages.html_pages import NoticeKey, show_notice
+from bridge.engine.http.pages.link_opening import cookie_session, is_prefetch
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
+from bridge.engine.http.requests.same_origin import is_framed, is_same_origin
 from bridge.engine.http.sign_in import password_form
-from bridge.engine.http.sign_in.account_session import whoever_signed_in
+from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.launch.languages import first_language
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
@@ -37,9 +37,9 @@ async def home() -> Response:
 async def login(request: Request) -> Response:
     """Ask who is there; whoever is signed in goes on."""
     engine = engine_of(request)
-    if in_frame(request) or await whoever_signed_in(engine, request) is None:
+    if is_framed(request) or await signed_in_account(engine, request) is None:
         return password_form.login_page(request)
-    return RedirectResponse(password_form.place(request.query_params.get("next", "")), 303)
+    return RedirectResponse(password_form.landing_page(request.query_params.get("next", "")), 303)
 
 
 @router.get("/worklist")
@@ -48,7 +48,7 @@ async def login(request: Request) -> Response:
 async def place(request: Request) -> Response:
     """Return the app where the address says; the app asks for what it shows."""
     engine = engine_of(request)
-    signed = None if in_frame(request) else await whoever_signed_in(engine, request)
+    signed = None if is_framed(request) else await signed_in_account(engine, request)
     if signed is None:
         return RedirectResponse(f"/reporting/login?next={request.url.path}", 303)
     return html_pages.app_page(await _boot(engine, signed))
@@ -64,32 +64,32 @@ async def report(report_id: str, request: Request) -> Response:
     engine = engine_of(request)
     if is_prefetch(request):
         return Response(status_code=204)
-    signed = None if in_frame(request) else await whoever_signed_in(engine, request)
-    if signed is None or not from_our_page(engine, request):
+    signed = None if is_framed(request) else await signed_in_account(engine, request)
+    if signed is None or not is_same_origin(engine, request):
         return RedirectResponse(password_form.HOME, 303)
-    before = await visitor(engine, request)
+    before = await cookie_session(engine, request)
     door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     account_id = signed.account.id
 
-    def deed(work: Work) -> OpenedReport:
+    def apply(work: Work) -> OpenedReport:
         opened = open_from_worklist(work, door, signed.visitor, report_id, before)
         site_id, opened_id = opened.site_id, opened.report_id
-        work.note(deed_of(request, "open", site_id, opened_id, account_id=account_id))
+        work.note(audit_event(request, "open", site_id, opened_id, account_id=account_id))
         return opened
 
     try:
-        opened = await engine.work.change(Actor(account_id), engine.clock(), deed)
+        opened = await engine.work.change(Actor(account_id), engine.clock(), apply)
     except EngineError as refusal:
-        refused(request, "open", code=refusal.code)
+        record_refusal(request, "open", code=refusal.code)
         status, detail = refusal.status, refusal.detail
-        return notice(request, Notice.CANNOT_OPEN, status=status, detail=detail)
-    page = html_pages.report_page(opened, html_pages.policy(()))
+        return show_notice(request, NoticeKey.CANNOT_OPEN, status=status, detail=detail)
+    page = html_pages.report_page(opened, html_pages.page_headers(()))
     cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
     page.headers.append("Set-Cookie", cookie)
     return page
 
 
-async def _boot(engine: Engine, signed: AccountSession) -> dict[str, Any]:
+async def _boot(engine: EngineState, signed: AccountSession) -> dict[str, Any]:
     own = await engine.work.read(lambda c: profile(c, signed.visitor))
     language, theme = str(own["AppLanguage"]), own["theme"] or "dark"
     return {"mode": "worklist", "locale": first_language([language]), "theme": theme}

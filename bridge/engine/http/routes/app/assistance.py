@@ -11,12 +11,12 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
 from bridge.engine.launch.languages import LANGUAGES, language
 from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place, transcribe
 from bridge.engine.rules.text.document import to_json
-from bridge.engine.rules.text.key_findings import NOWHERE, apply_template, headings, statements
+from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.sites.dictation_language import speech_language
 from bridge.executors import Threads
 
@@ -28,14 +28,14 @@ recordings = APIRouter(
     prefix=PREFIX, tags=["Report page"], route_class=RecordingRoute, responses=problems(500)
 )
 
-Page = dict[str, Any]
+PageJson = dict[str, Any]
 
 
-@router.get("/dictation", response_model=Page)
-async def dictation(desk: DeskDep) -> Response:
+@router.get("/dictation", response_model=PageJson)
+async def dictation(page: ReportPageDep) -> Response:
     """Return the language that is spoken, and which recognizers there are."""
-    assistance = desk.engine.settings.assistance
-    spoken = await desk.read(lambda work, editor: speech_language(work, editor, desk.session))
+    assistance = page.engine.settings.assistance
+    spoken = await page.read(lambda work, editor: speech_language(work, editor, page.session))
     return JSONResponse(
         {
             "language": spoken,
@@ -45,17 +45,17 @@ async def dictation(desk: DeskDep) -> Response:
     )
 
 
-@recordings.post("/dictation", response_model=Page)
+@recordings.post("/dictation", response_model=PageJson)
 async def recognize(
     request: Request,
-    desk: DeskDep,
+    page: ReportPageDep,
     spoken: Annotated[str, Query(alias="language", max_length=35)] = LANGUAGES[0],
 ) -> Response:
     """Return the words of a recording (the body), as the installation's recognizer hears them."""
-    endpoint = desk.engine.settings.assistance.transcription
+    endpoint = page.engine.settings.assistance.transcription
     if endpoint is None:
         raise NoRecognizer
-    await desk.read(lambda work, editor: None)  # the role may be gone
+    await page.read(lambda work, editor: None)  # the role may be gone
     media_type = request.headers.get("content-type", "")
     words = await transcribe(
         endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
@@ -63,13 +63,13 @@ async def recognize(
     return JSONResponse({"text": words})
 
 
-@router.post("/findings", response_model=Page)
-async def apply_findings(body: FindingsBody, desk: DeskDep) -> Response:
+@router.post("/findings", response_model=PageJson)
+async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
     """Return the text with the findings in its sections, each marked; nothing is saved."""
     document = body.content()
-    endpoint = desk.engine.settings.assistance.placing
-    await desk.read(lambda work, editor: None)  # the role may be gone
-    places, by = NOWHERE, "rules"
+    endpoint = page.engine.settings.assistance.placing
+    await page.read(lambda work, editor: None)  # the role may be gone
+    places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:
             places = await place(endpoint, headings(document), statements(body.findings))

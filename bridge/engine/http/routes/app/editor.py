@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.rules.text.document import restore, to_json
 from bridge.engine.rules.text.key_findings import apply_template
@@ -27,24 +27,24 @@ router = APIRouter(
     responses=problems(500),
 )
 
-Page = dict[str, Any]
+PageJson = dict[str, Any]
 
 
-@router.get("/templates", response_model=Page)
-async def list_templates(desk: DeskDep) -> Response:
+@router.get("/templates", response_model=PageJson)
+async def list_templates(page: ReportPageDep) -> Response:
     """Return the site's templates by number."""
-    site_id = desk.session.site_id
-    found = await desk.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    site_id = page.session.site_id
+    found = await page.read(lambda work, _: sites.list_templates(work.connection, site_id))
     return JSONResponse({"templates": found})
 
 
-@router.post("/templates/{number}/map", response_model=Page)
+@router.post("/templates/{number}/map", response_model=PageJson)
 async def map_findings(
-    number: Annotated[int, Path(ge=1, le=999_999_999)], body: MappingBody, desk: DeskDep
+    number: Annotated[int, Path(ge=1, le=999_999_999)], body: MappingBody, page: ReportPageDep
 ) -> Response:
     """Return the template with the findings in their places, each marked; nothing is saved."""
-    site_id = desk.session.site_id
-    found = await desk.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    site_id = page.session.site_id
+    found = await page.read(lambda work, _: sites.list_templates(work.connection, site_id))
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
@@ -54,22 +54,22 @@ async def map_findings(
     return JSONResponse({"number": number, "document": document})
 
 
-@router.get("/macros", response_model=Page)
-async def list_macros(desk: DeskDep) -> Response:
+@router.get("/macros", response_model=PageJson)
+async def list_macros(page: ReportPageDep) -> Response:
     """Return the site's macros and the user's own."""
-    site_id = desk.session.site_id
-    found = await desk.read(
+    site_id = page.session.site_id
+    found = await page.read(
         lambda work, editor: macros.macros_of(work.connection, site_id, editor.account_id)
     )
     return JSONResponse({"macros": found})
 
 
 @router.put("/macros/{trigger}", status_code=204, response_class=Response)
-async def set_macro(trigger: Trigger, body: MacroBody, desk: DeskDep) -> Response:
+async def set_macro(trigger: Trigger, body: MacroBody, page: ReportPageDep) -> Response:
     """Create or replace a macro of the user."""
-    session, content = desk.session, body.content()
+    session, content = page.session, body.content()
     site_id = session.site_id
-    return await desk.leave(
+    return await page.leave(
         "macro-update",
         lambda work, editor: macros.set_macro(
             work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
@@ -80,11 +80,11 @@ async def set_macro(trigger: Trigger, body: MacroBody, desk: DeskDep) -> Respons
 
 
 @router.delete("/macros/{trigger}", status_code=204, response_class=Response)
-async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
+async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
     """Remove a macro of the user."""
-    session = desk.session
+    session = page.session
     site_id = session.site_id
-    return await desk.leave(
+    return await page.leave(
         "macro-delete",
         lambda work, editor: macros.delete_macro(
             work.connection, site_id, editor.account_id, trigger
@@ -94,23 +94,23 @@ async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
     )
 
 
-@router.get("/checks", response_model=Page)
-async def check(desk: DeskDep) -> Response:
+@router.get("/checks", response_model=PageJson)
+async def check(page: ReportPageDep) -> Response:
     """Return what the checks before signing find in the saved text."""
-    found = await desk.read(partial(sign_checks.check, report_id=desk.session.report_id))
+    found = await page.read(partial(sign_checks.check, report_id=page.session.report_id))
     return JSONResponse({"findings": found})
 
 
-@router.post("/presence", response_model=Page)
-async def presence(desk: DeskDep) -> Response:
+@router.post("/presence", response_model=PageJson)
+async def presence(page: ReportPageDep) -> Response:
     """Hold the writing lease on; return what tells whether there is something new to load."""
     return JSONResponse(
-        await desk.read(partial(page_state.presence, report_id=desk.session.report_id))
+        await page.read(partial(page_state.presence, report_id=page.session.report_id))
     )
 
 
 @router.post("/leave", status_code=204, response_class=Response)
-async def leave(desk: DeskDep) -> Response:
+async def leave(page: ReportPageDep) -> Response:
     """Give the writing lease back: the page is being left."""
-    await desk.read(partial(page_state.leave, report_id=desk.session.report_id))
+    await page.read(partial(page_state.leave, report_id=page.session.report_id))
     return Response(status_code=204)

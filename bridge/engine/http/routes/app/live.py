@@ -9,9 +9,9 @@ from starlette.responses import Response, StreamingResponse
 from bridge.engine.http.live import event_stream, sync_launch
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import SessionRoute
-from bridge.engine.rules.sync_launch import Refusal
+from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.live import window_switch
 from bridge.engine.service.live.windows import finish_handover
 
@@ -25,21 +25,21 @@ router = APIRouter(
 Number = Annotated[StrictInt, Field(ge=1, le=2**53)]
 
 
-class Following(Body):
+class FollowBody(Body):
     """The launch that a window follows, by the number that the `follow` event gave."""
 
     sequence: Number
 
 
-class Staying(Following):
+class StayBody(FollowBody):
     """Why a window does not follow."""
 
-    reason: Refusal
+    reason: FollowRefusal
 
 
 @router.get("/events", response_class=StreamingResponse, response_model=None)
 async def events(
-    desk: DeskDep,
+    page: ReportPageDep,
     last_event_id: Annotated[str, Header(pattern=r"^[0-9]{0,18}$")] = "",
     *,
     once: bool = False,
@@ -50,50 +50,50 @@ async def events(
     `once` ends the stream after what there is now, for networks that let no stream through.
     """
     after = int(last_event_id) if last_event_id else None
-    stream = desk.engine.random(12).hex()
+    stream = page.engine.random(12).hex()
     if not once:
-        desk.engine.streams.require_room(str(desk.session.account_id))
+        page.engine.streams.require_room(str(page.session.account_id))
     told = (
-        event_stream.present(desk, after, stream)
+        event_stream.current_events(page, after, stream)
         if once
-        else event_stream.events(desk, after, stream)
+        else event_stream.stream_events(page, after, stream)
     )
     return StreamingResponse(told, headers=event_stream.HEADERS)
 
 
 @router.post("/activity", status_code=204, response_class=Response)
-async def activity(desk: DeskDep) -> Response:
+async def activity(page: ReportPageDep) -> Response:
     """Note that the user is active, here or in the host: the inactivity period begins anew."""
-    await desk.read(lambda work, editor: None)
+    await page.read(lambda work, editor: None)
     return Response(status_code=204)
 
 
 @router.post("/follow", response_model=dict[str, Any])
-async def follow(body: Following, desk: DeskDep, request: Request) -> Response:
+async def follow(body: FollowBody, page: ReportPageDep, request: Request) -> Response:
     """Open the launch that this persistent window follows; answers with the page's new boot."""
-    return await sync_launch.follow(desk, request, body.sequence)
+    return await sync_launch.follow(page, request, body.sequence)
 
 
 @router.post("/stay", status_code=204, response_class=Response)
-async def stay(body: Staying, desk: DeskDep) -> Response:
+async def stay(body: StayBody, page: ReportPageDep) -> Response:
     """Refuse to follow a launch; the window says so to its user."""
-    session = desk.session
-    await desk.read(
+    session = page.session
+    await page.read(
         lambda work, editor: window_switch.stay(work, session, body.sequence, body.reason)
     )
     return Response(status_code=204)
 
 
 @router.post("/handed-over", status_code=204, response_class=Response)
-async def handed_over(desk: DeskDep) -> Response:
+async def handed_over(page: ReportPageDep) -> Response:
     """Answer the `handover` event: what was typed here is saved, or cannot be saved."""
-    session = desk.session
-    await desk.engine.work.write(lambda c: finish_handover(c, session))
+    session = page.session
+    await page.engine.work.write(lambda c: finish_handover(c, session))
     return Response(status_code=204)
 
 
 @router.post("/end", status_code=204, response_class=Response)
-async def end(desk: DeskDep) -> Response:
+async def end(page: ReportPageDep) -> Response:
     """End the session: its user signs out, or has been inactive for too long."""
-    session = desk.session
-    return await desk.leave("sign-out", lambda work, editor: window_switch.leave(work, session))
+    session = page.session
+    return await page.leave("sign-out", lambda work, editor: window_switch.leave(work, session))

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from bridge.engine.app import static_files
 from bridge.engine.http.pages import html_pages, link_opening
-from bridge.engine.http.requests.guard import bounded
+from bridge.engine.http.requests.guard import bounded_request
 from bridge.engine.http.requests.problems import bad_request
 from bridge.engine.http.sign_in import enrolment_page, password_form, single_sign_on
 
@@ -32,7 +32,7 @@ async def shared(request: Request, token: str = "") -> Response:
 @router.api_route("/init", methods=["GET", "HEAD"])
 async def init(request: Request) -> Response:
     """Pre-warm an embedded session."""
-    return await link_opening.init(request)
+    return await link_opening.open_init_link(request)
 
 
 @router.post("/login")
@@ -52,12 +52,12 @@ async def enrol(request: Request, token: str = "") -> Response:
 @router.post("/enrol")
 async def enrolled(request: Request) -> Response:
     """Set a password by an enrolment link."""
-    return await enrolment_page.take(request, await read_form(request))
+    return await enrolment_page.submit(request, await read_form(request))
 
 
 async def read_form(request: Request) -> dict[str, str]:
     """Read a form that people send before they are known; raise 413, 400."""
-    with bounded(request, MAX_FORM) as small:
+    with bounded_request(request, MAX_FORM) as small:
         body = await small.body()
     try:
         return dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))

@@ -10,11 +10,11 @@ from fastapi import APIRouter
 from pydantic import Field, StrictBool, StrictInt
 from starlette.responses import Response
 
-from bridge.engine.http.live.sync_launch import handed_over
+from bridge.engine.http.live.sync_launch import wait_for_handover
 from bridge.engine.http.models.accounts import ChoicesBody
-from bridge.engine.http.models.fields import Body, Identifier, Passage
-from bridge.engine.http.models.responses import LEFT, problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.models.fields import Body, Identifier, TextBody
+from bridge.engine.http.models.responses import PAGE_LEFT, problems
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.service.accounts import own_account
 from bridge.engine.service.launch import link_opening
@@ -30,101 +30,101 @@ router = APIRouter(
     responses=problems(500),
 )
 
-Page = dict[str, Any]
+PageJson = dict[str, Any]
 
 
-class Versioned(Body):
+class VersionedBody(Body):
     """A deed on the report as the page has seen it."""
 
     version: StrictInt = 0
 
 
-class Writing(Versioned, Passage):
+class SaveBody(VersionedBody, TextBody):
     """A text to be kept, the template that was applied to it, and whether its page is left."""
 
     template: Annotated[StrictInt, Field(ge=1, le=999_999_999)] | None = None
     leaving: StrictBool = False
 
 
-class Prelim(Versioned):
+class SessionPrelimBody(VersionedBody):
     """A preliminary read."""
 
     prelimGroup: Identifier  # noqa: N815  # the spelling of the interface document
     prelimTag: Identifier  # noqa: N815  # the spelling of the interface document
 
 
-class Opening(Body):
+class OpenBody(Body):
     """Whether the writing lease is taken from another session."""
 
     takeOver: StrictBool = False  # noqa: N815  # as its neighbours are spelled
 
 
-@router.get("/report", response_model=Page)
-async def load(desk: DeskDep) -> Response:
+@router.get("/report", response_model=PageJson)
+async def load(page: ReportPageDep) -> Response:
     """Return the report as the page shows it."""
-    return await desk.show()
+    return await page.show()
 
 
-@router.post("/open", response_model=Page)
-async def open_again(body: Opening, desk: DeskDep) -> Response:
+@router.post("/open", response_model=PageJson)
+async def open_again(body: OpenBody, page: ReportPageDep) -> Response:
     """
     Return the report, and take the writing lease from another session if asked to.
 
     The window that writes has saved what was typed there by then, or did not answer for 3 s.
     """
     if body.takeOver:
-        await handed_over(desk.engine, desk.session.report_id, desk.session.pk)
-    return await desk.show(take_over=body.takeOver)
+        await wait_for_handover(page.engine, page.session.report_id, page.session.pk)
+    return await page.show(take_over=body.takeOver)
 
 
-@router.post("/transfer", response_model=Page)
-async def transfer(desk: DeskDep) -> Response:
+@router.post("/transfer", response_model=PageJson)
+async def transfer(page: ReportPageDep) -> Response:
     """
     Take the Draft over from its owner: the user has agreed to the prompt.
 
     The window that writes has saved what was typed there by then, or did not answer for 3 s.
     """
-    report_id = desk.session.report_id
-    await handed_over(desk.engine, report_id, desk.session.pk)
-    return await desk.change(
+    report_id = page.session.report_id
+    await wait_for_handover(page.engine, report_id, page.session.pk)
+    return await page.change(
         "transfer", lambda work, editor: link_opening.take_over(work, report_id, editor.account_id)
     )
 
 
-@router.post("/save", response_model=Page, responses=LEFT)
-async def save(body: Writing, desk: DeskDep) -> Response:
+@router.post("/save", response_model=PageJson, responses=PAGE_LEFT)
+async def save(body: SaveBody, page: ReportPageDep) -> Response:
     """Keep the text, if it was made from the present version."""
-    report_id = desk.session.report_id
+    report_id = page.session.report_id
 
-    def deed(work: Work, editor: Editor) -> None:
+    def apply(work: Work, editor: Editor) -> None:
         page_actions.save(
             work, editor, report_id, body.version, body.sent(), template=body.template
         )
 
     if not body.leaving:
-        return await desk.change("save", deed)
+        return await page.change("save", apply)
 
     def last(work: Work, editor: Editor) -> None:
-        deed(work, editor)
+        apply(work, editor)
         page_state.leave(work, editor, report_id)
 
-    return await desk.leave("save", last)
+    return await page.leave("save", last)
 
 
-@router.post("/sign", response_model=Page)
-async def sign(body: Versioned, desk: DeskDep) -> Response:
+@router.post("/sign", response_model=PageJson)
+async def sign(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "sign", lambda work, editor: page_actions.sign(work, editor, report_id, body.version)
     )
 
 
-@router.post("/sign-now", response_model=Page)
-async def sign_now(body: Versioned, desk: DeskDep) -> Response:
+@router.post("/sign-now", response_model=PageJson)
+async def sign_now(body: VersionedBody, page: ReportPageDep) -> Response:
     """End the cooling period of a signed report, or sign without one."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "sign",
         lambda work, editor: page_actions.sign(
             work, editor, report_id, body.version, ignore_delay=True
@@ -132,20 +132,20 @@ async def sign_now(body: Versioned, desk: DeskDep) -> Response:
     )
 
 
-@router.post("/unsign", response_model=Page)
-async def unsign(desk: DeskDep) -> Response:
+@router.post("/unsign", response_model=PageJson)
+async def unsign(page: ReportPageDep) -> Response:
     """Recall the report."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "unsign", lambda work, editor: page_actions.unsign(work, editor, report_id)
     )
 
 
-@router.post("/prelim", response_model=Page)
-async def prelim(body: Prelim, desk: DeskDep) -> Response:
+@router.post("/prelim", response_model=PageJson)
+async def prelim(body: SessionPrelimBody, page: ReportPageDep) -> Response:
     """Make the report Preliminary."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "prelim",
         lambda work, editor: page_actions.prelim(
             work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
@@ -154,10 +154,10 @@ async def prelim(body: Prelim, desk: DeskDep) -> Response:
 
 
 @router.put("/choices", status_code=204, response_class=Response)
-async def choose(body: ChoicesBody, desk: DeskDep) -> Response:
+async def choose(body: ChoicesBody, page: ReportPageDep) -> Response:
     """Keep how the user wants to see reports of this site."""
-    session = desk.session
-    return await desk.leave(
+    session = page.session
+    return await page.leave(
         "profile-update",
         lambda work, editor: own_account.save_page_choices(
             work.connection, session, body.choices()
@@ -168,29 +168,29 @@ async def choose(body: ChoicesBody, desk: DeskDep) -> Response:
 
 
 @router.post("/discard", status_code=204, response_class=Response)
-async def discard(desk: DeskDep) -> Response:
+async def discard(page: ReportPageDep) -> Response:
     """Discard the Draft."""
-    report_id = desk.session.report_id
-    return await desk.leave(
+    report_id = page.session.report_id
+    return await page.leave(
         "discard", lambda work, editor: page_actions.discard_report(work, editor, report_id)
     )
 
 
-@router.post("/addendum/create", response_model=Page)
-async def create_addendum(desk: DeskDep) -> Response:
+@router.post("/addendum/create", response_model=PageJson)
+async def create_addendum(page: ReportPageDep) -> Response:
     """Begin an addendum."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-create",
         lambda work, editor: page_actions.create_addendum(work, editor, report_id),
     )
 
 
-@router.post("/addendum/save", response_model=Page)
-async def save_addendum(body: Writing, desk: DeskDep) -> Response:
+@router.post("/addendum/save", response_model=PageJson)
+async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
     """Keep the addendum's text; `version` is the addendum's own."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-save",
         lambda work, editor: page_actions.save_addendum(
             work, editor, report_id, body.version, body.sent()
@@ -198,41 +198,41 @@ async def save_addendum(body: Writing, desk: DeskDep) -> Response:
     )
 
 
-@router.post("/addendum/sign", response_model=Page)
-async def sign_addendum(body: Versioned, desk: DeskDep) -> Response:
+@router.post("/addendum/sign", response_model=PageJson)
+async def sign_addendum(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign the addendum; `version` is the addendum's own."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-sign",
         lambda work, editor: page_actions.sign_addendum(work, editor, report_id, body.version),
     )
 
 
-@router.post("/addendum/sign-now", response_model=Page)
-async def release_addendum(desk: DeskDep) -> Response:
+@router.post("/addendum/sign-now", response_model=PageJson)
+async def release_addendum(page: ReportPageDep) -> Response:
     """Release the newest signed addendum before its time."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-release",
         lambda work, editor: page_actions.release_addendum(work, editor, report_id),
     )
 
 
-@router.post("/addendum/unsign", response_model=Page)
-async def unsign_addendum(desk: DeskDep) -> Response:
+@router.post("/addendum/unsign", response_model=PageJson)
+async def unsign_addendum(page: ReportPageDep) -> Response:
     """Recall the newest signed addendum."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-unsign",
         lambda work, editor: page_actions.unsign_addendum(work, editor, report_id),
     )
 
 
-@router.post("/addendum/cancel", response_model=Page)
-async def cancel_addendum(desk: DeskDep) -> Response:
+@router.post("/addendum/cancel", response_model=PageJson)
+async def cancel_addendum(page: ReportPageDep) -> Response:
     """Throw the open addendum away."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "addendum-cancel",
         lambda work, editor: page_actions.cancel_addendum(work, editor, report_id),
     )

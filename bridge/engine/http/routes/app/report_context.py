@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import html, pdf, rtf
-from bridge.engine.documents.exports.model import Exported
+from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests import chunked_responses
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.http.requests.problems import bad_request
@@ -37,11 +37,11 @@ router = APIRouter(
     responses=problems(500),
 )
 
-Page = dict[str, Any]
+PageJson = dict[str, Any]
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """As what a report is taken from its page."""
 
     PDF = "pdf"
@@ -53,46 +53,46 @@ class Format(StrEnum):
 @dataclass(frozen=True, slots=True)
 class _Writer:
     media_type: str
-    render: Callable[[Exported, tzinfo], bytes]
-    gather: Callable[[Session, Report], Exported] = export_report
+    render: Callable[[ExportedReport, tzinfo], bytes]
+    gather: Callable[[Session, Report], ExportedReport] = export_report
 
 
-def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
+def _html_bytes(exported: ExportedReport, zone: tzinfo) -> bytes:
     return html.render(exported, zone).encode("utf-8")
 
 
-def _docx(exported: Exported, zone: tzinfo) -> bytes:
+def _docx(exported: ExportedReport, zone: tzinfo) -> bytes:
     from bridge.engine.documents.exports import docx  # noqa: PLC0415  # slow to load, rarely wanted
 
     return docx.render(exported, zone)
 
 
 WRITERS = {
-    Format.PDF: _Writer("application/pdf", pdf.render, export_printed),
-    Format.DOCX: _Writer(
+    ExportFormat.PDF: _Writer("application/pdf", pdf.render, export_printed),
+    ExportFormat.DOCX: _Writer(
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         _docx,
         export_printed,
     ),
-    Format.RTF: _Writer("application/rtf", rtf.render),
-    Format.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
+    ExportFormat.RTF: _Writer("application/rtf", rtf.render),
+    ExportFormat.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
 }
 
 
-@router.get("/priors", response_model=Page)
-async def list_priors(desk: DeskDep) -> Response:
+@router.get("/priors", response_model=PageJson)
+async def list_priors(page: ReportPageDep) -> Response:
     """Return the patient's earlier signed reports, the best to compare with first."""
-    read = partial(priors.list_priors, report_id=desk.session.report_id)
-    return JSONResponse({"priors": await desk.read(read)})
+    read = partial(priors.list_priors, report_id=page.session.report_id)
+    return JSONResponse({"priors": await page.read(read)})
 
 
-@router.get("/priors/{prior_id}", response_model=Page)
+@router.get("/priors/{prior_id}", response_model=PageJson)
 async def read_prior(
-    prior_id: Annotated[str, Path(min_length=1, max_length=64)], desk: DeskDep
+    prior_id: Annotated[str, Path(min_length=1, max_length=64)], page: ReportPageDep
 ) -> Response:
     """Return the text of one of them."""
-    report_id = desk.session.report_id
-    found = await desk.view(
+    report_id = page.session.report_id
+    found = await page.view(
         "prior-view",
         prior_id,
         lambda work, editor: priors.read_prior(work, editor, report_id, prior_id),
@@ -100,37 +100,41 @@ async def read_prior(
     return JSONResponse(found)
 
 
-@router.get("/history", response_model=Page)
-async def read_history(desk: DeskDep) -> Response:
+@router.get("/history", response_model=PageJson)
+async def read_history(page: ReportPageDep) -> Response:
     """Return the preliminary reads and the signings of the report, with their texts."""
     return JSONResponse(
-        await desk.read(partial(priors.read_history, report_id=desk.session.report_id))
+        await page.read(partial(priors.read_history, report_id=page.session.report_id))
     )
 
 
-@router.get("/files", response_model=Page)
-async def list_files(desk: DeskDep) -> Response:
+@router.get("/files", response_model=PageJson)
+async def list_files(page: ReportPageDep) -> Response:
     """Return what the DICOM SR files measured, and which key images there are."""
-    read = partial(files.list_files, report_id=desk.session.report_id)
-    return JSONResponse({"files": await desk.read(read)})
+    read = partial(files.list_files, report_id=page.session.report_id)
+    return JSONResponse({"files": await page.read(read)})
 
 
 @router.get("/files/{file_id}", response_class=Response)
-async def read_image(file_id: Annotated[int, Path(ge=1, lt=2**63)], desk: DeskDep) -> Response:
+async def read_image(
+    file_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep
+) -> Response:
     """Return a key image."""
-    media_type, data = await desk.read(
-        partial(files.read_image, report_id=desk.session.report_id, pk=file_id)
+    media_type, data = await page.read(
+        partial(files.read_image, report_id=page.session.report_id, pk=file_id)
     )
     return Response(data, headers=_NO_STORE, media_type=media_type)
 
 
 @router.get("/export/{kind}", response_class=Response)
 async def export(
-    kind: Format, desk: DeskDep, time_zone: Annotated[str | None, Query(alias="timeZone")] = None
+    kind: ExportFormat,
+    page: ReportPageDep,
+    time_zone: Annotated[str | None, Query(alias="timeZone")] = None,
 ) -> Response:
     """Return the report as a file; HTML is what the page prints."""
-    zone, report_id, writer = zone_of(time_zone), desk.session.report_id, WRITERS[kind]
-    exported = await desk.view(
+    zone, report_id, writer = zone_of(time_zone), page.session.report_id, WRITERS[kind]
+    exported = await page.view(
         "export",
         report_id,
         lambda work, _: writer.gather(work.session, lock_report_by_id(work, report_id)),
@@ -142,4 +146,4 @@ async def export(
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     name = f'attachment; filename="report.{kind.value}"'
     headers = {**_NO_STORE, "Content-Disposition": name}
-    return chunked_responses.octets(data, writer.media_type, headers)
+    return chunked_responses.bytes_response(data, writer.media_type, headers)

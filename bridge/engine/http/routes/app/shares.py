@@ -10,10 +10,10 @@ from pydantic import Field, StrictInt
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http.launch_requests import link_to
+from bridge.engine.http.launch_requests import link_address
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.models.responses import problems
-from bridge.engine.http.pages.report_page import DeskDep
+from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.links import Purpose
 from bridge.engine.rules.timestamps import iso
@@ -29,7 +29,7 @@ router = APIRouter(
     responses=problems(500),
 )
 
-Page = dict[str, Any]
+PageJson = dict[str, Any]
 
 
 class ShareBody(Body):
@@ -38,51 +38,51 @@ class ShareBody(Body):
     expiresSeconds: Annotated[StrictInt, Field(ge=60)] | None = None  # noqa: N815  # as its neighbours
 
 
-@router.post("/billing", response_model=Page)
-async def generate_billing(desk: DeskDep) -> Response:
+@router.post("/billing", response_model=PageJson)
+async def generate_billing(page: ReportPageDep) -> Response:
     """Derive billing codes from the site's code map and keep them; `billingCode` has them."""
-    report_id = desk.session.report_id
-    return await desk.obtain(
+    report_id = page.session.report_id
+    return await page.obtain(
         "billing",
         "billingCode",
         lambda work, editor: page_actions.generate_billing(work, editor, report_id),
     )
 
 
-@router.get("/billing", response_model=Page)
-async def read_billing(desk: DeskDep) -> Response:
+@router.get("/billing", response_model=PageJson)
+async def read_billing(page: ReportPageDep) -> Response:
     """Return the billing codes that were generated last, null before that."""
-    report_id = desk.session.report_id
-    codes = await desk.read(lambda work, editor: page_actions.read_billing(work, editor, report_id))
+    report_id = page.session.report_id
+    codes = await page.read(lambda work, editor: page_actions.read_billing(work, editor, report_id))
     return JSONResponse({"billingCode": codes})
 
 
-@router.get("/shares", response_model=Page)
-async def list_shares(desk: DeskDep) -> Response:
+@router.get("/shares", response_model=PageJson)
+async def list_shares(page: ReportPageDep) -> Response:
     """Return the report's shares that are still good, without their addresses."""
-    report_id = desk.session.report_id
-    shares = await desk.read(lambda work, editor: sharing.list_shares(work, editor, report_id))
+    report_id = page.session.report_id
+    shares = await page.read(lambda work, editor: sharing.list_shares(work, editor, report_id))
     return JSONResponse({"shares": shares})
 
 
-@router.post("/shares", response_model=Page)
-async def share(body: ShareBody, desk: DeskDep, request: Request) -> Response:
+@router.post("/shares", response_model=PageJson)
+async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Response:
     """Make a read-only link to the report; its address is in this answer and nowhere else."""
-    engine, report_id = desk.engine, desk.session.report_id
+    engine, report_id = page.engine, page.session.report_id
     base = engine.base_url(request)
 
-    def deed(work: Work, editor: Editor) -> dict[str, Any]:
+    def apply(work: Work, editor: Editor) -> dict[str, Any]:
         made = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
-        address = link_to(base, Purpose.SHARE, made.handle)
+        address = link_address(base, Purpose.SHARE, made.handle)
         return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
 
-    return await desk.obtain("share-create", "share", deed)
+    return await page.obtain("share-create", "share", apply)
 
 
-@router.post("/shares/{share_id}/revoke", response_model=Page)
-async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], desk: DeskDep) -> Response:
+@router.post("/shares/{share_id}/revoke", response_model=PageJson)
+async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep) -> Response:
     """End a share."""
-    report_id = desk.session.report_id
-    return await desk.change(
+    report_id = page.session.report_id
+    return await page.change(
         "share-revoke", lambda work, editor: sharing.revoke(work, editor, report_id, share_id)
     )

@@ -12,10 +12,10 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.models.accounts import AssignBody
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
-from bridge.engine.http.requests.audit_events import deed_of, reading_of
-from bridge.engine.http.sign_in.account_session import AccountRoute, SignedDep
+from bridge.engine.http.requests.audit_events import access_events, audit_event
+from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.site_roles import Role
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.status import Status
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession
@@ -68,7 +68,7 @@ def _query(
     )
 
 
-def _member(connection: Connection, signed: AccountSession, site_id: str) -> Role:
+def _member(connection: Connection, signed: AccountSession, site_id: str) -> SiteRole:
     account_id = signed.visitor.on(site_id)
     role = None if account_id is None else account_role(connection, account_id, site_id)
     if role is None:
@@ -78,7 +78,7 @@ def _member(connection: Connection, signed: AccountSession, site_id: str) -> Rol
 
 @router.get("/rows")
 async def rows(
-    query: Annotated[RowsQuery, Depends(_query)], request: Request, signed: SignedDep
+    query: Annotated[RowsQuery, Depends(_query)], request: Request, signed: SignedInDep
 ) -> Response:
     """Return a stretch of a site's worklist, and how long the whole of it is."""
     engine, key = engine_of(request), signed.account.id
@@ -89,7 +89,7 @@ async def rows(
 
     found = await engine.work.read_session(reading)
     shown = [(query.site_id, each["reportId"]) for each in found.items]
-    engine.journal.note(reading_of(request, "worklist", [query.site_id], shown))
+    engine.journal.note(access_events(request, "worklist", [query.site_id], shown))
     return JSONResponse(found.as_json())
 
 
@@ -97,14 +97,14 @@ async def rows(
 async def site(
     SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
     engine: EngineDep,
-    signed: SignedDep,
+    signed: SignedInDep,
 ) -> Response:
     """Return what can be filtered by and, for administrators, to whom reports can be given."""
 
     def reading(connection: Connection) -> dict[str, Any]:
         role = _member(connection, signed, SiteID)
         groups = list_prelim_groups(connection, SiteID)
-        readers = users.members(connection, SiteID) if role is Role.ADMINISTRATOR else []
+        readers = users.members(connection, SiteID) if role is SiteRole.ADMINISTRATOR else []
         return {
             "locations": list(get_site(connection, SiteID).locations),
             "prelimGroups": [{"name": each["name"], "tags": each["tags"]} for each in groups],
@@ -122,7 +122,7 @@ async def site(
 async def changes(
     SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
     request: Request,
-    signed: SignedDep,
+    signed: SignedInDep,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     wait: Annotated[float, Query(ge=0, le=30)] = 20.0,
 ) -> Response:
@@ -153,17 +153,17 @@ async def changes(
 
 
 @router.post("/assign")
-async def assign(body: AssignBody, request: Request, signed: SignedDep) -> Response:
+async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Response:
     """Give a report to a reader, or back to the worklist; for administrators of its site."""
     engine, key = engine_of(request), signed.account.id
 
-    def deed(work: Work) -> None:
+    def apply(work: Work) -> None:
         if body.email:
             report = ownership.assign(work, signed.visitor, body.reportId, body.email)
         else:
             report = ownership.return_to_worklist(work, signed.visitor, body.reportId)
         action = "assign" if body.email else "unassign"
-        work.note(deed_of(request, action, report.site_id, report.report_id))
+        work.note(audit_event(request, action, report.site_id, report.report_id))
 
-    await engine.work.change(Actor(key), engine.clock(), deed)
+    await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
