@@ -7,7 +7,7 @@ A child process that opens a database by itself calls `follow` first.
 import os
 
 from bridge.store import database
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 
 _SETTINGS = {
     "BRIDGE_DATABASE__SHORT_WORK_ON_LOOP": "false",
@@ -18,7 +18,7 @@ _SETTINGS = {
 def select() -> None:
     """Switch the plug-ins off, here and in all processes that are started from now on."""
     os.environ.update(_SETTINGS)
-    database.DEFAULT_POOL = Pool(short_work_on_loop=False, commit_delay=False)
+    database.DEFAULT_OPTIONS = DatabaseOptions(short_work_on_loop=False, commit_delay=False)
 
 
 def follow() -> None:

@@ -5,7 +5,7 @@ import multiprocessing
 _LOADED = [
     "pytest",  # which a child looks up again as the main module of its grandparent
     "bridge.cli.application",
-    "bridge.queue.browse",
+    "bridge.queue.queries",
     "bridge.runtime.service",
     "bridge.wiring.stores",
     "uvicorn.lifespan.on",

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN
-from bridge.audit.events import Origin, Outcome, command_event, operator
+from bridge.audit.events import AuditOrigin, Outcome, command_event, operator
 from bridge.console.audit_trail import DONE, ConsoleEventQuery, target_of
 from bridge.engine.service.accounts import audit_trail
 from bridge.engine.service.accounts.audit_trail import AuditRow, TrailQuery
@@ -52,7 +52,7 @@ class AuditRelay:
             user=wanted.email,
             before=wanted.before,
             target=None if wanted.subject is None else target_of(wanted.subject),
-            origins=(Origin.CONSOLE, Origin.CLI),
+            origins=(AuditOrigin.CONSOLE, AuditOrigin.CLI),
             sites=wanted.sites,
         )
         with self._chained.read() as connection:

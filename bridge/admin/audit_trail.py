@@ -14,15 +14,15 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from bridge.audit import outbox
-from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, Verdict
+from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, ChainVerification
 from bridge.audit.events import command_event
 from bridge.engine.documents.fhir_audit_event import AuditEntry, audit_events
 from bridge.engine.service.accounts import audit_trail
 from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.errors import BridgeError
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.wiring.stores import (
     bridge_database,
     migrate_bridge,
@@ -40,7 +40,7 @@ _HEAD = re.compile(r"(?:([0-9]{1,18})[ :]+)?([0-9a-f]{64})")
 class Checked:
     """Result of a verification; `pending` events wait for their way to the chain."""
 
-    verdict: Verdict
+    verdict: ChainVerification
     pending: int
     has_head: bool
 
@@ -111,7 +111,9 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
     with _Trail(settings) as opened:
         opened.note("audit-export", query)
         with opened.database.read() as connection:
-            opened.database.be_unhurried(connection)  # the reader of the export sets its pace
+            opened.database.disable_idle_timeout(
+                connection
+            )  # the reader of the export sets its pace
             knows_reports = opened.chain is ENGINE_CHAIN
             for row in audit_trail.iterate(connection, query, opened.chain):
                 named = patients and knows_reports
@@ -157,8 +159,10 @@ def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEn
     before = None
     with bridge_database(home) as database:
         while True:
-            wanted = browse.Filter(State.DONE, None, query.report_id, query.since, before, _PAGE)
-            rows = browse.deliveries(database, wanted)
+            wanted = queries.Filter(
+                QueueState.DONE, None, query.report_id, query.since, before, _PAGE
+            )
+            rows = queries.deliveries(database, wanted)
             sites = audit_trail.sites_of(engine, [each.report_id for each in rows])
             for row in rows:
                 site_id = sites.get(row.report_id, "")

@@ -10,7 +10,7 @@ from bridge.admin.audit_events import audited, operator
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, start_failures
 from bridge.monitoring.channels import Channel, Kind
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
@@ -81,7 +81,7 @@ def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
 def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str]:
     """List destinations of these deliveries that are gone, disabled or paused, so send nothing."""
     settings = current(load(home), database)
-    wanted = browse.destinations_of(database, deliveries)
+    wanted = queries.destinations_of(database, deliveries)
     known = channels.channels(database, Kind.DESTINATION)
     enabled = {each.name: each.enabled for each in settings.destination}
     said = []

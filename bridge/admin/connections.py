@@ -26,7 +26,7 @@ from bridge.monitoring.channels import Kind
 from bridge.monitoring.probing import Step, Target, try_connection, try_folder, try_port
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Origin
+from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import in_force
 from bridge.wiring.alerts import certificate_files
@@ -178,17 +178,17 @@ class SetUp(Connections):
             found = self.check(plan)["mistakes"]
             self._refuse([Mistake(**each) for each in found])
         record = saved_connections.version(kind, change.name, change.table)
-        return self._activated(change, record, Origin.ACTIVATE)
+        return self._activated(change, record, ActivationOrigin.ACTIVATE)
 
     @override
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
         name = saved_connections.record(Kind(change.kind), change.name)
         with refusals(), self._database.read() as connection:
             wanted = before(connection, name)
-        return self._activated(change, wanted, Origin.ROLLBACK)
+        return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
 
     def _activated(
-        self, change: ConnectionChange, record: kept.Version, origin: Origin
+        self, change: ConnectionChange, record: kept.MappingVersion, origin: ActivationOrigin
     ) -> Mapping[str, Any]:
         who = Who(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}

@@ -142,7 +142,7 @@ class Administration:
                 second_factor=second_factor,
                 end_tokens=end_tokens,
             )
-            self._database.announce(connection, FEED_CHANNEL)
+            self._database.notify(connection, FEED_CHANNEL)
         return None if issued is None else issued.address(self._settings.http.public_url)
 
     def disable_user(self, email: str, *, force: bool = False) -> None:
@@ -158,7 +158,7 @@ class Administration:
         with self._account_change("user-disable", email) as (connection, now, facts):
             self._decide(Action.DISABLE, facts)
             system_accounts.disable(connection, facts.account_id, now)
-            self._database.announce(connection, FEED_CHANNEL)
+            self._database.notify(connection, FEED_CHANNEL)
 
     def enable_user(self, email: str) -> None:
         """Let a disabled user sign in again."""
@@ -179,7 +179,7 @@ class Administration:
             facts = self._facts(connection, email)
             self._decide(Action.CHANGE_EMAIL, facts)
             system_accounts.change_email(connection, facts.account_id, wanted, now)
-            self._database.announce(connection, FEED_CHANNEL)
+            self._database.notify(connection, FEED_CHANNEL)
 
     def require_second_factor(self, account_id: int, *, required: bool) -> None:
         """Say whether an account needs a second factor: those with a console role do."""

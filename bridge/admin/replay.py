@@ -17,12 +17,12 @@ from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.verdict import Judge, Verdict
 from bridge.metrics import Metrics
-from bridge.queue import browse, operations
+from bridge.queue import operations, queries
 from bridge.queue.ledger.arrivals import signed64
-from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.listing_rows import MessageDetail
-from bridge.queue.states import Acknowledgment, State
+from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import active_settings
@@ -58,15 +58,15 @@ class Rejudging:
         self._database = database
         self._listenings = listenings(self._settings, in_force(settings, database))
 
-    def replay(self, message_id: int, chosen: State | None = None) -> int:
+    def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
         Queue a message again; give how many later ones of its patient were applied meanwhile.
 
         `chosen` is the state for which it was chosen, if it was.
         """
-        detail = browse.message(self._database, message_id)
+        detail = queries.message(self._database, message_id)
         routing = self._routing(detail)
-        return operations.replay_message(self._database, message_id, routing, chosen=chosen)
+        return operations.replay_message(self._database, message_id, routing, expected_state=chosen)
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
         """Say why the definitions in force would refuse a message; nothing where they take it."""
@@ -87,7 +87,7 @@ class Rejudging:
 
         The very same copy stored a second time is the first one. Raises StillRefused.
         """
-        origin = browse.message(self._database, origin_id).row
+        origin = queries.message(self._database, origin_id).row
         listening, verdict = self._judged(origin.listener, payload)
         if verdict.refusals:
             raise _refused(verdict)
@@ -95,21 +95,21 @@ class Rejudging:
         arrival = replace(
             Answers(listening, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
-            acknowledgment=Acknowledgment.NOT_OWED,  # nobody waits for it
+            acknowledgment=AcknowledgmentState.NOT_OWED,  # nobody waits for it
             refuse_reuse=None,
         )
         with self._database.write() as connection:
-            cursor = self._database.driver(connection).cursor()
-            (receipt,) = admit(HOT_PATHS[self._database.dialect], cursor, [arrival])
+            cursor = self._database.driver_connection(connection).cursor()
+            (receipt,) = admit(LEDGER_DIALECTS[self._database.dialect], cursor, [arrival])
             if not receipt.duplicate:
                 link = {"message_id": receipt.message_id, "at": int(now.timestamp() * 1000)}
                 about = {"origin_id": origin_id, "email": email, "reason": reason}
                 connection.execute(_LINK, {**link, **about})
-                self._database.announce(connection, CHANNEL)
+                self._database.notify(connection, CHANNEL)
         return receipt.message_id
 
     def _routing(self, detail: MessageDetail) -> operations.Routing | None:
-        refused = detail.row.state is State.REFUSED
+        refused = detail.row.state is QueueState.REFUSED
         if detail.row.listener not in self._listenings and not refused:
             return None
         verdict = self._judged(detail.row.listener, detail.payload)[1]
@@ -134,7 +134,7 @@ class Rejudging:
 class Replaying:
     """Queues many messages again, for a command: by what was in force a moment ago at most."""
 
-    def __init__(self, settings: Settings, database: Database, chosen: State | None) -> None:
+    def __init__(self, settings: Settings, database: Database, chosen: QueueState | None) -> None:
         """`chosen` is the state for which they were chosen, if they were."""
         self._settings = settings
         self._database = database

@@ -20,7 +20,7 @@ from bridge.engine.service import change_feed, idempotency
 from bridge.engine.service.accounts import audit_trail, sessions
 from bridge.engine.service.launch import links
 from bridge.monitoring.archive import Archive
-from bridge.queue.payload_blobs import forget_orphans
+from bridge.queue.payload_blobs import delete_orphans
 from bridge.queue.retention.policy import newer_than_fits, prune
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics, visit_transfers
@@ -60,7 +60,7 @@ def prune_home(
         fits = newer_than_fits(bridge, max_size) if max_size else 0
         waits = patience if before >= fits else 0
         counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
-        forget_orphans(bridge, now)
+        delete_orphans(bridge, now)
         patient_demographics.forget(bridge, before)
         visit_transfers.forget(bridge, before)
         read = _read_so_far(bridge)

@@ -16,7 +16,7 @@ from bridge.admin.message_subjects import Belongings
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
@@ -28,9 +28,9 @@ Rows = Sequence[MessageRow] | Sequence[DeliveryRow]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which ones: what `browse.Filter` chooses, until a time (ms), with a code, so many."""
+    """Which ones: what `queries.Filter` chooses, until a time (ms), with a code, so many."""
 
-    wanted: browse.Filter
+    wanted: queries.Filter
     until: int | None = None
     code: str | None = None
     limit: int | None = None
@@ -60,7 +60,7 @@ class Done:
 
 
 def chosen(
-    database: Database, choice: Choice, look: Callable[[Database, browse.Filter], Rows]
+    database: Database, choice: Choice, look: Callable[[Database, queries.Filter], Rows]
 ) -> list[int]:
     """Give the ids of what is chosen, oldest first."""
     ids: list[int] = []
@@ -109,7 +109,7 @@ _INDEXED_TO = text("SELECT max(message_id) FROM message_number_cursor WHERE name
 
 
 def messages(
-    database: Database, kind: NumberKind, number: str, wanted: browse.Filter
+    database: Database, kind: NumberKind, number: str, wanted: queries.Filter
 ) -> Sequence[MessageRow]:
     """List the messages that have a number, newest first."""
     query = MessageQuery(
@@ -139,13 +139,13 @@ def not_indexed(database: Database) -> int:
 
 
 def deliveries(
-    settings: Settings, database: Database, kind: NumberKind, number: str, wanted: browse.Filter
+    settings: Settings, database: Database, kind: NumberKind, number: str, wanted: queries.Filter
 ) -> Sequence[DeliveryRow]:
     """List the deliveries with a control id, or for the orders that a number leads to."""
     if kind is NumberKind.CONTROL:
-        return browse.deliveries(database, replace(wanted, control_id=number.strip()))
+        return queries.deliveries(database, replace(wanted, control_id=number.strip()))
     orders, _ = find_orders_and_messages(
         database, Belongings(settings, database), kind, number.strip(), None
     )
     reports = frozenset(each["report_id"] for each in orders) - {""}
-    return browse.deliveries(database, replace(wanted, reports=reports)) if reports else []
+    return queries.deliveries(database, replace(wanted, reports=reports)) if reports else []

@@ -35,7 +35,13 @@ from bridge.audit.events import (
     is_well_formed,
 )
 from bridge.store.database import Database
-from bridge.store.statements import Words, inserted, insertion, plain, say
+from bridge.store.statements import (
+    BoundStatement,
+    bind_insert,
+    dialect_statement,
+    execute,
+    prepare_insert,
+)
 
 LOCK: Final = "engine audit"
 _PAGE: Final = 1000
@@ -44,7 +50,7 @@ _DOCUMENTS: Final = ("details", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainVerification:
     """Result of a walk along the chain: its first broken event (None: none), and its head."""
 
     events: int
@@ -64,9 +70,9 @@ class Chain:
             Column("sequence", BigInteger, primary_key=True),
             *(Column(each, _type_of(each)) for each in COLUMNS if each != "sequence"),
         )
-        self._insertion = insertion(self.table, COLUMNS)
+        self._insertion = prepare_insert(self.table, COLUMNS)
         end = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
-        self._newest = plain(end)
+        self._newest = dialect_statement(end)
         self._chaining = _chaining(self.table)
 
     def record(
@@ -92,8 +98,8 @@ class Chain:
         if connection.dialect.name == "postgresql":
             words = [_chained(self._chaining, event.members(at)) for at, event in events]
         else:
-            words = [inserted(connection, self._insertion, self._rows(connection, events))]
-        database.at_commit(connection, LOCK, words)
+            words = [bind_insert(connection, self._insertion, self._rows(connection, events))]
+        database.append_at_commit(connection, LOCK, words)
 
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
@@ -110,10 +116,10 @@ class Chain:
 
     def head(self, connection: Connection) -> tuple[int, str]:
         """Return the number and the hash of the newest event; 0 and GENESIS of an empty chain."""
-        last = say(connection, self._newest).first()
+        last = execute(connection, self._newest).first()
         return (0, GENESIS) if last is None else (last.sequence, last.hash)
 
-    def verify(self, connection: Connection) -> Verdict:
+    def verify(self, connection: Connection) -> ChainVerification:
         """Walk the whole chain, a page in memory at a time."""
         previous, sequence, events = GENESIS, 0, 0
         for row in self._walk(connection):
@@ -122,9 +128,9 @@ class Chain:
                 or not is_well_formed(row, sequence)
                 or row["hash"] != event_hash(row)
             ):
-                return Verdict(events, previous, int(row["sequence"]), sequence)
+                return ChainVerification(events, previous, int(row["sequence"]), sequence)
             previous, sequence, events = str(row["hash"]), int(row["sequence"]), events + 1
-        return Verdict(events, previous, None, sequence)
+        return ChainVerification(events, previous, None, sequence)
 
     def contains(self, connection: Connection, head: str, sequence: int | None = None) -> bool:
         """Tell whether a head that was stored elsewhere is part of the chain, at its number."""
@@ -184,14 +190,14 @@ def _chaining(table: Table) -> str:
     """  # noqa: S608  # our own names
 
 
-def _chained(statement: str, members: Mapping[str, Any]) -> Words:
+def _chained(statement: str, members: Mapping[str, Any]) -> BoundStatement:
     head, middle, tail = form_around(members)
     documents = {
         name: None if members[name] is None else to_json(members[name]).decode()
         for name in _DOCUMENTS
     }
     form = {"_head": head, "_middle": middle, "_tail": tail}
-    return Words(statement, {**members, **documents, **form})
+    return BoundStatement(statement, {**members, **documents, **form})
 
 
 def _kind_of(name: str) -> str:

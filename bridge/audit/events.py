@@ -44,7 +44,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Origin(StrEnum):
+class AuditOrigin(StrEnum):
     """The entrance through which an action came."""
 
     API = "api"
@@ -59,7 +59,7 @@ class AuditEvent:
     """
     One event. `actor` is an e-mail address or an operating-system user, `source` an address.
 
-    `before` and `after` are the changed administrative members. `event_id` is unique in the
+    `before` and `next_state` are the changed administrative members. `event_id` is unique in the
     trail; it is empty for events that are written to the chain directly.
     """
 
@@ -71,7 +71,7 @@ class AuditEvent:
     outcome: Outcome = Outcome.SUCCESS
     details: Mapping[str, Any] = field(default_factory=dict)
     actor: str = ""
-    origin: str = Origin.SERVICE
+    origin: str = AuditOrigin.SERVICE
     source: str = ""
     target: tuple[str, str] | None = None
     """Its type and its id, such as ("message", "17")."""
@@ -81,7 +81,7 @@ class AuditEvent:
     event_id: str | None = None
 
     def members(self, at: int) -> dict[str, Any]:
-        """Return the members as the chain stores them; `at` in milliseconds."""
+        """Return the members as the chain stores them; `position` in milliseconds."""
         kind, identity = self.target or self._implied_target()
         return {
             "at": at,
@@ -182,7 +182,7 @@ def command_event(action: str, **members: Any) -> AuditEvent:
         action,
         details=details,
         actor=operator(),
-        origin=Origin.CLI,
+        origin=AuditOrigin.CLI,
         source=terminal(),
         **members,
     )

@@ -76,14 +76,14 @@ def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     from bridge.admin.audit_events import audited
     from bridge.cli.output import one, times
     from bridge.console.message_view import message_text
-    from bridge.queue import browse
+    from bridge.queue import queries
     from bridge.wiring.stores import bridge_database
 
     with (
         bridge_database(home) as database,
         audited(home, database, "read", ("delivery", str(delivery_id))),
     ):
-        detail = browse.delivery(database, delivery_id)
+        detail = queries.delivery(database, delivery_id)
     texts = {"payload": message_text(detail.payload), "reply": message_text(detail.reply)}
     one(times(asdict(detail.row)), texts, as_json=as_json)
 
@@ -108,8 +108,8 @@ def retry(
     from bridge.admin.selection import chosen, one_by_one
     from bridge.cli.listing import choice, report
     from bridge.monitoring.channels import Kind
-    from bridge.queue.browse import deliveries
     from bridge.queue.operations import retry_delivery
+    from bridge.queue.queries import deliveries
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
@@ -125,7 +125,7 @@ def retry(
 
         def again(row_id: int) -> None:
             with recorded(database, "retry", ("delivery", str(row_id))):
-                retry_delivery(database, row_id, chosen=made.wanted.state)
+                retry_delivery(database, row_id, expected_state=made.wanted.state)
 
         with relayed(home, database):
             report(one_by_one(ids, again, rate), "delivery")

@@ -25,7 +25,7 @@ def list_(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
     from bridge.wiring.stores import bridge_database
 
     with bridge_database(home) as database:
-        found = [times(asdict(each)) for each in exceptions.unseen(database, limit)]
+        found = [times(asdict(each)) for each in exceptions.list_unseen(database, limit)]
     rows(found, _COLUMNS, as_json=as_json)
 
 
@@ -105,13 +105,13 @@ def seen(
 
     from bridge.admin.audit_events import audited, operator
     from bridge.store.records import exceptions
-    from bridge.store.records.exceptions import Subject
+    from bridge.store.records.exceptions import ExceptionSubject
     from bridge.wiring.stores import bridge_database
 
     chosen = [
-        *((Subject.MESSAGE, each) for each in message or ()),
-        *((Subject.ORDER, each) for each in order or ()),
-        *((Subject.FEED, each) for each in feed or ()),
+        *((ExceptionSubject.MESSAGE, each) for each in message or ()),
+        *((ExceptionSubject.ORDER, each) for each in order or ()),
+        *((ExceptionSubject.FEED, each) for each in feed or ()),
     ]
     if not chosen and not everything:
         raise typer.BadParameter("say --message ID, --order ROW, --feed ROW or --all")
@@ -120,5 +120,5 @@ def seen(
         audited(home, database, "mark as seen", ("exceptions", str(len(chosen) or "all"))),
     ):
         now = time.time_ns() // 1_000_000
-        count = exceptions.seen(database, None if everything else chosen, now, operator())
+        count = exceptions.mark_seen(database, None if everything else chosen, now, operator())
     print(f"seen: {count}")

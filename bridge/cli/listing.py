@@ -13,7 +13,7 @@ from bridge.cli.options import milliseconds, number_option, state_option
 if TYPE_CHECKING:
     from bridge.admin.selection import Choice, Done
     from bridge.monitoring.channels import Kind
-    from bridge.queue.browse import Filter
+    from bridge.queue.queries import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Listing:
         from bridge.admin.channels import must_be_known
         from bridge.cli.output import rows, times
         from bridge.monitoring.channels import Kind
-        from bridge.queue import browse
+        from bridge.queue import queries
         from bridge.wiring.stores import bridge_database
         from config import load
 
@@ -48,7 +48,7 @@ class Listing:
         number = number_option(self.control_id, self.patient, self.order)
         with bridge_database(self.home) as database:
             if number is None:
-                browsed = browse.messages if of_messages else browse.deliveries
+                browsed = queries.messages if of_messages else queries.deliveries
                 found = [times(asdict(row)) for row in browsed(database, wanted)]
             else:
                 what = "messages" if of_messages else "deliveries"
@@ -68,7 +68,7 @@ class Listing:
         rows(found, columns, as_json=self.as_json)
 
     def _filter(self) -> "Filter":
-        from bridge.queue.browse import Filter
+        from bridge.queue.queries import Filter
 
         state = state_option(self.state)
         return Filter(state, self.source, self.report, self.since, self.before, self.limit)
@@ -101,7 +101,7 @@ def choice(
 ) -> "Choice":
     """Make the choice that the options describe; ids or filters, and not neither."""
     from bridge.admin.selection import Choice
-    from bridge.queue.browse import Filter
+    from bridge.queue.queries import Filter
 
     made = Choice(Filter(state_option(state), source, None, since), until, code, limit)
     if bool(ids) == made.narrows:

@@ -71,7 +71,7 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     from bridge.admin.channels import charset_of
     from bridge.cli.output import one, times
     from bridge.console.message_view import message_text
-    from bridge.queue import browse
+    from bridge.queue import queries
     from bridge.wiring.stores import bridge_database
     from config import load
 
@@ -79,7 +79,7 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
         bridge_database(home) as database,
         audited(home, database, "read", ("message", str(message_id))),
     ):
-        detail = browse.message(database, message_id)
+        detail = queries.message(database, message_id)
         charset = charset_of(load(home), database, detail.row.listener)
     shown = times(asdict(detail.row)) | {"notes": detail.notes}
     texts = {
@@ -110,7 +110,7 @@ def replay(
     from bridge.admin.selection import chosen, one_by_one
     from bridge.cli.listing import choice, report
     from bridge.monitoring.channels import Kind
-    from bridge.queue.browse import messages
+    from bridge.queue.queries import messages
     from bridge.wiring.stores import bridge_database
     from config import load
 

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from bridge.console.message_index import NumberKind
-    from bridge.queue.states import State
+    from bridge.queue.states import QueueState
 
 
 Home = Annotated[
@@ -77,15 +77,15 @@ def number_option(
     return found[0] if found else None
 
 
-def state_option(text: str | None) -> "State | None":
+def state_option(text: str | None) -> "QueueState | None":
     """Read a state by its name; say which there are."""
-    from bridge.queue.states import State
+    from bridge.queue.states import QueueState
 
     if text is None:
         return None
-    if text not in set(State):
-        raise typer.BadParameter(f"--state must be one of {', '.join(State)}")
-    return State(text)
+    if text not in set(QueueState):
+        raise typer.BadParameter(f"--state must be one of {', '.join(QueueState)}")
+    return QueueState(text)
 
 
 _TEXTS = frozenset({"name", "timeZone", "headerImgType"})

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from bridge.audit import outbox
-from bridge.audit.events import AuditEvent, Origin, Outcome
+from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.store.database import Database
 
 DONE = "done"
@@ -36,7 +36,7 @@ class ConsoleAction:
             outcome=Outcome.REFUSED if refused else Outcome.SUCCESS,
             details={**details, "code": self.outcome} if refused else details,
             actor=self.email,
-            origin=Origin.CONSOLE,
+            origin=AuditOrigin.CONSOLE,
             source=self.source,
             target=target_of(self.subject),
         )

@@ -20,7 +20,7 @@ from bridge.engine_client.models import Visitor
 from bridge.executors import Gate
 from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 
 JsonObject = Mapping[str, Any]
@@ -257,7 +257,7 @@ _AT_ONCE, _WAITING = 2, 16
 class MessageReplay(Protocol):
     """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
 
-    def replay(self, message_id: int, chosen: State | None = None) -> int:
+    def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
         Queue a message again; give how many later ones were applied meanwhile.
 

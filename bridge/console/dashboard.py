@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, TableClause, func, select
 
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import Depth
 from bridge.queue.retention.rows import id_at, newest_id
 from bridge.queue.statements import DELIVERY, MESSAGE
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -21,7 +21,7 @@ STEPS = 12
 """So many parts of an hour are counted by themselves."""
 _MOST = 20_000
 """So many rows at most are counted one by one."""
-Depths = Mapping[str, Mapping[State, Depth]]
+Depths = Mapping[str, Mapping[QueueState, Depth]]
 Names = Collection[str] | None
 
 
@@ -34,7 +34,7 @@ def figures(
     Of these listeners and destinations only, where they are given: the hour is nobody's own then.
     """
     inbox = _own(_inbox(database), listeners)
-    outbox = _own(browse.open_deliveries(database), destinations)
+    outbox = _own(queries.open_deliveries(database), destinations)
     with database.read() as connection:
         received = _minute(connection, MESSAGE, "received_at", "listener", now)
         sent = _minute(connection, DELIVERY, "created_at", "destination", now)
@@ -56,16 +56,16 @@ def figures(
 
 def _inbox(database: Database) -> Depths:
     """Give what is open by listener; under '' in all where it is too much to look at each."""
-    whole = browse.open_messages(database)
+    whole = queries.open_messages(database)
     if sum(each.count for each in whole.values()) > _MOST:
         return {"": whole}
-    return browse.open_by_listener(database)
+    return queries.open_by_listener(database)
 
 
-def queue(depths: Mapping[State, Depth]) -> dict[str, int | None]:
+def queue(depths: Mapping[QueueState, Depth]) -> dict[str, int | None]:
     """Give how many wait and how many are parked, and since when the oldest waits."""
-    open_ = [depths[each] for each in (State.QUEUED, State.CLAIMED) if each in depths]
-    parked = depths.get(State.PARKED)
+    open_ = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
+    parked = depths.get(QueueState.PARKED)
     return {
         "waiting": sum(each.count for each in open_),
         "parked": 0 if parked is None else parked.count,
@@ -83,7 +83,7 @@ def _minute(
     """Count what came in the last minute by source and state."""
     newest = newest_id(connection, rows)
     first = max(id_at(connection, rows, came, now - MINUTE), newest - _MOST)
-    name_of = browse.out_of_order(rows.c[source])
+    name_of = queries.out_of_order(rows.c[source])
     counted = select(name_of, rows.c.state, func.count()).where(rows.c.id >= first)
     found: dict[str, dict[str, int]] = {}
     for name, state, number in connection.execute(counted.group_by(name_of, rows.c.state)):

@@ -14,11 +14,11 @@ from sqlalchemy import ColumnElement, false, func, or_, select
 
 from bridge.console.message_search import ID_WINDOW
 from bridge.console.ownership import delivery_sites
-from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_delivery
 from bridge.queue.listing_rows import DeliveryRow
+from bridge.queue.queries import ATTENTION, are_few, in_state, list_id, listed_delivery
 from bridge.queue.retention.rows import newest_id
 from bridge.queue.statements import DELIVERY
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 
 
@@ -26,7 +26,7 @@ from bridge.store.database import Database
 class DeliveryQuery:
     """What is looked for; None leaves it open; `sites` None: of any."""
 
-    state: State | None = None
+    state: QueueState | None = None
     destination: str | None = None
     report_id: str | None = None
     before: int | None = None
@@ -104,7 +104,7 @@ class AcceptedDeliveryQuery:
 def accepted_deliveries(database: Database, wanted: AcceptedDeliveryQuery) -> dict[str, Any]:
     """Give `rows`, newest first, and in `further` the id to go on before; None: that was all."""
     accepted = DELIVERY.c.acknowledged_at
-    conditions = [DELIVERY.c.state == State.DONE.value, accepted.is_not(None)]
+    conditions = [DELIVERY.c.state == QueueState.DONE.value, accepted.is_not(None)]
     if wanted.destination is not None:
         conditions.append(DELIVERY.c.destination == wanted.destination)
     if wanted.report_id is not None:

@@ -13,11 +13,11 @@ from bridge.console.errors import NoSuchItem
 from bridge.console.message_index import read_numbers, visible_sites_hashes
 from bridge.console.ownership import SubjectReader, origin_of
 from bridge.index_key import keyed64
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.statements import MESSAGE_NUMBER
 from bridge.store.database import Database
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 
 MOST_OPEN, MOST_SEEN = 100, 20
 _CONCERN = table(
@@ -74,13 +74,13 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     of_order = select(_ORDER.c.id).where(
         _ORDER.c.id == _CONCERN.c.row_id, _ORDER.c.site.in_(sorted(reach))
     )
-    kinds = ((Subject.MESSAGE, of_message), (Subject.ORDER, of_order))
+    kinds = ((ExceptionSubject.MESSAGE, of_message), (ExceptionSubject.ORDER, of_order))
     return [or_(*(and_(_CONCERN.c.kind == kind.value, own.exists()) for kind, own in kinds))]
 
 
 def _message(database: Database, row: Mapping[str, Any]) -> int | None:
     """Return the id of the message that an exception leads to."""
-    if row["kind"] == Subject.MESSAGE.value:
+    if row["kind"] == ExceptionSubject.MESSAGE.value:
         return int(row["row_id"])
     order = _order(database, row["row_id"])
     return None if order is None else int(order["last_message"])
@@ -93,7 +93,7 @@ def _about(
     reach: Collection[str] | None,
 ) -> dict[str, Any]:
     """Return the message that an exception leads to, and its orders."""
-    if row["kind"] == Subject.MESSAGE.value:
+    if row["kind"] == ExceptionSubject.MESSAGE.value:
         orders = _orders_of_message(database, subjects_of, row["row_id"], reach)
     else:
         order = _order(database, row["row_id"])
@@ -113,7 +113,7 @@ def _orders_of_message(
     database: Database, subjects_of: SubjectReader, message_id: int, reach: Collection[str] | None
 ) -> Sequence[Mapping[str, Any]]:
     try:
-        detail = browse.message(database, message_id)
+        detail = queries.message(database, message_id)
     except NoSuchRow:
         return []
     own = read_numbers(detail.payload).joined(subjects_of(origin_of(detail)))

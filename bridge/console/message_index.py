@@ -25,7 +25,7 @@ from bridge.queue import payload_blobs
 from bridge.queue.ledger.arrivals import signed64
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
-from bridge.store.statements import Step, carry_out, unnested
+from bridge.store.statements import BulkStatement, execute_rows, unnest
 from mappings.hl7.message import Message, Segment
 from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MessageRefusal
@@ -172,11 +172,11 @@ _MOST_MISSING = 5000
 _AT_ONCE = 20  # messages in memory
 _NAME = "console"
 _KINDS = ("bigint", "bigint")
-_INSERT = Step(
+_INSERT = BulkStatement(
     _KINDS,
     "INSERT INTO message_number (number, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     f"""
-    INSERT INTO message_number (number, message_id) SELECT * FROM {unnested(_KINDS)}
+    INSERT INTO message_number (number, message_id) SELECT * FROM {unnest(_KINDS)}
     ON CONFLICT DO NOTHING
     """,  # noqa: S608  # our own names
 )
@@ -271,8 +271,8 @@ class MessageIndexer:
         rows = sorted(  # as every node has them: nobody waits for another in a circle
             (number, message_id) for message_id, numbered in found.items() for number in numbered
         )
-        with self._database.fleeting() as connection:  # what is forgotten is read again
-            carry_out(connection, _INSERT, rows)
+        with self._database.write_without_sync() as connection:  # what is forgotten is read again
+            execute_rows(connection, _INSERT, rows)
             connection.execute(_MOVE, {"name": _NAME, "to": to})
 
     def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:

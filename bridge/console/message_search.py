@@ -18,13 +18,13 @@ from bridge.console import order_tracking
 from bridge.console.message_index import NumberKind, number_hash, read_numbers, visible_sites_hashes
 from bridge.console.ownership import SubjectReader, origin_of
 from bridge.index_key import keyed64
-from bridge.queue import browse
-from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_message
+from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import MessageDetail, MessageRow
+from bridge.queue.queries import ATTENTION, are_few, in_state, list_id, listed_message
 from bridge.queue.retention.rows import id_at, newest_id
 from bridge.queue.statements import MESSAGE, MESSAGE_NUMBER
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 
 ID_WINDOW = 20_000
@@ -40,7 +40,7 @@ class MessageQuery:
 
     kind: NumberKind | None = None
     number: str = ""
-    state: State | None = None
+    state: QueueState | None = None
     listener: str | None = None
     text: str = ""
     since: int | None = None
@@ -190,7 +190,7 @@ def _numbered_orders(
 def _messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
     for each in ids:
         try:
-            yield browse.message(database, each)
+            yield queries.message(database, each)
         except NoSuchRow:  # retention has removed it
             continue
 

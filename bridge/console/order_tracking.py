@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from bridge.queue.browse import listed_delivery
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
+from bridge.queue.queries import listed_delivery
 from bridge.queue.statements import DELIVERY
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 
@@ -94,7 +94,7 @@ def _told(row: Any) -> dict[str, Any]:
 
 
 Orders = Sequence[Mapping[str, Any]]
-_OPEN = frozenset({State.QUEUED, State.CLAIMED})
+_OPEN = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
 
 
 def message_timeline(

@@ -16,9 +16,9 @@ from bridge.delivery.replies import Reply, consequence
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
-from bridge.queue.states import Event, Policy
+from bridge.queue.states import QueueEvent, RetryPolicy
 
-_NOT_ACCEPTED = frozenset({Event.POSTPONED, Event.GIVEN_UP})
+_NOT_ACCEPTED = frozenset({QueueEvent.POSTPONED, QueueEvent.GIVEN_UP})
 
 
 class Circuit(StrEnum):
@@ -32,7 +32,7 @@ class Circuit(StrEnum):
 class Breaker:
     """The circuit of one destination; times in milliseconds."""
 
-    def __init__(self, policy: Policy, after: int, random: Random) -> None:
+    def __init__(self, policy: RetryPolicy, after: int, random: Random) -> None:
         """Open after so many failures in a row; 0: never."""
         self._policy = policy
         self._after = after
@@ -109,7 +109,7 @@ class Appraiser:
             self._breaker.answered(refused=follows.event in _NOT_ACCEPTED or follows.pause)
         if follows.pause:
             self._on_pause(said.value)
-        again = follows.event is Event.POSTPONED
+        again = follows.event is QueueEvent.POSTPONED
         self._count(delivery, said, follows.event)
         return DeliveryOutcome(
             delivery.delivery_id,
@@ -123,10 +123,10 @@ class Appraiser:
             tries if again else 0,
         )
 
-    def _count(self, delivery: ClaimedDelivery, said: Reply, event: Event) -> None:
+    def _count(self, delivery: ClaimedDelivery, said: Reply, event: QueueEvent) -> None:
         name = self._destination.name
         self._metrics.deliveries.labels(name, said.value, event.value).inc()
-        if event is Event.ACCEPTED:
+        if event is QueueEvent.ACCEPTED:
             seconds = max(0, self._clock() - delivery.release_at) / 1000
             self._metrics.delivery_seconds.labels(name).observe(seconds)
 
@@ -140,7 +140,7 @@ class Appraiser:
         wait = self._delay(tries) if after is None else round(after * 1000)
         return DeliveryOutcome(
             delivery.delivery_id,
-            Event.POSTPONED,
+            QueueEvent.POSTPONED,
             failure,
             code,
             "not composed yet",
@@ -154,11 +154,13 @@ class Appraiser:
 
 def given_up(delivery: ClaimedDelivery, code: str, why: str = "") -> DeliveryOutcome:
     """Give the outcome that leaves a delivery to a person; `why` in words without values."""
-    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, FailureKind.PERMANENT, code, why)
+    return DeliveryOutcome(
+        delivery.delivery_id, QueueEvent.GIVEN_UP, FailureKind.PERMANENT, code, why
+    )
 
 
 def not_composed(delivery: ClaimedDelivery, error: CompositionError) -> DeliveryOutcome:
     """Say what comes of a message that cannot be: nothing was owed, or a person must look."""
     if isinstance(error, NothingOwed):
-        return DeliveryOutcome(delivery.delivery_id, Event.IGNORED, code=error.code)
+        return DeliveryOutcome(delivery.delivery_id, QueueEvent.IGNORED, code=error.code)
     return given_up(delivery, error.code, str(error))

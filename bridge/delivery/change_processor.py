@@ -15,31 +15,40 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.known_reports import Seen, remembered, seen_asked
 from bridge.delivery.news import News, deliveries, news_of
 from bridge.engine_client.models import Change, ChangePage, OrderKey
-from bridge.queue.deliveries import Release
+from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_saving
-from bridge.store.records.exceptions import Subject
-from bridge.store.records.order_index import Key
-from bridge.store.statements import among, ask, plain, run_all, said, say
+from bridge.store.records import exceptions, order_writes
+from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.order_index import OrderIndexKey
+from bridge.store.statements import (
+    bind,
+    dialect_statement,
+    execute,
+    execute_all,
+    execute_keys,
+    key_statement,
+)
 from mappings.outbound.results import ResultEvent
 
-_CURSOR = plain("SELECT cursor, marked, replaced_at FROM feed_cursor WHERE feed = :feed")
+_CURSOR = dialect_statement(
+    "SELECT cursor, marked, replaced_at FROM feed_cursor WHERE feed = :feed"
+)
 
-_ADVANCE = plain(
+_ADVANCE = dialect_statement(
     """
     INSERT INTO feed_cursor (feed, cursor, marked) VALUES (:feed, :cursor, :marked)
     ON CONFLICT (feed) DO UPDATE SET cursor = excluded.cursor, marked = excluded.marked
     WHERE feed_cursor.cursor < excluded.cursor
     """
 )
-_RESTART = plain(
+_RESTART = dialect_statement(
     """
     UPDATE feed_cursor SET cursor = 0, marked = NULL, replaced_at = :now
     WHERE feed = :feed AND cursor = :cursor
     """
 )
-_QUEUED = among(
+_QUEUED = key_statement(
     """
     SELECT release_key, release_at FROM delivery
     WHERE destination = :destination AND release_key IN :keys
@@ -72,8 +81,8 @@ class ChangeProcessor:
 
     def cursor(self, feed: str) -> int:
         """Give where a feed was read to; 0 at first."""
-        with self.database.look() as connection:
-            row = say(connection, _CURSOR, feed=feed).first()
+        with self.database.read_committed() as connection:
+            row = execute(connection, _CURSOR, feed=feed).first()
         if row is None:
             return 0
         if row.replaced_at is not None:
@@ -92,14 +101,14 @@ class ChangeProcessor:
         with self.database.write() as connection:
             self.database.serialize(connection, f"feed {feed}")
             now = self.clock()
-            if say(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
-                exceptions.note(connection, Subject.FEED, [(now, code)], now)
+            if execute(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
+                exceptions.add(connection, ExceptionSubject.FEED, [(now, code)], now)
 
     def process(self, feed: str, page: ChangePage) -> int:
         """Take a page of the feed in; give how many deliveries it brought."""
         changes = [change for change in page.changes if change.record.orders]
         # A power cut that undoes this undoes the cursor too: the page is read again.
-        with self.database.fleeting() as connection:
+        with self.database.write_without_sync() as connection:
             known = self._begun(connection, feed, changes)
             releases, seen = self._owed(changes, known)
             if feed in self._replaced:
@@ -107,28 +116,28 @@ class ChangeProcessor:
             queued = self._outbox.enqueue(connection, releases, self.clock())
             position = split_cursor(page.cursor)[0]
             marked = None if position == page.cursor else page.cursor
-            advance = said(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
-            run_all(connection, [*remembered(connection, seen), advance])
+            advance = bind(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
+            execute_all(connection, [*remembered(connection, seen), advance])
         return queued
 
     def _begun(
         self, connection: Connection, feed: str, changes: Sequence[Change]
-    ) -> dict[Key, Seen]:
+    ) -> dict[OrderIndexKey, Seen]:
         """Take our turn with a feed, note the reports of orders; give what was known."""
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         before = [
-            *self.database.serialized([f"feed {feed}"]),
-            *order_saving.reports_set(connection, reports),
+            *self.database.serialize_statements([f"feed {feed}"]),
+            *order_writes.bind_reports(connection, reports),
         ]
         seen = seen_asked(connection, [_anchor(change) for change in changes])
-        return seen.read(run_all(connection, [*before, *seen.words])[len(before) :])
+        return seen.read(execute_all(connection, [*before, *seen.words])[len(before) :])
 
     def _owed(
-        self, changes: Sequence[Change], before: Mapping[Key, Seen]
-    ) -> tuple[list[Release], list[Seen]]:
+        self, changes: Sequence[Change], before: Mapping[OrderIndexKey, Seen]
+    ) -> tuple[list[DeliveryRequest], list[Seen]]:
         """Give what changes owe to the destinations, and what is known of their reports now."""
-        known, released = dict(before), dict[Key, Seen]()
-        releases: list[Release] = []
+        known, released = dict(before), dict[OrderIndexKey, Seen]()
+        releases: list[DeliveryRequest] = []
         for change in changes:
             anchor = _anchor(change)
             seen = known.get(anchor)
@@ -145,7 +154,7 @@ class ChangeProcessor:
         return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
 
 
-def _renamed(connection: Connection, releases: Sequence[Release]) -> list[Release]:
+def _renamed(connection: Connection, releases: Sequence[DeliveryRequest]) -> list[DeliveryRequest]:
     """
     Give releases of a replaced feed names of their own where others have theirs already.
 
@@ -155,7 +164,7 @@ def _renamed(connection: Connection, releases: Sequence[Release]) -> list[Releas
     queued: dict[tuple[str, str], int] = {}
     for name in {each.destination for each in releases}:
         keys = sorted({each.release_key for each in releases if each.destination == name})
-        for row in ask(connection, _QUEUED, keys, destination=name):
+        for row in execute_keys(connection, _QUEUED, keys, destination=name):
             queued[name, row.release_key] = row.release_at
     return [
         each
@@ -165,7 +174,9 @@ def _renamed(connection: Connection, releases: Sequence[Release]) -> list[Releas
     ]
 
 
-def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: int) -> Seen:
+def _after_release(
+    change: Change, anchor: OrderIndexKey, news: Sequence[News], addenda: int
+) -> Seen:
     retracted = any(each.event is ResultEvent.RETRACTION for each in news)
     out = max((each.addenda for each in news), default=addenda)
     return Seen(
@@ -178,9 +189,9 @@ def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: i
     )
 
 
-def _anchor(change: Change) -> Key:
+def _anchor(change: Change) -> OrderIndexKey:
     return _key(change.record.orders[0])
 
 
-def _key(order: OrderKey) -> Key:
-    return Key(order.site, order.mrn, order.accession)
+def _key(order: OrderKey) -> OrderIndexKey:
+    return OrderIndexKey(order.site, order.mrn, order.accession)

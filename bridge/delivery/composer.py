@@ -28,7 +28,7 @@ from bridge.engine_client.models import Export, ExportedText, Person
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.errors import CodeRefused
@@ -132,7 +132,7 @@ class Composer:
     ) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
         found: dict[int, Known] = {}
-        with self._database.look() as connection:
+        with self._database.read_committed() as connection:
             told_of = told_before(connection, deliveries, destination.name)
             for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True):
                 told = told_of[each.delivery_id]
@@ -204,10 +204,13 @@ def indexed(
 ) -> list[list[IndexedOrder | None]]:
     """Read the orders of what is owed as they came in, for each; None where none did."""
     keys = [
-        [Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])]
+        [
+            OrderIndexKey(key.site, key.mrn, key.accession)
+            for key in map(key_of, each.orders["orders"])
+        ]
         for each in deliveries
     ]
-    found = order_index.find_told(connection, chain.from_iterable(keys))
+    found = order_index.find_for_delivery(connection, chain.from_iterable(keys))
     return [[found.get(key) for key in some] for some in keys]
 
 

@@ -28,10 +28,10 @@ from bridge.queue.deliveries import (
     NOT_CONNECTED,
     ClaimedDelivery,
     DeliveryOutcome,
-    in_hand,
+    current_delivery,
 )
 from bridge.queue.outbox import Outbox
-from bridge.queue.wakeup import Alarm
+from bridge.queue.wakeup import PollTimer
 from bridge.redaction import describe, where
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
@@ -89,7 +89,7 @@ class Courier:
         self._clock = clock
         self._on_pause = on_pause
         self._news = asyncio.Event()
-        self._next_look = Alarm(poll)
+        self._next_look = PollTimer(poll)
         self._stopping = False
         self._paused = False
         self._breaker = Breaker(destination.retry, destination.breaker_after, random)
@@ -154,7 +154,7 @@ class Courier:
                     continue
                 batch = await self._due()
                 if not batch:
-                    await self._rest(self._next_look.rest(self._clock()))
+                    await self._rest(self._next_look.seconds_until_next(self._clock()))
                 elif not await self._deliver(batch):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
@@ -226,7 +226,7 @@ class Courier:
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
         """Send one message; None when there is no connection, so that no other is tried."""
         sent_at = self._clock()
-        in_hand.set(delivery)
+        current_delivery.set(delivery)
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected:
@@ -248,7 +248,7 @@ class Courier:
         for outcome in outcomes:
             self._in_hand.pop(outcome.delivery_id, None)
             if outcome.retry_at is not None:
-                self._next_look.note(outcome.retry_at)
+                self._next_look.add_due_time(outcome.retry_at)
 
     async def _give_back(self, why: str = INTERRUPTED) -> None:
         """Store the outcome of what was sent; give back all that was not, with a code for why."""
@@ -276,7 +276,7 @@ class Courier:
     async def hasten(self) -> None:
         """Bring attempts forward that a clock set back has put off. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
-        if await Threads.DELIVERY.run(self._outbox.hasten, name, self._clock(), longest):
+        if await Threads.DELIVERY.run(self._outbox.make_due, name, self._clock(), longest):
             self._news.set()
 
     def _alarm(self, event: str, error: Exception) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from bridge.queue.states import Policy
+from bridge.queue.states import RetryPolicy
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 
@@ -42,7 +42,7 @@ class Destination:
     replies: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     time_zone: str = "UTC"
-    retry: Policy = field(default_factory=Policy)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker_after: int = 5
 
     def wants(self, site: str, event: ResultEvent) -> bool:

@@ -18,7 +18,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.queue.states import Policy
+from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, where
 from bridge.store.errors import StoreError
 
@@ -79,7 +79,7 @@ class Follower:
         self._site = site
         self._name = f"changes {site}".strip()
         self._wait = wait
-        self._policy = Policy(first=0.5, maximum=30.0)
+        self._policy = RetryPolicy(first=0.5, maximum=30.0)
         self._failures = 0
         self._asked = 0  # the cursor that was asked with last
         self._task: asyncio.Task[None] | None = None

@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.states import State
-from bridge.store.statements import among, ask
+from bridge.queue.states import QueueState
+from bridge.store.statements import execute_keys, key_statement
 from mappings.hl7.message import Message
 from mappings.outbound.results import DocumentNames, ResultEvent, SentSection
 
@@ -27,7 +27,7 @@ FINISHED = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RET
 OF_AN_ADDENDUM = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with what is added, less than the 30 of TXA-12
-_TOLD = among(
+_TOLD = key_statement(
     """
     SELECT id, report_id, release_key, event FROM delivery
     WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
@@ -62,7 +62,9 @@ def told_before(
     Of the same report and orders, in the order of delivery.
     """
     reports = sorted({each.report_id for each in deliveries})
-    answer = ask(connection, _TOLD, reports, destination=destination, done=State.DONE.value)
+    answer = execute_keys(
+        connection, _TOLD, reports, destination=destination, done=QueueState.DONE.value
+    )
     delivered: defaultdict[str, list[Any]] = defaultdict(list)
     for row in answer.all():
         delivered[row.report_id].append(row)
@@ -153,7 +155,7 @@ def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Sen
             "report_id": delivery.report_id,
             "id": delivery.delivery_id,
             "destination": delivery.destination,
-            "done": State.DONE.value,
+            "done": QueueState.DONE.value,
         },
     )
     return shown(bytes(row.payload) for row in sent if meet(delivery.release_key, row.release_key))

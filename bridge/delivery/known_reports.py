@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from bridge.store.records import order_index
-from bridge.store.records.order_index import Key
+from bridge.store.records.order_index import OrderIndexKey
 from bridge.store.statements import (
-    Answer,
-    Step,
-    Words,
-    among,
-    ask,
-    asked,
-    carried,
-    run_all,
-    unnested,
+    BoundStatement,
+    BulkStatement,
+    StatementResult,
+    bind_keys,
+    bind_rows,
+    execute_all,
+    execute_keys,
+    key_statement,
+    unnest,
 )
 
 NEVER = 2**62
 """When a report that needs no more asking is asked for again, in ms."""
 
-_SEEN = among(
+_SEEN = key_statement(
     """
     SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
     FROM report_seen WHERE site = :site AND accession IN :accessions
@@ -35,7 +35,7 @@ _SEEN = among(
     "text",
 )
 
-_RELEASED = among(
+_RELEASED = key_statement(
     """
     SELECT report_id FROM report_seen
     WHERE site = :site AND accession IN :accessions AND final = 1
@@ -56,10 +56,10 @@ _KNOWN = """
         addenda = excluded.addenda, changed_at = excluded.changed_at,
         check_at = excluded.check_at
 """
-_REMEMBER = Step(
+_REMEMBER = BulkStatement(
     _KINDS,
     f"INSERT INTO report_seen ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_KNOWN}",  # noqa: S608  # our own names
-    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnested(_KINDS)} {_KNOWN}",  # noqa: S608  # our own names
+    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_KNOWN}",  # noqa: S608  # our own names
 )
 
 
@@ -67,7 +67,7 @@ _REMEMBER = Step(
 class Seen:
     """What was known of an order's report when we last heard of it; times in ms."""
 
-    key: Key
+    key: OrderIndexKey
     report_id: str
     status: str
     final: bool
@@ -80,14 +80,14 @@ class Seen:
 class SeenAsked:
     """What was known of these orders' reports, to be asked with others."""
 
-    keys: Collection[Key]
-    words: Sequence[Words]
+    keys: Collection[OrderIndexKey]
+    words: Sequence[BoundStatement]
 
-    def read(self, answers: Sequence[Answer]) -> dict[Key, Seen]:
+    def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, Seen]:
         """Read the answers."""
         found = [
             Seen(
-                Key(row.site, row.mrn, row.accession),
+                OrderIndexKey(row.site, row.mrn, row.accession),
                 row.report_id,
                 row.status,
                 bool(row.final),
@@ -101,33 +101,33 @@ class SeenAsked:
         return {each.key: each for each in found if each.key in self.keys}
 
 
-def seen_asked(connection: Connection, keys: Sequence[Key]) -> SeenAsked:
+def seen_asked(connection: Connection, keys: Sequence[OrderIndexKey]) -> SeenAsked:
     """Ask what was known of these orders' reports: by site and accession, as in `order_index`."""
     wanted = frozenset(keys)
     return SeenAsked(
         wanted,
         [
-            asked(connection, _SEEN, accessions, site=site)
+            bind_keys(connection, _SEEN, accessions, site=site)
             for site, accessions in order_index.by_site(wanted)
         ],
     )
 
 
-def released_of(connection: Connection, keys: Sequence[Key]) -> frozenset[str]:
+def released_of(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozenset[str]:
     """Name the reports of these orders whose release was learned of, under whatever MRN."""
     return frozenset(
         row.report_id
         for site, accessions in order_index.by_site(keys)
-        for row in ask(connection, _RELEASED, accessions, site=site)
+        for row in execute_keys(connection, _RELEASED, accessions, site=site)
     )
 
 
 def remember(connection: Connection, seen: Sequence[Seen]) -> None:
     """Write down what is known now."""
-    run_all(connection, remembered(connection, seen))
+    execute_all(connection, remembered(connection, seen))
 
 
-def remembered(connection: Connection, seen: Sequence[Seen]) -> list[Words]:
+def remembered(connection: Connection, seen: Sequence[Seen]) -> list[BoundStatement]:
     """Give what `remember` writes, to be run with others; of one order the last is kept."""
     last = {each.key: each for each in seen}
     rows = [
@@ -142,4 +142,4 @@ def remembered(connection: Connection, seen: Sequence[Seen]) -> list[Words]:
         )
         for each in last.values()
     ]
-    return [carried(connection, _REMEMBER, rows)] if rows else []
+    return [bind_rows(connection, _REMEMBER, rows)] if rows else []

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.contract import ReportStatus
 from bridge.delivery.destinations import Destination
 from bridge.engine_client.models import Change, OrderKey
-from bridge.queue.deliveries import Release
+from bridge.queue.deliveries import DeliveryRequest
 from mappings.outbound.results import ResultEvent
 
 KINDS: Mapping[str, ResultEvent] = MappingProxyType(
@@ -136,7 +136,7 @@ def released(news: News) -> list[News]:
     return [news, progress]
 
 
-def deliveries(news: Iterable[News], destinations: Sequence[Destination]) -> list[Release]:
+def deliveries(news: Iterable[News], destinations: Sequence[Destination]) -> list[DeliveryRequest]:
     """Name what has to be delivered, in order: one an order, unless its mapping combines them."""
     return [
         _release(each, destination, orders)
@@ -164,14 +164,16 @@ def _split(news: News, destination: Destination) -> list[list[Mapping[str, Any]]
     return [[order] for order in news.orders]
 
 
-def _release(news: News, destination: Destination, orders: Sequence[Mapping[str, Any]]) -> Release:
+def _release(
+    news: News, destination: Destination, orders: Sequence[Mapping[str, Any]]
+) -> DeliveryRequest:
     content = {
         "orders": [dict(order) for order in orders],
         "status": news.status,
         "addenda": news.addenda,
     }
     which = "all" if len(orders) > 1 else _fingerprint(orders[0])
-    return Release(
+    return DeliveryRequest(
         destination=destination.name,
         report_id=news.report_id,
         release_key=f"{news.report_id}:{news.name}:{which}",

@@ -30,8 +30,8 @@ from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index, reconcile_rounds
-from bridge.store.records.exceptions import Subject
-from bridge.store.records.order_index import Key
+from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.order_index import OrderIndexKey
 from bridge.store.records.reconcile_rounds import EXAMPLES, Round
 from mappings.outbound.results import ResultEvent
 
@@ -94,7 +94,7 @@ class Service(Protocol):
 
 
 def compare(
-    orders: Sequence[tuple[int, Key]],
+    orders: Sequence[tuple[int, OrderIndexKey]],
     records: Sequence[StatusRecord],
     queued: frozenset[tuple[str, str]],
     learned: frozenset[str],
@@ -177,7 +177,7 @@ class Reconciler:
 
     def wish(self) -> int:
         """Return the start (ms) of the requested round, 0 without one. Blocking."""
-        with self._database.look() as connection:
+        with self._database.read_committed() as connection:
             return reconcile_rounds.wish(connection)
 
     def _begin(self, now: int) -> tuple[Round, int]:
@@ -197,10 +197,12 @@ class Reconciler:
         with self._database.write() as connection:
             reconcile_rounds.save(connection, one, now)
             if one.ended_at:
-                before = exceptions.of_code(connection, Subject.ORDER, STILL_ORDERED)
+                before = exceptions.rows_with_code(
+                    connection, ExceptionSubject.ORDER, STILL_ORDERED
+                )
                 rows = sorted({*(before if one.whole else ()), *one.still_ordered})
                 codes = [(row_id, STILL_ORDERED) for row_id in one.still_ordered]
-                exceptions.renew(connection, Subject.ORDER, rows, codes, now)
+                exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
     async def _orders(self, one: Round, now: int) -> list[Finding]:
         """Take the next page of orders into the round."""
@@ -230,10 +232,10 @@ class Reconciler:
         return findings
 
     async def _compared(
-        self, orders: Sequence[tuple[int, Key]], now: int, missed: Missed
+        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, missed: Missed
     ) -> list[Finding]:
         """Compare orders; note in `missed` those that the service would not speak of, and why."""
-        by_token: defaultdict[str, list[tuple[int, Key]]] = defaultdict(list)
+        by_token: defaultdict[str, list[tuple[int, OrderIndexKey]]] = defaultdict(list)
         for order_id, key in orders:
             by_token[self._service.token_of(key.site)].append((order_id, key))
         findings: list[Finding] = []
@@ -260,11 +262,13 @@ class Reconciler:
         """Keep what differs for people to look at; what no longer differs, or lives, is over."""
         codes = [(each.order_id, each.code) for each in findings]
         with self._database.write() as connection:
-            before = exceptions.between(connection, Subject.ORDER, after, upto, STILL_ORDERED)
+            before = exceptions.rows_in_range(
+                connection, ExceptionSubject.ORDER, after, upto, STILL_ORDERED
+            )
             rows = sorted(before.union(each.order_id for each in findings).difference(missed))
-            exceptions.renew(connection, Subject.ORDER, rows, codes, now)
+            exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
-    def _page(self, after: int) -> list[tuple[int, Key]]:
+    def _page(self, after: int) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
             return order_index.page(connection, after, PAGE)
 
@@ -272,7 +276,7 @@ class Reconciler:
         with self._database.read() as connection:
             return order_index.sites(connection)
 
-    def _still(self, ids: Collection[int]) -> list[tuple[int, Key]]:
+    def _still(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
             return order_index.live(connection, ids)
 
@@ -287,7 +291,7 @@ class Reconciler:
     def _known(
         self, records: Sequence[StatusRecord]
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
-        keys = [Key(k.site, k.mrn, k.accession) for each in records for k in each.orders]
+        keys = [OrderIndexKey(k.site, k.mrn, k.accession) for each in records for k in each.orders]
         with self._database.read() as connection:
             queued = _pairs(connection, [each.report_id for each in records])
             return queued, released_of(connection, keys)
@@ -353,7 +357,9 @@ def _strange(
     database: Database, site: str, items: Sequence[Mapping[str, Any]]
 ) -> WorklistDifferences:
     asked = {
-        Key(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(item["reportId"])
+        OrderIndexKey(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(
+            item["reportId"]
+        )
         for item in items
         for each in item["clinicalInfo"]
     }

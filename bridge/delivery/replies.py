@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from bridge.errors import BridgeError, FailureKind
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import MalformedMessage
@@ -98,7 +98,7 @@ LOST: Mapping[LossReason, Reply] = MappingProxyType(
 class Consequence:
     """What becomes of a delivery, and whether its destination is paused for it."""
 
-    event: Event
+    event: QueueEvent
     failure: FailureKind | None
     pause: bool = False
 
@@ -152,13 +152,13 @@ def consequence(
     failure = FailureKind.PERMANENT if reply in REFUSALS else FailureKind.AMBIGUOUS
     match action:
         case Action.DELIVERED:
-            return Consequence(Event.ACCEPTED, None)
+            return Consequence(QueueEvent.ACCEPTED, None)
         case Action.PARK:
-            return Consequence(Event.GIVEN_UP, failure)
+            return Consequence(QueueEvent.GIVEN_UP, failure)
         case Action.SKIP:
-            return Consequence(Event.IGNORED, failure)
+            return Consequence(QueueEvent.IGNORED, failure)
         case Action.RETRY | Action.PAUSE:
-            return Consequence(Event.POSTPONED, failure, pause=action is Action.PAUSE)
+            return Consequence(QueueEvent.POSTPONED, failure, pause=action is Action.PAUSE)
 
 
 def rule_for(reply: Reply, replies: Mapping[str, str], detail: str) -> str:

@@ -22,7 +22,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import SIGNED, Export, OrderKey, StatusRecord
 from bridge.executors import Threads
 from bridge.store.records import order_index
-from bridge.store.records.order_index import Key
+from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 
 MOST_IN_A_ROUND = 25_000
@@ -120,13 +120,19 @@ class StatusPoller:
             self._highest = int(connection.execute(_LAST).scalar_one())
             rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
         return [
-            Seen(Key(r.site, r.mrn, r.accession), r.report_id, r.status, bool(r.final), *r[6:])
+            Seen(
+                OrderIndexKey(r.site, r.mrn, r.accession),
+                r.report_id,
+                r.status,
+                bool(r.final),
+                *r[6:],
+            )
             for r in rows
         ]
 
     async def _ask(self, group: Sequence[Seen]) -> None:
         records = await self._records([OrderKey(*each.key) for each in group])
-        by_key = {Key(k.site, k.mrn, k.accession): r for r in records for k in r.orders}
+        by_key = {OrderIndexKey(k.site, k.mrn, k.accession): r for r in records for k in r.orders}
         counts = {
             record.report_id: await self._count_addenda(record)
             for record in records
@@ -154,7 +160,7 @@ class StatusPoller:
     def _process(
         self,
         group: Sequence[Seen],
-        by_key: Mapping[Key, StatusRecord],
+        by_key: Mapping[OrderIndexKey, StatusRecord],
         counts: Mapping[str, int],
     ) -> int:
         now = self._processor.clock()
@@ -176,7 +182,7 @@ class StatusPoller:
 
 def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any]]:
     """Give the tags of a report's orders as their senders said them."""
-    keys = [Key(k.site, k.mrn, k.accession) for k in record.orders]
+    keys = [OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders]
     found = order_index.find(connection, keys)
     return [
         {**(found[key].tags if key in found else {}), **order.tags()}

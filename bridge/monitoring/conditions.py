@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bridge.store.records.exceptions import Concern, Subject
-from bridge.store.records.unmapped_codes import UnknownCode
+from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
+from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 
 DAY = 86_400_000  # ms
 
@@ -85,12 +85,12 @@ class Sight:
     """What of TLS expires, such as `certificate of listener orders`, to when it is valid."""
     circuits: Collection[str] = ()
     """Destinations that do not answer and are left alone."""
-    concerns: Sequence[Concern] = ()
+    concerns: Sequence[ProcessingException] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     """Messages that each listener refused within the last hour."""
     disk_free: int | None = None
     """Bytes left where HOME is."""
-    unknown_codes: Sequence[UnknownCode] = ()
+    unknown_codes: Sequence[UnmappedCodeRecord] = ()
     """Codes that the definitions in force have met, and no table of theirs has."""
     host: str = ""
     """Where `certificates` and the disk are."""
@@ -206,20 +206,20 @@ def _disk(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
 
 def _concerns(sight: Sight) -> Iterator[Condition]:
     """Each message by itself, since each is about a patient; what differs, by kind."""
-    messages = [each for each in sight.concerns if each.kind is Subject.MESSAGE]
+    messages = [each for each in sight.concerns if each.kind is ExceptionSubject.MESSAGE]
     for each in messages[:MOST_CONCERNS]:
         text = f"message {each.row_id} was applied and still wants a person: {each.code}"
         yield Condition(f"concern:message {each.row_id}", Severity.WARNING, text)
     if messages[MOST_CONCERNS:]:
         text = f"more than {MOST_CONCERNS} messages were applied and still want a person"
         yield Condition("concern:further", Severity.WARNING, text)
-    if any(each.kind is Subject.FEED for each in sight.concerns):
+    if any(each.kind is ExceptionSubject.FEED for each in sight.concerns):
         text = (
             "the change feed of the report service was replaced, such as by a restored backup;"
             " it is read again from its beginning: compare reports and results since the backup"
         )
         yield Condition("concern:feed", Severity.CRITICAL, text)
-    differing = Counter(each.code for each in sight.concerns if each.kind is Subject.ORDER)
+    differing = Counter(each.code for each in sight.concerns if each.kind is ExceptionSubject.ORDER)
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"
         yield Condition(f"differs:{code}", Severity.WARNING, text)

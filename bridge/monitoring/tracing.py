@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.deliveries import ClaimedDelivery, in_hand
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.ledger.arrivals import digest
-from bridge.queue.ledger.deduplication import short
+from bridge.queue.ledger.deduplication import stored_digest
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -42,13 +42,13 @@ class Tracer(Protocol):
 Origin = Callable[[ClaimedDelivery], Awaitable[int | None]]
 """Gives the mark of the message that a delivery goes back to."""
 
-Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
+Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
 """Applies messages, an outcome for each."""
 
 
 def mark_of(payload: bytes) -> int:
     """Give the mark of a message: 64 bits of its digest, as the queue keeps them."""
-    return short(digest(payload))
+    return stored_digest(digest(payload))
 
 
 class Sending(Protocol):
@@ -78,7 +78,7 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
     if tracer is None:
         return apply
 
-    async def answer(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def answer(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         spans = {
             each.message_id: tracer.start_span(
                 "hl7 apply",
@@ -87,7 +87,7 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
             )
             for each in claimed
         }
-        events: dict[int, Outcome] = {}
+        events: dict[int, MessageOutcome] = {}
         try:
             async with aclosing(apply(claimed)) as given:
                 async for outcomes in given:
@@ -100,7 +100,7 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
     return answer
 
 
-def _told(span: Span, outcome: Outcome | None) -> None:
+def _told(span: Span, outcome: MessageOutcome | None) -> None:
     with suppress(Exception):  # a trace must not change what it traces
         span.set_attribute("bridge.outcome", outcome.event.value if outcome else "none")
         if outcome is not None and outcome.code:
@@ -122,7 +122,7 @@ class TracedSender:
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Send one message, give its reply."""
-        delivery = in_hand.get()
+        delivery = current_delivery.get()
         if delivery is None or self._origin is None:
             return self._send(payload, None)
         sending = self._send_of(payload, self._origin, delivery)

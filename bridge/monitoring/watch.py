@@ -20,13 +20,13 @@ from bridge.monitoring.conditions import (
     Thresholds,
     conditions,
 )
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import Depth
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
-from bridge.store.records.exceptions import unseen
+from bridge.store.records.exceptions import list_unseen
 
 Tell = Callable[[Sequence[Notice]], None]
 """Tells somebody, or raises."""
@@ -112,10 +112,10 @@ class Watch:
             if each.paused_at is not None and f"{kind} {each.name}" in names
         }
         queues = {
-            "the inbox": browse.open_messages(self.database),
+            "the inbox": queries.open_messages(self.database),
             **{
                 f"destination {name}": found
-                for name, found in browse.open_deliveries(self.database).items()
+                for name, found in queries.open_deliveries(self.database).items()
             },
         }
         return Sight(
@@ -130,18 +130,18 @@ class Watch:
                 for each in destinations.values()
                 if each.open_until is not None and f"destination {each.name}" in names
             ],
-            concerns=unseen(self.database, MOST_CONCERNS),
-            refused=browse.refused_since(self.database, now - HOUR),
+            concerns=list_unseen(self.database, MOST_CONCERNS),
+            refused=queries.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),
-            unknown_codes=unmapped_codes.standing(self.database, MOST_CODES),
+            unknown_codes=unmapped_codes.list_active(self.database, MOST_CODES),
             host=self.host,
             elsewhere=self.elsewhere(now),
         )
 
 
-def _queue(depths: Mapping[State, Depth]) -> Queue:
-    waiting = [depths[each] for each in (State.QUEUED, State.CLAIMED) if each in depths]
-    parked = depths.get(State.PARKED)
+def _queue(depths: Mapping[QueueState, Depth]) -> Queue:
+    waiting = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
+    parked = depths.get(QueueState.PARKED)
     return Queue(
         waiting=sum(each.count for each in waiting),
         parked=0 if parked is None else parked.count,

@@ -6,16 +6,23 @@ goes out, `browse` and `retention` for those who look after them.
 """
 
 from bridge.queue.errors import IllegalTransition, NoSuchRow, QueueError
-from bridge.queue.states import TRANSITIONS, Acknowledgment, Event, Policy, State, after
+from bridge.queue.states import (
+    TRANSITIONS,
+    AcknowledgmentState,
+    QueueEvent,
+    QueueState,
+    RetryPolicy,
+    next_state,
+)
 
 __all__ = [
     "TRANSITIONS",
-    "Acknowledgment",
-    "Event",
+    "AcknowledgmentState",
     "IllegalTransition",
     "NoSuchRow",
-    "Policy",
     "QueueError",
-    "State",
-    "after",
+    "QueueEvent",
+    "QueueState",
+    "RetryPolicy",
+    "next_state",
 ]

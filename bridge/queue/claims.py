@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.errors import FailureKind
-from bridge.queue.states import Event, State, after
+from bridge.queue.states import QueueEvent, QueueState, next_state
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedMessage:
     """
     A stored message whose turn it is. `attempts` counts this one; times are in ms.
 
-    `doubts` are the attempts whose outcome nobody knows. `attempts` also has those that never
+    `ambiguous_attempts` are the attempts whose outcome nobody knows. `attempts` also has those
+    that never
     reached the report service; they must not use up the patience with a message.
     """
 
@@ -29,36 +30,37 @@ class Claimed:
     received_at: int
     flags: int
     message_type: str
-    doubts: int = 0
+    ambiguous_attempts: int = 0
     unreadable: str = ""
     """Why the content cannot be read now; it may be read later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MessageOutcome:
     """
     What came of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
     `code` and `detail` are for operators and bear no patient data. `retry_at` (ms) is for
     what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep,
-    `doubts` the count to keep; None leaves it as it is. `lane` is a second one to wait in from
+    `ambiguous_attempts` the count to keep; None leaves it as it is. `lane` is a second one to
+    wait in from
     now on, for a message that had one. `news` is what is to be written down with it.
     """
 
     message_id: int
-    event: Event
+    event: QueueEvent
     failure: FailureKind | None = None
     code: str = ""
     detail: str = ""
     retry_at: int | None = None
     notes: Any = None
-    doubts: int | None = None
+    ambiguous_attempts: int | None = None
     lane: int | None = None
-    news: "News | None" = None
+    news: "OutcomeRecords | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class OutcomeRecords:
     """
     What applying a message has brought to light: written with its outcome, both or neither.
 
@@ -67,7 +69,7 @@ class News:
     """
 
     content: Any
-    otherwise: Outcome
+    otherwise: MessageOutcome
     brief: bool = False
 
 
@@ -76,7 +78,7 @@ class Settlement:
     """What becomes of a claimed row; times in ms. Only what is queued has a `not_before`."""
 
     row_id: int
-    state: State
+    state: QueueState
     failure: str = ""
     code: str = ""
     detail: str = ""
@@ -86,20 +88,20 @@ class Settlement:
     def of(
         cls,
         row_id: int,
-        event: Event,
+        event: QueueEvent,
         failure: FailureKind | None,
         code: str,
         detail: str,
         due: int,
     ) -> "Settlement":
         """Say what follows when `event` happens to a claimed row; it is `due` if it waits."""
-        state = after(State.CLAIMED, event)
-        waits = state is State.QUEUED
+        state = next_state(QueueState.CLAIMED, event)
+        waits = state is QueueState.QUEUED
         return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettlementResult:
     """The rows that were still ours to settle, and whether any moved up behind them."""
 
     held: set[int]

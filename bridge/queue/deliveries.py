@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.errors import FailureKind
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 
 INTERRUPTED: Final = "interrupted"
 NOT_CONNECTED: Final = "not_connected"
@@ -17,7 +17,7 @@ NOT_CONNECTED: Final = "not_connected"
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class DeliveryRequest:
     """
     Something to deliver. `release_key` names it once and for all within its destination.
 
@@ -55,7 +55,7 @@ class ClaimedDelivery:
     tries: int = 0
 
 
-in_hand: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)
+current_delivery: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)
 """The delivery that is being sent, for whoever watches the sending."""
 
 
@@ -69,7 +69,7 @@ class DeliveryOutcome:
     """
 
     delivery_id: int
-    event: Event
+    event: QueueEvent
     failure: FailureKind | None = None
     code: str = ""
     detail: str = ""

@@ -26,7 +26,7 @@ class IllegalTransition(QueueError):
         super().__init__(f"what is {state} cannot be {event}")
 
 
-class NotAsChosen(QueueError):
+class StateChanged(QueueError):
     """Somebody else was faster with what was chosen by its state."""
 
     def __init__(self, state: str) -> None:

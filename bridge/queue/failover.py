@@ -13,9 +13,9 @@ from sqlalchemy import text
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.store.presence import absent
+from bridge.store.presence import without_heartbeat
 
-AWAY_SECONDS = 4.0
+GRACE_SECONDS = 4.0
 """Longer than it takes a living node to be seen again after its connection was cut."""
 
 _OWNERS = text("""
@@ -24,7 +24,7 @@ _OWNERS = text("""
 """)
 
 
-class Heirs:
+class Failover:
     """Looks after the claims of others."""
 
     def __init__(
@@ -43,16 +43,18 @@ class Heirs:
         self._timer = timer
         self._missed: dict[str, float] = {}
 
-    def look(self, now: int) -> int:
+    def requeue_claims_of_failed_nodes(self, now: int) -> int:
         """Queue again what the dead had claimed; give how many. `now` is in ms."""
         if self._database.dialect != "postgresql":
             return 0
-        return sum(queue.inherit(each, now) for each in self._dead() for queue in self._queues)
+        return sum(
+            queue.requeue_claims(each, now) for each in self._dead() for queue in self._queues
+        )
 
     def _dead(self) -> list[str]:
         with self._database.read() as connection:
             owners = set(connection.execute(_OWNERS).scalars()) - self._own
-            gone = absent(connection, owners) if owners else set()
+            gone = without_heartbeat(connection, owners) if owners else set()
         moment = self._timer()
         self._missed = {owner: self._missed.get(owner, moment) for owner in gone}
-        return [owner for owner, at in self._missed.items() if moment - at >= AWAY_SECONDS]
+        return [owner for owner, at in self._missed.items() if moment - at >= GRACE_SECONDS]

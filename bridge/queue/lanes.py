@@ -17,31 +17,40 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue.claims import Settled, Settlement
-from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
-from bridge.queue.states import Event, State, after
+from bridge.queue.claims import Settlement, SettlementResult
+from bridge.queue.statements import ENTERED_UP_TO, INBOX, SET_ENTERED_UP_TO, LaneStatements
+from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.store.database import Database
-from bridge.store.lease_clock import machine_time
-from bridge.store.presence import absent
-from bridge.store.statements import Step, among, ask, carry_out, is_asked_once, plain, run, say
+from bridge.store.lease_clock import claim_time
+from bridge.store.presence import without_heartbeat
+from bridge.store.statements import (
+    BulkStatement,
+    dialect_statement,
+    execute,
+    execute_keys,
+    execute_rows,
+    execute_sql,
+    is_postgresql,
+    key_statement,
+)
 
-EVERY = 5.0
+FULL_SCAN_SECONDS = 5.0
 """Seconds between looks at everything: so late may be noticed what an old message waits for."""
 
-SOON = 0.25
+HURRIED_SCAN_SECONDS = 0.25
 """Seconds between them where others say that something old may be due."""
 
 MARGIN = 20_000
 """So far below what was seen may another's transaction still have to commit."""
 
-PARTS = 100_000
+PARTITION_STEP = 100_000
 """Partitions are named by whole ones of these: so there are few statements to prepare."""
 
 
-class Floor:
+class ScanWatermark:
     """What one worker remembers of where it found something."""
 
-    def __init__(self, every: float = EVERY, margin: int = MARGIN) -> None:
+    def __init__(self, every: float = FULL_SCAN_SECONDS, margin: int = MARGIN) -> None:
         self._every = every
         self._margin = margin
         self._everything_at = float("-inf")
@@ -49,18 +58,20 @@ class Floor:
         self._newest = 0
         self._hurried = False
 
-    def hurry(self) -> None:
+    def expect_old_rows(self) -> None:
         """Look at everything soon: somebody may have queued what is old. From any thread."""
         self._hurried = True
 
-    def at(self, now: float) -> int:
+    def position(self, now: float) -> int:
         """Give the id from which on to look, 0 for all of them; `now` is in seconds."""
-        if now < self._everything_at + (min(SOON, self._every) if self._hurried else self._every):
+        if now < self._everything_at + (
+            min(HURRIED_SCAN_SECONDS, self._every) if self._hurried else self._every
+        ):
             return self._id
         self._hurried = False  # whoever hurries us from now on may have come too late for this
         return 0
 
-    def found(self, floor: int, ids: Sequence[int], now: float) -> None:
+    def record(self, floor: int, ids: Sequence[int], now: float) -> None:
         """Take note of the candidates that a look from `floor` on has found."""
         self._newest = max(self._newest, *ids) if ids else self._newest
         if floor == 0:
@@ -70,14 +81,14 @@ class Floor:
     @staticmethod
     def of_partitions(floor: int) -> int:
         """Give the id below which partitions are left alone: what was put off is rarely older."""
-        return max(0, floor - PARTS) // PARTS * PARTS
+        return max(0, floor - PARTITION_STEP) // PARTITION_STEP * PARTITION_STEP
 
     def moved_up(self, ids: Collection[int]) -> None:
         """Take note of those that nothing stands before any more, however old they are."""
         self._id = min([self._id, *ids])
 
 
-Place = tuple[int, int]
+LanePosition = tuple[int, int]
 """A lane, and the id of the row that stands there."""
 
 _FLOOR = "%(floor)s"
@@ -87,11 +98,12 @@ _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide 
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LaneClaim:
     """
     What a claim took, in the order to take it.
 
-    `unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted out in
+    `list_unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted
+    out in
     several transactions, so that nobody waits long for one. `more`: others may be free as well.
     `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left,
     or another claim looks at their places just now.
@@ -105,30 +117,34 @@ class Taken:
     told: list[int]
 
 
-class Line:
+class Lanes:
     """The lanes of one queue. Every method wants a connection in a write transaction."""
 
     def __init__(
         self,
         database: Database,
-        statements: LineStatements,
+        statements: LaneStatements,
         *,
         parked_block: bool,
         timer: Callable[[], float] = time.monotonic,
         are_told: Callable[[Sequence[int]], bool] = lambda _: False,
     ) -> None:
-        """With `parked_block` what is parked keeps its place; `are_told` as `inbox.Told` has it."""
+        """With `parked_block` what is parked keeps its place; `contains_all` as
+        `inbox.AcknowledgmentNotes` has it.
+        """
         self._sql, self._are_told = statements, are_told
-        self._staying = {State.QUEUED, State.PARKED} if parked_block else {State.QUEUED}
+        self._staying = (
+            {QueueState.QUEUED, QueueState.PARKED} if parked_block else {QueueState.QUEUED}
+        )
         self._are_seen = database.dialect == "postgresql"
         # Messages lie in partitions there: most are left alone most of the time.
         parted = self._are_seen and statements is INBOX
         due = f"{statements.candidates} {database.skip_locked}"
-        self._floor = Floor()
+        self._floor = ScanWatermark()
         self._timer = timer
-        self._candidates = plain(statements.candidates_from if parted else due)
+        self._candidates = dialect_statement(statements.candidates_from if parted else due)
         self._is_parted = parted
-        self._held = among(f"{statements.held} {database.lock_rows}")
+        self._held = key_statement(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
         # SQLite has one writer, so ids become visible in their order: all up to one can be
         # given their places when the first of them is asked for. Where messages are only
@@ -144,16 +160,16 @@ class Line:
         lease: int,
         limit: int,
         channel: str = "",
-    ) -> Taken:
+    ) -> LaneClaim:
         """Take up to `limit` heads for the owner."""
         window = max(limit, _WINDOW)
-        lease_until = machine_time(connection, now) + lease
-        floor = self._floor.at(self._timer())
+        lease_until = claim_time(connection, now) + lease
+        floor = self._floor.position(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window}
         claimed, told = list[int](), list[int]()
         for _ in range(_ROUNDS):
             rows = self._look(connection, floor, parameters)
-            self._floor.found(floor, [row.id for row in rows], self._timer())
+            self._floor.record(floor, [row.id for row in rows], self._timer())
             if self._enrols and rows:
                 self._enrol(connection, max(row.id for row in rows))
             free, blocked = self._sort_out(connection, [row.id for row in rows])
@@ -164,57 +180,58 @@ class Line:
             if len(rows) < window or len(claimed) == limit or not blocked:
                 more = len(rows) >= window or len(heads) < len(free)
                 undecided = len(free) + len(blocked) < len(rows) or len(mine) < len(heads)
-                return Taken(claimed, unseen=False, more=more, undecided=undecided, told=told)
-        return Taken(claimed, unseen=True, more=True, undecided=True, told=told)
+                return LaneClaim(claimed, unseen=False, more=more, undecided=undecided, told=told)
+        return LaneClaim(claimed, unseen=True, more=True, undecided=True, told=told)
 
-    def hurry(self) -> None:
+    def expect_old_rows(self) -> None:
         """Look among the old soon: others have queued something. From any thread."""
-        self._floor.hurry()
+        self._floor.expect_old_rows()
 
     def settle(
         self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
-    ) -> Settled:
+    ) -> SettlementResult:
         """
         Write down what became of claimed rows.
 
         A row whose lease ended meanwhile belongs to another, who will settle it.
         """
         if not settlements:
-            return Settled(set(), moved_up=False)
+            return SettlementResult(set(), moved_up=False)
         wanted = {each.row_id: each for each in settlements}
-        rows = ask(connection, self._held, list(wanted), owner=owner).all()
+        rows = execute_keys(connection, self._held, list(wanted), owner=owner).all()
         self._write(connection, [wanted[row.id] for row in rows], now)
         staying = [row for row in rows if wanted[row.id].state in self._staying]
         leaving = [row for row in rows if wanted[row.id].state not in self._staying]
         moved = [self._move(connection, staying), self._remove(connection, leaving)]
-        return Settled({row.id for row in rows}, any(moved))
+        return SettlementResult({row.id for row in rows}, any(moved))
 
-    def reclaim(
+    def requeue_expired(
         self,
         connection: Connection,
         *,
         owner: str,
         now: int,
         own: str = "",
-        but: Collection[int] = (),
+        except_ids: Collection[int] = (),
     ) -> list[int]:
         """
-        Queue again what `owner` had claimed before it died, and whose lease ran out (`but`: never).
+        Queue again what `owner` had claimed before it died, and whose lease ran out
+        (`except_ids`: never).
 
         A lease further ahead than any is of before a boot, or of a clock that was set. Not what
         another is seen to live with: its clock or ours was set. Attempts are kept:
         what kills a worker each time must come to an end.
         """
-        moment = machine_time(connection, now)
+        moment = claim_time(connection, now)
         given = {"owner": owner, "now": moment, "latest": moment + _LONGEST_LEASE}
         asked = connection.execute(self._overdue, given)
-        found = [row for row in asked if row.id not in but]
+        found = [row for row in asked if row.id not in except_ids]
         known = {owner, own}
         others = {row.owner for row in found} - known
         if others and self._are_seen:
-            known |= absent(connection, others)
+            known |= without_heartbeat(connection, others)
         rows = [row for row in found if row.owner in known or not self._are_seen]
-        state = after(State.CLAIMED, Event.INTERRUPTED)
+        state = next_state(QueueState.CLAIMED, QueueEvent.INTERRUPTED)
         returned = [Settlement(row.id, state, code="interrupted") for row in rows]
         self._write(connection, returned, now)
         self._move(connection, rows)
@@ -225,12 +242,14 @@ class Line:
     ) -> None:
         """Keep claims for `lease` ms from now."""
         if row_ids:
-            lease_until = machine_time(connection, now) + lease
-            ask(connection, self._sql.extend, row_ids, owner=owner, lease_until=lease_until)
+            lease_until = claim_time(connection, now) + lease
+            execute_keys(
+                connection, self._sql.extend, row_ids, owner=owner, lease_until=lease_until
+            )
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Take a row's place, by its id, in each of its lanes."""
-        carry_out(connection, self._sql.enter, [(lane, row_id) for lane in lanes])
+        execute_rows(connection, self._sql.enter, [(lane, row_id) for lane in lanes])
 
     def leave(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Give up a row's places, and let those behind it move up."""
@@ -239,10 +258,10 @@ class Line:
     def _look(self, connection: Connection, floor: int, parameters: Mapping[str, Any]) -> list[Any]:
         """Give the candidates from an id on; all of them where messages lie in one table."""
         if not self._is_parted:
-            return say(connection, self._candidates, **parameters).all()
+            return execute(connection, self._candidates, **parameters).all()
         # Written out, not bound: a plan for all partitions would lock each of them.
-        written = self._candidates.postgres.replace(_FLOOR, str(Floor.of_partitions(floor)))
-        return run(connection, written, {**parameters, "near": floor}).all()
+        written = self._candidates.postgres.replace(_FLOOR, str(ScanWatermark.of_partitions(floor)))
+        return execute_sql(connection, written, {**parameters, "near": floor}).all()
 
     def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
         """Tell which candidates are free, and mark as blocked those that are not."""
@@ -250,9 +269,9 @@ class Line:
             return set(), set()
         # A statement of its own, after the candidates are locked: it must see what was
         # committed until then.
-        blockers: dict[int, Place] = {
+        blockers: dict[int, LanePosition] = {
             row.id: (row.lane, row.blocker)
-            for row in ask(connection, self._sql.blockers, row_ids)
+            for row in execute_keys(connection, self._sql.blockers, row_ids)
             if row.blocker is not None
         }
         # One that is just leaving cannot see who waits for it: what stands behind that one
@@ -260,21 +279,21 @@ class Line:
         staying = self._hold(connection, set(blockers.values()))
         blocked = {row_id for row_id, place in blockers.items() if place in staying}
         if blocked:
-            ask(connection, self._sql.block, sorted(blocked))
+            execute_keys(connection, self._sql.block, sorted(blocked))
         return set(row_ids) - blockers.keys(), blocked
 
     def _enrol(self, connection: Connection, upto: int) -> None:
         """Give all messages up to one their places in their lanes, before anybody looks there."""
-        (enrolled,) = say(connection, ENROLLED).scalars()
+        (enrolled,) = execute(connection, ENTERED_UP_TO).scalars()
         if upto > enrolled:
-            say(connection, self._sql.enrol, enrolled=enrolled, upto=upto)
-            say(connection, ENROLLED_UP_TO, upto=upto)
+            execute(connection, self._sql.enrol, enrolled=enrolled, upto=upto)
+            execute(connection, SET_ENTERED_UP_TO, upto=upto)
 
-    def _hold(self, connection: Connection, places: set[Place]) -> set[Place]:
+    def _hold(self, connection: Connection, places: set[LanePosition]) -> set[LanePosition]:
         """Give those of the places that nobody is about to leave, and keep it so."""
-        if not is_asked_once(connection):  # nobody else is about to do anything
+        if not is_postgresql(connection):  # nobody else is about to do anything
             return places
-        rows = carry_out(connection, self._sql.guard, sorted(places))
+        rows = execute_rows(connection, self._sql.guard, sorted(places))
         return set() if rows is None else set(rows)
 
     def _mark(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[int]:
@@ -286,12 +305,12 @@ class Line:
         the server to break the circle.
         """
         places = self._places(rows)
-        marked = carry_out(connection, self._sql.claim_lane, places)
-        if marked is None or not is_asked_once(connection):  # there it is the only writer
+        marked = execute_rows(connection, self._sql.claim_lane, places)
+        if marked is None or not is_postgresql(connection):  # there it is the only writer
             return [row.id for row in rows]
         done = set(marked)
         ids = {row.id for row in rows} - {row_id for _, row_id in set(places) - done}
-        carry_out(connection, self._sql.free_lane, sorted(e for e in done if e[1] not in ids))
+        execute_rows(connection, self._sql.free_lane, sorted(e for e in done if e[1] not in ids))
         return [row.id for row in rows if row.id in ids]
 
     def _take(
@@ -301,7 +320,7 @@ class Line:
         told = ids if ids and self._are_told(ids) else []
         if ids:
             how = self._sql.claim_told if told else self._sql.claim
-            ask(connection, how, ids, owner=owner, lease_until=lease_until)
+            execute_keys(connection, how, ids, owner=owner, lease_until=lease_until)
         return told
 
     def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
@@ -309,7 +328,7 @@ class Line:
             (each.row_id, each.state.value, each.not_before, each.failure, each.code, each.detail)
             for each in settlements
         ]
-        carry_out(connection, self._sql.settle, [(*row, now) for row in rows])
+        execute_rows(connection, self._sql.settle, [(*row, now) for row in rows])
 
     def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
         """Let go of rows that keep their place."""
@@ -319,20 +338,22 @@ class Line:
         """Let go of rows that leave their lanes."""
         return self._let_go(connection, self._sql.leave, self._places(rows))
 
-    def _let_go(self, connection: Connection, how: Step, places: Sequence[Place]) -> bool:
+    def _let_go(
+        self, connection: Connection, how: BulkStatement, places: Sequence[LanePosition]
+    ) -> bool:
         """Free places, then let those move up who stood behind them; tell whether any did."""
-        carry_out(connection, how, places)
+        execute_rows(connection, how, places)
         lanes = [(lane,) for lane, _ in places]
         if not lanes:
             return False
-        if not is_asked_once(connection):
-            return run(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
-        heads = run(connection, self._sql.heads.together, self._sql.heads.columns(lanes))
+        if not is_postgresql(connection):
+            return execute_sql(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
+        heads = execute_sql(connection, self._sql.heads.postgres, self._sql.heads.arrays(lanes))
         waiting = sorted({each for each in heads.scalars() if each is not None})
         self._floor.moved_up(waiting)
-        return bool(waiting) and ask(connection, self._sql.unblock, waiting).rowcount != 0
+        return bool(waiting) and execute_keys(connection, self._sql.unblock, waiting).rowcount != 0
 
-    def _places(self, rows: Sequence[Row[Any]]) -> list[Place]:
+    def _places(self, rows: Sequence[Row[Any]]) -> list[LanePosition]:
         """Give each row's places, in an order that is the same for everyone: no deadlocks."""
         return sorted((lane, row.id) for row in rows for lane in self._lanes(row))
 

@@ -7,7 +7,7 @@ data. The details do.
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.queue.states import Acknowledgment, State
+from bridge.queue.states import AcknowledgmentState, QueueState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class MessageRow:
     message_type: str
     mapping: str
     mapping_version: str
-    state: State
+    state: QueueState
     ack_code: str
-    acknowledgment: Acknowledgment
+    acknowledgment: AcknowledgmentState
     retransmits: int
     flags: int
     attempts: int
@@ -54,7 +54,7 @@ class DeliveryRow:
     report_id: str
     release_key: str
     event: str
-    state: State
+    state: QueueState
     control_id: str
     attempts: int
     not_before: int

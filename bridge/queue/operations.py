@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, text, update
 
-from bridge.queue.errors import NoSuchRow, NotAsChosen
-from bridge.queue.lanes import Line
-from bridge.queue.statements import DELIVERY, INBOX, MESSAGE, OUTBOX, LineStatements
-from bridge.queue.states import Event, State, after
+from bridge.queue.errors import NoSuchRow, StateChanged
+from bridge.queue.lanes import Lanes
+from bridge.queue.statements import DELIVERY, INBOX, MESSAGE, OUTBOX, LaneStatements
+from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 
@@ -40,21 +40,24 @@ def replay_message(
     message_id: int,
     routing: Routing | None = None,
     *,
-    chosen: State | None = None,
+    expected_state: QueueState | None = None,
 ) -> int:
     """
     Apply a message again, in the place of its id among what is unfinished in its lanes.
 
     A refused message never had lanes: give it its `routing`. Gives how many later messages of
-    its lanes have been applied meanwhile, for whoever asked must know. `chosen` is the state
+    its lanes have been applied meanwhile, for whoever asked must know. `expected_state` is the
+    state
     for which it was chosen, if it was. Raises NoSuchRow, NotAsChosen, IllegalTransition.
     """
-    line = Line(database, INBOX, parked_block=False)
+    line = Lanes(database, INBOX, parked_block=False)
     overtaken = _overtaken(database, message_id, routing)
     with database.write() as connection:
-        row = _locked(connection, MESSAGE, message_id, chosen)
+        row = _locked(connection, MESSAGE, message_id, expected_state)
         before = _lanes(row, INBOX)
-        _queue(connection, MESSAGE, message_id, after(State(row.state), Event.REPLAYED))
+        _queue(
+            connection, MESSAGE, message_id, next_state(QueueState(row.state), QueueEvent.REPLAYED)
+        )
         if routing is not None:
             line.leave(connection, message_id, before)
             connection.execute(_route(message_id, routing))
@@ -64,7 +67,7 @@ def replay_message(
     return overtaken
 
 
-def resume(
+def replay_parked(
     database: Database, connection: Connection, code: str, lanes: Sequence[int]
 ) -> Sequence[int]:
     """
@@ -73,12 +76,12 @@ def resume(
     In the caller's transaction, each in the place of its id. Reads what is parked.
     """
     shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
-    parked = (MESSAGE.c.state == State.PARKED.value, MESSAGE.c.code == code)
+    parked = (MESSAGE.c.state == QueueState.PARKED.value, MESSAGE.c.code == code)
     asked = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
     rows = connection.execute(asked).all()
-    line = Line(database, INBOX, parked_block=False)
+    line = Lanes(database, INBOX, parked_block=False)
     for row in rows:
-        _queue(connection, MESSAGE, row.id, after(State.PARKED, Event.REPLAYED))
+        _queue(connection, MESSAGE, row.id, next_state(QueueState.PARKED, QueueEvent.REPLAYED))
         line.enter(connection, row.id, _lanes(row, INBOX))
     if rows:
         _announce(database, connection)
@@ -87,42 +90,44 @@ def resume(
 
 def cancel_message(database: Database, message_id: int) -> None:
     """Decide that a queued or parked message is not to be applied."""
-    _cancel(database, Line(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
+    _cancel(database, Lanes(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
 
 
-def retry_delivery(database: Database, delivery_id: int, *, chosen: State | None = None) -> None:
+def retry_delivery(
+    database: Database, delivery_id: int, *, expected_state: QueueState | None = None
+) -> None:
     """
     Deliver again, or now what waits for its next attempt; the bytes stay the same.
 
-    `chosen` as for `replay_message`.
+    `expected_state` as for `replay_message`.
     """
-    line = Line(database, OUTBOX, parked_block=True)
+    line = Lanes(database, OUTBOX, parked_block=True)
     with database.write() as connection:
-        row = _locked(connection, DELIVERY, delivery_id, chosen)
-        state = State(row.state)
-        if state is not State.QUEUED:
-            state = after(state, Event.REPLAYED)
+        row = _locked(connection, DELIVERY, delivery_id, expected_state)
+        state = QueueState(row.state)
+        if state is not QueueState.QUEUED:
+            state = next_state(state, QueueEvent.REPLAYED)
         _queue(connection, DELIVERY, delivery_id, state)
         connection.execute(_WAS_IN_HAND, {"id": delivery_id})
         line.enter(connection, delivery_id, _lanes(row, OUTBOX))
-        database.announce(connection, CHANNEL)
+        database.notify(connection, CHANNEL)
 
 
 def skip_delivery(database: Database, delivery_id: int) -> None:
     """Decide that a queued or parked delivery is not to be sent; its report's others go on."""
-    line = Line(database, OUTBOX, parked_block=True)
+    line = Lanes(database, OUTBOX, parked_block=True)
     _cancel(database, line, DELIVERY, OUTBOX, delivery_id)
 
 
 def _cancel(
-    database: Database, line: Line, table: TableClause, statements: LineStatements, row_id: int
+    database: Database, line: Lanes, table: TableClause, statements: LaneStatements, row_id: int
 ) -> None:
     with database.write() as connection:
         row = _locked(connection, table, row_id)
-        state = after(State(row.state), Event.CANCELLED)
+        state = next_state(QueueState(row.state), QueueEvent.CANCELLED)
         connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
         line.leave(connection, row_id, _lanes(row, statements))
-        database.announce(connection, CHANNEL)
+        database.notify(connection, CHANNEL)
 
 
 def _announce(database: Database, connection: Connection) -> None:
@@ -132,24 +137,27 @@ def _announce(database: Database, connection: Connection) -> None:
 
 
 def _locked(
-    connection: Connection, table: TableClause, row_id: int, chosen: State | None = None
+    connection: Connection,
+    table: TableClause,
+    row_id: int,
+    expected_state: QueueState | None = None,
 ) -> Row[Any]:
     statement = select(table).where(table.c.id == row_id).with_for_update()
     row = connection.execute(statement).first()
     if row is None:
         raise NoSuchRow(table.name, row_id)
-    if chosen is not None and row.state != chosen:
-        raise NotAsChosen(row.state)
+    if expected_state is not None and row.state != expected_state:
+        raise StateChanged(row.state)
     return row
 
 
-def _queue(connection: Connection, table: TableClause, row_id: int, state: State) -> None:
+def _queue(connection: Connection, table: TableClause, row_id: int, state: QueueState) -> None:
     """Begin afresh: due at once, no attempts made, nothing known to stand before it."""
     afresh = update(table).where(table.c.id == row_id)
     connection.execute(afresh.values(state=state.value, not_before=0, attempts=0, blocked=0))
 
 
-def _lanes(row: Row[Any], statements: LineStatements) -> tuple[int, ...]:
+def _lanes(row: Row[Any], statements: LaneStatements) -> tuple[int, ...]:
     values = (getattr(row, name) for name in statements.lanes)
     return tuple(value for value in values if value is not None)
 
@@ -184,5 +192,5 @@ def _overtaken(database: Database, message_id: int, routing: Routing | None) -> 
             lanes = routing.lanes
         shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
         newer = MESSAGE.c.id.between(message_id + 1, message_id + LOOKED_THROUGH)
-        later = select(func.count()).where(newer, MESSAGE.c.state == State.DONE.value, shares)
+        later = select(func.count()).where(newer, MESSAGE.c.state == QueueState.DONE.value, shares)
         return connection.execute(later).scalar_one() if lanes else 0

@@ -19,30 +19,30 @@ from bridge.queue.deliveries import (
     INTERRUPTED,
     ClaimedDelivery,
     DeliveryOutcome,
-    Release,
+    DeliveryRequest,
 )
-from bridge.queue.lanes import Line
+from bridge.queue.lanes import Lanes
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.statements import OUTBOX
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
-from bridge.store.postgresql.connection import packed
+from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.presence import lock_name
 from bridge.store.statements import (
-    Step,
-    among,
-    ask,
-    carry_out,
-    is_asked_once,
-    run,
-    run_all,
-    unnested,
+    BulkStatement,
+    execute_all,
+    execute_keys,
+    execute_rows,
+    execute_sql,
+    is_postgresql,
+    key_statement,
+    unnest,
 )
 
 
-class Place(NamedTuple):
+class NewDelivery(NamedTuple):
     """A delivery as it is queued; times in ms."""
 
     destination: str
@@ -96,20 +96,20 @@ POSTGRES_PLACE: Final = f"""
 """  # noqa: S608  # our own names
 
 
-def place(connection: Connection, deliveries: Sequence[Place]) -> int:
+def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> int:
     """Queue deliveries in their order; give how many were not there before."""
     if not deliveries:
         return 0
-    if is_asked_once(connection):
-        return len(run(connection, POSTGRES_PLACE, packed(_KINDS, deliveries)).all())
-    ids = [run(connection, SQLITE_DELIVERY, each).scalar() for each in deliveries]
+    if is_postgresql(connection):
+        return len(execute_sql(connection, POSTGRES_PLACE, binary_arrays(_KINDS, deliveries)).all())
+    ids = [execute_sql(connection, SQLITE_DELIVERY, each).scalar() for each in deliveries]
     lanes = [(each.lane, number) for each, number in zip(deliveries, ids, strict=True) if number]
     if lanes:
-        run(connection, SQLITE_LANE, lanes, many=True)
+        execute_sql(connection, SQLITE_LANE, lanes, many=True)
     return len(lanes)
 
 
-def columns(release: Release, key: int, now: int) -> dict[str, Any]:
+def columns(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]:
     """Lay a release out, in its lane."""
     return {
         "destination": release.destination,
@@ -151,14 +151,14 @@ def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
 
 def answer(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | None, int | None, int]:
     """Give what is kept of an attempt: its delivery, reply, times and count."""
-    acknowledged = now if outcome.event is Event.ACCEPTED else None
+    acknowledged = now if outcome.event is QueueEvent.ACCEPTED else None
     return outcome.delivery_id, outcome.reply or b"", outcome.sent_at, acknowledged, outcome.tries
 
 
 LEASE = 120_000
 """Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
 
-CLOCKS = 300_000
+CLOCK_TOLERANCE = 300_000
 """Milliseconds by which a time may be further ahead than anybody wanted before it is mended."""
 
 # Releases before 2026-11-24 stored messages before their first claim, with an edition. Nothing sent
@@ -179,7 +179,7 @@ _KEPT_ONCE = """
     ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
     WHERE delivery_body.edition <> ''
 """
-_STORE = Step(
+_STORE = BulkStatement(
     ("bigint", "bytea"),
     f"""
     INSERT INTO delivery_body (delivery_id, payload) SELECT id, ?2 FROM delivery WHERE id = ?1
@@ -187,23 +187,23 @@ _STORE = Step(
     """,  # noqa: S608  # our own words
     f"""
     INSERT INTO delivery_body (delivery_id, payload)
-    SELECT d.id, a.payload FROM {unnested(("bigint", "bytea"))} AS a (id, payload)
+    SELECT d.id, a.payload FROM {unnest(("bigint", "bytea"))} AS a (id, payload)
     JOIN delivery AS d ON d.id = a.id {_KEPT_ONCE}
     """,  # noqa: S608  # our own words
 )
-_NAME = Step(
+_NAME = BulkStatement(
     ("bigint", "text"),
     "UPDATE delivery SET control_id = ?2 WHERE id = ?1 AND control_id = ''",
     f"""
     UPDATE delivery AS d SET control_id = a.control_id
-    FROM {unnested(("bigint", "text"))} AS a (id, control_id)
+    FROM {unnest(("bigint", "text"))} AS a (id, control_id)
     WHERE d.id = a.id AND d.control_id = ''
     """,  # noqa: S608  # our own names
 )
-_STORED = among("SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids")
+_STORED = key_statement("SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids")
 _ANSWER = ("bigint", "bytea", "bigint", "bigint", "integer")
 # What was answered before stays where nothing is answered now.
-ANSWERED = Step(
+ANSWERED = BulkStatement(
     _ANSWER,
     """
     UPDATE delivery SET reply = coalesce(nullif(?2, x''), reply), sent_at = coalesce(?3, sent_at),
@@ -214,7 +214,7 @@ ANSWERED = Step(
     UPDATE delivery AS d SET reply = coalesce(nullif(a.reply, ''), d.reply),
         sent_at = coalesce(a.sent_at, d.sent_at),
         acknowledged_at = coalesce(a.acknowledged_at, d.acknowledged_at), tries = a.tries
-    FROM {unnested(_ANSWER)} AS a (id, reply, sent_at, acknowledged_at, tries) WHERE d.id = a.id
+    FROM {unnest(_ANSWER)} AS a (id, reply, sent_at, acknowledged_at, tries) WHERE d.id = a.id
     """,  # noqa: S608  # our own names
 )
 
@@ -231,23 +231,24 @@ class Outbox:
         self.lease = lease
         self._database = database
         self._owner = owner
-        self._line = Line(database, OUTBOX, parked_block=True)
+        self._line = Lanes(database, OUTBOX, parked_block=True)
 
-    def enqueue(self, connection: Connection, releases: Iterable[Release], now: int) -> int:
+    def enqueue(self, connection: Connection, releases: Iterable[DeliveryRequest], now: int) -> int:
         """
         Queue what is not yet queued, within the caller's transaction; give how many were new.
 
         Reports are delivered in the order in which this is called for them.
         """
         rows = [
-            Place(**columns(each, lane(each.destination, each.report_id), now)) for each in releases
+            NewDelivery(**columns(each, lane(each.destination, each.report_id), now))
+            for each in releases
         ]
         # Two nodes that read of the same report at once must number its releases alike.
-        turns = self._database.serialized(f"outbox {each.lane}" for each in rows)
-        run_all(connection, turns)
-        new = place(connection, rows)
+        turns = self._database.serialize_statements(f"outbox {each.lane}" for each in rows)
+        execute_all(connection, turns)
+        new = insert_deliveries(connection, rows)
         if new:
-            self._database.announce(connection, CHANNEL)
+            self._database.notify(connection, CHANNEL)
         return new
 
     def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
@@ -264,7 +265,7 @@ class Outbox:
     def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
         # A claim that a power cut undoes is made again: nothing new is sent before its message is
         # stored, and the commit that stores it makes the claim durable as well.
-        with self._database.fleeting() as connection:
+        with self._database.write_without_sync() as connection:
             taken = self._line.claim(
                 connection,
                 owner=self._owner,
@@ -286,11 +287,11 @@ class Outbox:
         """
         rows = sorted(composed.items())
         with self._database.write() as connection:
-            stored = carry_out(connection, _STORE, [(each, said) for each, (said, _) in rows])
-            carry_out(connection, _NAME, [(each, name) for each, (_, name) in rows])
+            stored = execute_rows(connection, _STORE, [(each, said) for each, (said, _) in rows])
+            execute_rows(connection, _NAME, [(each, name) for each, (_, name) in rows])
             if stored is not None and stored.rowcount == len(rows):
                 return {each: said for each, (said, _) in rows}
-            kept = ask(connection, _STORED, list(composed)).all()
+            kept = execute_keys(connection, _STORED, list(composed)).all()
             return {row.delivery_id: bytes(row.payload) for row in kept}
 
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:
@@ -299,25 +300,26 @@ class Outbox:
             settlements = [settlement(outcome, now) for outcome in outcomes]
             held = self._line.settle(connection, self._owner, now, settlements).held
             answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
-            carry_out(connection, ANSWERED, answers)
+            execute_rows(connection, ANSWERED, answers)
             return held
 
     def release(self, delivery_ids: Sequence[int], now: int, code: str = INTERRUPTED) -> None:
         """Give claims back unsent, at shutdown or for the reason that the code names."""
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, Event.INTERRUPTED, None, code, "", 0) for each in delivery_ids
+                Settlement.of(each, QueueEvent.INTERRUPTED, None, code, "", 0)
+                for each in delivery_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)
-            self._database.announce(connection, CHANNEL)
+            self._database.notify(connection, CHANNEL)
 
-    def hasten(self, destination: str, now: int, longest: float) -> int:
+    def make_due(self, destination: str, now: int, longest: float) -> int:
         """
         Make due what is to wait far longer than `longest` seconds; give how many.
 
         Nobody wanted that: who set its time had a clock that was ahead of ours, or of today's.
         """
-        latest = now + round(longest * 1000) + CLOCKS
+        latest = now + round(longest * 1000) + CLOCK_TOLERANCE
         given = {"destination": destination, "now": now, "latest": latest}
         with self._database.write() as connection:
             return connection.execute(_HASTEN, given).rowcount
@@ -327,15 +329,19 @@ class Outbox:
         with self._database.write() as connection:
             self._line.extend(connection, self._owner, delivery_ids, now, self.lease)
 
-    def reclaim(self, now: int, *, starting: bool = False) -> int:
-        """Queue again what a dead courier had claimed, as `Inbox.reclaim`; give how many."""
-        owner = self._owner if starting else ""
+    def requeue_expired_claims(self, now: int, *, include_own: bool = False) -> int:
+        """Queue again what a dead courier had claimed, as `Inbox.requeue_expired`; give how
+        many.
+        """
+        owner = self._owner if include_own else ""
         with self._database.write() as connection:
-            return len(self._line.reclaim(connection, owner=owner, now=now, own=self._owner))
+            return len(
+                self._line.requeue_expired(connection, owner=owner, now=now, own=self._owner)
+            )
 
-    def inherit(self, owner: str, now: int) -> int:
-        """Queue again what another had claimed, as `Inbox.inherit`; give how many."""
+    def requeue_claims(self, owner: str, now: int) -> int:
+        """Queue again what another had claimed, as `Inbox.requeue_claims`; give how many."""
         with self._database.write() as connection:
-            if not self._database.alone(connection, lock_name(owner)):
+            if not self._database.try_lock(connection, lock_name(owner)):
                 return 0
-            return len(self._line.reclaim(connection, owner=owner, now=now))
+            return len(self._line.requeue_expired(connection, owner=owner, now=now))

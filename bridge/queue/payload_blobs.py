@@ -22,7 +22,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, RowMapping, text
 
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.deduplication import short
+from bridge.queue.ledger.deduplication import stored_digest
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.sqlite import file_of
@@ -149,7 +149,9 @@ _FILED_MESSAGES = text("""
 
 
 class PayloadBlobs:
-    """Writes contents before the rows of their messages. `rest` leaves seconds to others."""
+    """Writes contents before the rows of their messages. `seconds_until_next` leaves seconds to
+    others.
+    """
 
     def __init__(self, database: Database, *, rest: Rest = time.sleep) -> None:
         self._files = None if database.file is None else LargeFiles(database.file)
@@ -168,7 +170,7 @@ class PayloadBlobs:
         What is there already, of a retransmit or of an attempt cut short, is not written again.
         Raises StoreError.
         """
-        key, payload = (arrival.identity, short(arrival.digest)), arrival.payload
+        key, payload = (arrival.identity, stored_digest(arrival.digest)), arrival.payload
         starts = range(0, len(payload), CHUNK)
         with self._writer.transaction() as cursor:
             row = (*key, len(starts), len(payload), arrival.received_at)
@@ -243,13 +245,13 @@ def count_lost(database: Database) -> int:
     return sum(not files.has(name_of(row.identity, row.digest), row.size) for row in rows)
 
 
-def forget_orphans(database: Database, now: int) -> int:
+def delete_orphans(database: Database, now: int) -> int:
     """Remove the contents of messages that are gone or never came; give their number."""
     before, gone = now - ORPHANED, 0
     with database.read() as connection:
         rows = connection.execute(_ORPHANS, {"before": before}).mappings().all()
     for row in rows:
-        with database.forgetting() as connection:
+        with database.delete_without_sync() as connection:
             # The condition is checked again: its message may have come meanwhile.
             if connection.execute(_FORGET, {**row, "before": before}).rowcount:
                 connection.execute(_FORGET_CHUNKS, dict(row))

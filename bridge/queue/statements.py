@@ -15,33 +15,40 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnClause, TableClause, column, table
 
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
-from bridge.store.statements import Among, Plain, Step, among, plain, unnested
+from bridge.store.statements import (
+    BulkStatement,
+    DialectStatement,
+    KeyStatement,
+    dialect_statement,
+    key_statement,
+    unnest,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class LineStatements:
+class LaneStatements:
     """How to claim and settle in one queue; see `bridge.queue.lanes` for what each is for."""
 
     lanes: tuple[str, ...]
     candidates: str  # a locking clause of the Database follows
     candidates_from: str  # PostgreSQL's, from an id on
-    blockers: Among
-    guard: Step  # PostgreSQL's
-    block: Among
-    claim: Among
-    claim_told: Among  # of those whose senders have been told
-    claim_lane: Step
+    blockers: KeyStatement
+    guard: BulkStatement  # PostgreSQL's
+    block: KeyStatement
+    claim: KeyStatement
+    claim_told: KeyStatement  # of those whose senders have been told
+    claim_lane: BulkStatement
     held: str
-    leave: Step
-    enter: Step
-    free_lane: Step
-    settle: Step
+    leave: BulkStatement
+    enter: BulkStatement
+    free_lane: BulkStatement
+    settle: BulkStatement
     unblock_head: str  # SQLite's, for each lane
-    heads: Step  # PostgreSQL's: first the ids, which name the partition, then the rows
-    unblock: Among
+    heads: BulkStatement  # PostgreSQL's: first the ids, which name the partition, then the rows
+    unblock: KeyStatement
     overdue: str
-    extend: Among
-    enrol: Plain
+    extend: KeyStatement
+    enrol: DialectStatement
     """Gives those of a range of ids that nobody has given one their places."""
 
 
@@ -172,18 +179,18 @@ def _step(
     claimed: int = 0,
     again: tuple[int, ...] = (),
     passing: str = "",
-) -> Step:
-    given = unnested(kinds)
+) -> BulkStatement:
+    given = unnest(kinds)
     ordered = _ORDERED.format(given=given)
     locked = _LOCKED.format(**names, ordered=ordered, passing=passing)
     more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
     each, together = (template.format(**names, **more) for template in texts)
-    return Step(kinds, each, together, again=again)
+    return BulkStatement(kinds, each, together, repeated=again)
 
 
 def _line(
     table: str, key: str, lanes: tuple[str, ...], channel: str, told: str = ""
-) -> LineStatements:
+) -> LaneStatements:
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
     step = partial(_step, names)
 
@@ -193,15 +200,15 @@ def _line(
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
     enrol = f"INSERT INTO {table}_lane (lane, {key}) {places} ON CONFLICT DO NOTHING"
-    return LineStatements(
+    return LaneStatements(
         lanes=lanes,
         candidates=filled(_CANDIDATES),
         candidates_from=filled(_CANDIDATES_FROM),
-        blockers=among(blockers),
-        guard=Step(_PLACES, "", filled(_GUARD, given=unnested(_PLACES))),
-        block=among(filled(_BLOCK)),
-        claim=among(filled(_CLAIM)),
-        claim_told=among(filled(_CLAIM, told=told)),
+        blockers=key_statement(blockers),
+        guard=BulkStatement(_PLACES, "", filled(_GUARD, given=unnest(_PLACES))),
+        block=key_statement(filled(_BLOCK)),
+        claim=key_statement(filled(_CLAIM)),
+        claim_told=key_statement(filled(_CLAIM, told=told)),
         claim_lane=step(_MARK_LANE, claimed=1, passing=" SKIP LOCKED"),
         held=filled(_HELD),
         leave=step(_LEAVE),
@@ -209,16 +216,16 @@ def _line(
         free_lane=step(_MARK_LANE),
         settle=step(_SETTLE, _SETTLED, again=(0,)),
         unblock_head=filled(_UNBLOCK_HEAD, lane="?"),
-        heads=Step(_LANES, "", filled(_HEADS, lane="a.lane", given=unnested(_LANES))),
-        unblock=among(filled(_UNBLOCK)),
+        heads=BulkStatement(_LANES, "", filled(_HEADS, lane="a.lane", given=unnest(_LANES))),
+        unblock=key_statement(filled(_UNBLOCK)),
         overdue=filled(_OVERDUE),
-        extend=among(filled(_EXTEND)),
-        enrol=plain(enrol),
+        extend=key_statement(filled(_EXTEND)),
+        enrol=dialect_statement(enrol),
     )
 
 
-ENROLLED = plain("SELECT message_id FROM message_enrolled")
-ENROLLED_UP_TO = plain("UPDATE message_enrolled SET message_id = :upto")
+ENTERED_UP_TO = dialect_statement("SELECT message_id FROM message_enrolled")
+SET_ENTERED_UP_TO = dialect_statement("UPDATE message_enrolled SET message_id = :upto")
 """The message up to which all have their places in the lanes, on SQLite."""
 
 INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "", _TOLD)

@@ -1,6 +1,7 @@
 """The states of a queued message or delivery, as two independent axes, and when to retry.
 
-`State` says what became of the work, `Acknowledgment` whether its sender was told. A message
+`QueueState` says what became of the work, `AcknowledgmentState` whether its sender was told. A
+message
 that was applied but whose ACK was lost is done and pending, not failed.
 
 Doubling delays with jitter, so that what failed together does not come back together.
@@ -15,7 +16,7 @@ from random import Random
 from bridge.queue.errors import IllegalTransition
 
 
-class State(StrEnum):
+class QueueState(StrEnum):
     """Where the work stands."""
 
     QUEUED = "queued"  # waits for its turn or for its next attempt
@@ -27,7 +28,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"  # a person decided that it shall not be done
 
 
-class Event(StrEnum):
+class QueueEvent(StrEnum):
     """What can happen to it."""
 
     CLAIM = "claimed"
@@ -40,7 +41,7 @@ class Event(StrEnum):
     CANCELLED = "cancelled"  # by a person
 
 
-class Acknowledgment(StrEnum):
+class AcknowledgmentState(StrEnum):
     """Whether the sender was told, apart from what became of the work."""
 
     PENDING = "pending"  # stored with the message, not known to have been written out
@@ -48,27 +49,27 @@ class Acknowledgment(StrEnum):
     NOT_OWED = "not_owed"  # the sender asked for none (MSH-15, MSH-16)
 
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = {
-    (State.QUEUED, Event.CLAIM): State.CLAIMED,
-    (State.QUEUED, Event.CANCELLED): State.CANCELLED,
-    (State.CLAIMED, Event.ACCEPTED): State.DONE,
-    (State.CLAIMED, Event.IGNORED): State.IGNORED,
-    (State.CLAIMED, Event.POSTPONED): State.QUEUED,
-    (State.CLAIMED, Event.GIVEN_UP): State.PARKED,
-    (State.CLAIMED, Event.INTERRUPTED): State.QUEUED,
-    (State.PARKED, Event.REPLAYED): State.QUEUED,
-    (State.PARKED, Event.CANCELLED): State.CANCELLED,
-    (State.REFUSED, Event.REPLAYED): State.QUEUED,
-    (State.CANCELLED, Event.REPLAYED): State.QUEUED,
-    (State.IGNORED, Event.REPLAYED): State.QUEUED,
-    (State.DONE, Event.REPLAYED): State.QUEUED,
+TRANSITIONS: Mapping[tuple[QueueState, QueueEvent], QueueState] = {
+    (QueueState.QUEUED, QueueEvent.CLAIM): QueueState.CLAIMED,
+    (QueueState.QUEUED, QueueEvent.CANCELLED): QueueState.CANCELLED,
+    (QueueState.CLAIMED, QueueEvent.ACCEPTED): QueueState.DONE,
+    (QueueState.CLAIMED, QueueEvent.IGNORED): QueueState.IGNORED,
+    (QueueState.CLAIMED, QueueEvent.POSTPONED): QueueState.QUEUED,
+    (QueueState.CLAIMED, QueueEvent.GIVEN_UP): QueueState.PARKED,
+    (QueueState.CLAIMED, QueueEvent.INTERRUPTED): QueueState.QUEUED,
+    (QueueState.PARKED, QueueEvent.REPLAYED): QueueState.QUEUED,
+    (QueueState.PARKED, QueueEvent.CANCELLED): QueueState.CANCELLED,
+    (QueueState.REFUSED, QueueEvent.REPLAYED): QueueState.QUEUED,
+    (QueueState.CANCELLED, QueueEvent.REPLAYED): QueueState.QUEUED,
+    (QueueState.IGNORED, QueueEvent.REPLAYED): QueueState.QUEUED,
+    (QueueState.DONE, QueueEvent.REPLAYED): QueueState.QUEUED,
 }
 
-ENTRY = frozenset({State.QUEUED, State.REFUSED, State.IGNORED})
+INITIAL_STATES = frozenset({QueueState.QUEUED, QueueState.REFUSED, QueueState.IGNORED})
 """The states something may begin in."""
 
 
-def after(state: State, event: Event) -> State:
+def next_state(state: QueueState, event: QueueEvent) -> QueueState:
     """Give the state that follows; raise IllegalTransition where none does."""
     try:
         return TRANSITIONS[state, event]
@@ -80,7 +81,7 @@ _MOST_DOUBLINGS = 32  # 2**32 seconds outlast any maximum; bigger powers overflo
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetryPolicy:
     """`first` seconds, doubled up to `maximum`; `jitter` is the share that is left to chance."""
 
     first: float = 1.0

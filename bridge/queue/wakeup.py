@@ -10,14 +10,14 @@ import heapq
 CHANNEL = "bridge_queue"
 """Announced when something may be claimed that whoever changed it does not claim itself."""
 
-HEARD = 2.0
+POLL_WITH_NOTIFICATIONS = 2.0
 """Seconds between looks where announcements are heard."""
 
-UNHEARD = 1.0
+POLL_WITHOUT_NOTIFICATIONS = 1.0
 """Where they are not: so long waits what a command or another process of the machine has queued."""
 
 
-class Alarm:
+class PollTimer:
     """The moments (ms) at which what we postponed falls due, and how long to rest until then."""
 
     def __init__(self, most: float) -> None:
@@ -25,11 +25,11 @@ class Alarm:
         self._most = most
         self._due: list[int] = []
 
-    def note(self, due: int) -> None:
+    def add_due_time(self, due: int) -> None:
         """Something falls due then."""
         heapq.heappush(self._due, due)
 
-    def rest(self, now: int) -> float:
+    def seconds_until_next(self, now: int) -> float:
         """Give the seconds until the next look; what is due by now has been looked at."""
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)

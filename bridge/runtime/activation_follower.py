@@ -75,4 +75,4 @@ class Following(Generic[Compiled]):
 def latest_activation(database: Database) -> int:
     """Give the number of the last activation; what is compiled later holds it, at least."""
     with database.read() as connection:
-        return mapping_versions.latest(connection)
+        return mapping_versions.latest_activation_id(connection)

@@ -38,10 +38,10 @@ from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.parts import Intake, engine_parts, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.schedule import Action, Job, Schedule, Step, nothing, now_ms
-from bridge.store.checkpoints import Checkpoints
+from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.postgresql.requirements import doubts
+from bridge.store.postgresql.requirements import server_problems
 from bridge.wiring import stores
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
@@ -199,7 +199,7 @@ def _warn(database: Database) -> None:
     """Log what `bridge check` finds of the server; a start does not fail for it."""
     log = structlog.get_logger("service")
     with suppress(StoreError):
-        for each in doubts(database):
+        for each in server_problems(database):
             log.warning("database", problem=each.text)
 
 
@@ -225,8 +225,8 @@ def _database_parts(
 
 def _checkpoints(name: str, database: Database, schedule: Schedule) -> Step:
     """Checkpoint a database of SQLite until it closes; PostgreSQL has a process for this."""
-    checkpoints = Checkpoints(database)
+    checkpoints = WalCheckpointer(database)
     job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS
-    look = partial(Threads.CHECKPOINTS.run, checkpoints.look)
+    look = partial(Threads.CHECKPOINTS.run, checkpoints.run)
     close = partial(Threads.CHECKPOINTS.run, checkpoints.close)
     return schedule.periodic(job, look, last=close)

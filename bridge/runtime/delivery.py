@@ -33,7 +33,7 @@ from bridge.monitoring import start_failures
 from bridge.monitoring.channels import Circuit, Kind, channels, note_activity, note_circuits
 from bridge.monitoring.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
-from bridge.queue.wakeup import HEARD, UNHEARD
+from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
 from bridge.runtime.activation_follower import Following, latest_activation
 from bridge.runtime.channel_control import Switchboard
@@ -269,7 +269,7 @@ class Delivery:
             clock=now_ms,
             random=chance(),
             on_pause=partial(self._pause_for, destination.name),
-            poll=HEARD if heard else UNHEARD,
+            poll=POLL_WITH_NOTIFICATIONS if heard else POLL_WITHOUT_NOTIFICATIONS,
         )
 
     def _compiled(self) -> Receivers:
@@ -304,7 +304,7 @@ class Delivery:
         self._board.pause_for(name, reason)
 
     async def _start_couriers(self) -> None:
-        await Threads.LEASES.run(self._outbox.reclaim, now_ms(), starting=True)
+        await Threads.LEASES.run(self._outbox.requeue_expired_claims, now_ms(), include_own=True)
         for courier in self._couriers:
             courier.start()
         await self._tell()
@@ -333,7 +333,7 @@ class Delivery:
         """
         for courier in self._couriers:
             await courier.keep_leases()
-        if await Threads.LEASES.run(self._outbox.reclaim, now_ms()):
+        if await Threads.LEASES.run(self._outbox.requeue_expired_claims, now_ms()):
             self._notify()
         for courier in self._couriers:
             await courier.hasten()

@@ -29,7 +29,7 @@ from bridge.monitoring.certificates import Place
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, Step, now_ms
 from bridge.store.database import Database
-from bridge.store.postgresql.partitions import make_room
+from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.wiring.alerts import note_own_files, watch
 from bridge.workers.errors import WorkerError
@@ -125,7 +125,7 @@ def housekeeping(
     steps = [
         own_files,
         schedule.periodic(Job.ALERTS, _where(leads, look), every=every),
-        schedule.periodic(Job.PARTITIONS, _where(leads, partial(make_room, database))),
+        schedule.periodic(Job.PARTITIONS, _where(leads, partial(create_ahead, database))),
     ]
     kept = settings.retention
     if kept.keep or kept.max_size:

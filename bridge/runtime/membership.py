@@ -10,13 +10,13 @@ from collections.abc import Callable
 import structlog
 
 from bridge.executors import Threads
-from bridge.queue.failover import Heirs
+from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import CHANNEL
 from bridge.runtime.schedule import Job, Schedule, Step, now_ms
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import Listener
+from bridge.store.postgresql.notifications import NotificationListener
 from bridge.store.presence import Presence
 
 Wake = Callable[[], None]
@@ -33,14 +33,14 @@ class Membership:
         self._database = database
         self._presence = Presence(database, owners, "bridge" if jobs else "")
         name = owners[0]
-        self._heirs = Heirs(database, Inbox(database, name), Outbox(database, name), owners)
-        self._listener: Listener | None = None
+        self._heirs = Failover(database, Inbox(database, name), Outbox(database, name), owners)
+        self._listener: NotificationListener | None = None
         self._wakes: list[Wake] = []
         self._looking = schedule.periodic(Job.FAILOVER, self._look)
 
     def leads(self) -> bool:
         """Tell whether the jobs that one process does for all are ours."""
-        return self._presence.leads
+        return self._presence.is_leader
 
     def wakes(self, wake: Wake) -> None:
         """Call `wake`, on the loop's thread, when there may be something to claim."""
@@ -55,7 +55,9 @@ class Membership:
         if self._database.dialect != "postgresql":
             return
         loop = asyncio.get_running_loop()
-        self._listener = Listener(self._database, CHANNEL, lambda: _soon(loop, self._wake))
+        self._listener = NotificationListener(
+            self._database, CHANNEL, lambda: _soon(loop, self._wake)
+        )
         self._listener.start()
         await self._looking.start()
 
@@ -66,7 +68,7 @@ class Membership:
         await Threads.LEASES.run(self._presence.stop)
 
     async def _look(self) -> None:
-        if count := await Threads.LEASES.run(self._heirs.look, now_ms()):
+        if count := await Threads.LEASES.run(self._heirs.requeue_claims_of_failed_nodes, now_ms()):
             self._log.warning("took over from a node that died", count=count)
             self._wake()
 

@@ -27,13 +27,13 @@ from bridge.metrics import Metrics
 from bridge.monitoring import start_failures
 from bridge.monitoring.channels import Kind, channels
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.ledger import Ledger
-from bridge.queue.states import State
-from bridge.queue.throttle import Throttle
-from bridge.queue.wakeup import HEARD, UNHEARD
-from bridge.queue.worker import Worker
+from bridge.queue.states import QueueState
+from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
+from bridge.queue.worker.throttle import ProcessingThrottle
+from bridge.queue.worker.worker import Worker
 from bridge.request_body import BUDGET
 from bridge.runtime.activation_follower import Following, latest_activation
 from bridge.runtime.channel_control import Switchboard
@@ -141,16 +141,20 @@ class Intake:
         self._worker = self._applying(
             Inbox(database, owner, remember=memory.write, told=self._ledger.notes)
         )
-        membership.wakes(self._worker.look_around)
-        self._ledger.announce(self._worker.notify)
+        membership.wakes(self._worker.notify_of_old_messages)
+        self._ledger.call_after_batch(self._worker.notify)
 
     def _applying(self, inbox: Inbox) -> Worker:
         return Worker(
             inbox,
             traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            throttle=Throttle(lambda: self._ledger.arrived, time.monotonic, time.process_time),
-            poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
+            throttle=ProcessingThrottle(
+                lambda: self._ledger.arrived, time.monotonic, time.process_time
+            ),
+            poll=POLL_WITH_NOTIFICATIONS
+            if self._database.dialect == "postgresql"
+            else POLL_WITHOUT_NOTIFICATIONS,
         )
 
     def parts(self) -> list[Step]:
@@ -260,6 +264,6 @@ class Intake:
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
 
-    async def _state_of(self, message_id: int) -> State:
-        detail = await Threads.INTAKE.run(browse.message, self._database, message_id)
+    async def _state_of(self, message_id: int) -> QueueState:
+        detail = await Threads.INTAKE.run(queries.message, self._database, message_id)
         return detail.row.state

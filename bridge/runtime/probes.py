@@ -16,9 +16,9 @@ from starlette.routing import Mount, Route, Router
 
 from bridge.executors import Threads
 from bridge.metrics import CONTENT_TYPE, Metrics
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import Depth
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
@@ -128,13 +128,13 @@ class Probes:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     def _measure(self, database: Database) -> None:
-        found = {INBOX: browse.open_messages(database), **browse.open_deliveries(database)}
+        found = {INBOX: queries.open_messages(database), **queries.open_deliveries(database)}
         self._queues |= found.keys()  # one that is empty now must not show what it last held
         for name in self._queues:
             self._show_queue(name, found.get(name, {}))
 
-    def _show_queue(self, name: str, depths: dict[State, Depth]) -> None:
+    def _show_queue(self, name: str, depths: dict[QueueState, Depth]) -> None:
         oldest = min((each.oldest for each in depths.values() if each.count), default=None)
         age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
-        counts = {each.value: depths[each].count if each in depths else 0 for each in browse.OPEN}
+        counts = {each.value: depths[each].count if each in depths else 0 for each in queries.OPEN}
         self._metrics.show_queue(name, counts, age)

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from bridge.store.database import Database
+from bridge.store.error_translation import driver_errors
 from bridge.store.errors import Busy
-from bridge.store.faults import driver_errors
 
 LONG = 4000
 """Pages of a log that is to begin anew."""
@@ -21,7 +21,7 @@ _TRIES = 8
 """Times that the log is copied beside others until nobody has committed meanwhile."""
 
 
-class Checkpoints:
+class WalCheckpointer:
     """Copies the log at each look, which is due every half second. Blocking."""
 
     def __init__(self, database: Database, *, pages: int = LONG) -> None:
@@ -32,7 +32,7 @@ class Checkpoints:
         self._looking = Lock()  # a run that was cancelled goes on in its thread
         self._closed = False
 
-    def look(self) -> None:
+    def run(self) -> None:
         """Copy what is due; what cannot be copied now is copied at the next look."""
         with self._looking:
             if self._closed:
@@ -71,11 +71,13 @@ class Checkpoints:
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with self._database.turns.turn():  # while somebody always writes, it would never be whole
+        with (
+            self._database.write_lock.hold()
+        ):  # while somebody always writes, it would never be whole
             return _checkpoint(driver, "FULL").whole
 
     def _connected(self) -> Any:
-        driver = self._database.apart()
+        driver = self._database.dedicated_connection()
         driver.execute("PRAGMA busy_timeout = 0")  # readers and writers go first
         return driver
 

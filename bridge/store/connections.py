@@ -26,14 +26,14 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
+from bridge.store.error_translation import driver_errors, is_connection_lost, translate
 from bridge.store.errors import Busy, Lost, StoreError, StoreUnavailable
-from bridge.store.faults import driver_errors, fault, lost_connection
-from bridge.store.locks import Turns
+from bridge.store.locks import WriteLock
 from bridge.store.postgresql import connection as postgres
-from bridge.store.statements import Among, Words, carry, is_heard
+from bridge.store.statements import BoundStatement, KeyStatement, execute_bound, has_listeners
 
 
-class Kept:
+class ConnectionCache:
     """Lends connections of an engine, outside a transaction, and keeps `most` of them."""
 
     def __init__(self, engine: Engine, most: int, *, pooled: bool = False) -> None:
@@ -44,11 +44,12 @@ class Kept:
         self._idle: deque[Connection] = deque()
 
     @contextmanager
-    def lent(self, *, at_once: bool = False) -> Iterator[Connection]:
+    def borrow(self, *, at_once: bool = False) -> Iterator[Connection]:
         """
         Lend one, to any thread; after an error the pool decides what it is worth.
 
-        `at_once`: one that is kept; Busy where there is none, as a pool may have to be waited for.
+        `hold_without_waiting`: one that is kept; Busy where there is none, as a pool may have to
+        be waited for.
         """
         connection = self._taken(at_once=at_once)
         try:
@@ -74,11 +75,11 @@ class Kept:
         try:
             return self._idle.pop()
         except IndexError:
-            if at_once and not (self._pooled and self.has_room()):
+            if at_once and not (self._pooled and self.has_free_connection()):
                 raise Busy("none is kept") from None
             return self._engine.connect()
 
-    def has_room(self) -> bool:
+    def has_free_connection(self) -> bool:
         """Tell whether the pool lends a connection without waiting."""
         pool = self._engine.pool
         return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()
@@ -87,20 +88,20 @@ class Kept:
 T = TypeVar("T")
 
 
-class Reader:
+class KeyReader:
     """
-    Asks about the rows of some keys. `at_hand`: the database is a file of this machine.
+    Asks about the rows of some keys. `is_local`: the database is a file of this machine.
 
     An answer from such a file takes less than to hand the question to a thread and back.
     """
 
-    def __init__(self, connect: Callable[[], Any], *, at_hand: bool) -> None:
-        self.at_hand = at_hand
+    def __init__(self, connect: Callable[[], Any], *, is_local: bool) -> None:
+        self.is_local = is_local
         self._connect = connect
         self._driver: Any = None
         self._ended = False
 
-    def rows(self, of: Among, keys: Sequence[str], **others: Any) -> list[tuple[Any, ...]]:
+    def rows(self, of: KeyStatement, keys: Sequence[str], **others: Any) -> list[tuple[Any, ...]]:
         """Give the rows of an answer. Errors are as for `Database.read`."""
         return self._answered(lambda: self._ask(of, keys, others))
 
@@ -114,23 +115,23 @@ class Reader:
             return ask()
         except driver_errors() as error:
             self._drop()
-            if self._ended or not kept or not lost_connection(error):
-                raise fault(error) from None  # the driver's words may quote the row
+            if self._ended or not kept or not is_connection_lost(error):
+                raise translate(error) from None  # the driver's words may quote the row
         try:  # the server was started anew since the last question
             return ask()
         except driver_errors() as error:
             self._drop()
-            raise fault(error) from None
+            raise translate(error) from None
 
-    def mark(self) -> int | None:
+    def data_version(self) -> int | None:
         """Give what each commit of anybody else changes; None where the database does not say."""
-        if not self.at_hand:
+        if not self.is_local:
             return None
         try:
             found: int = self._opened().execute("PRAGMA data_version").fetchone()[0]
         except driver_errors() as error:
             self._drop()
-            raise fault(error) from None
+            raise translate(error) from None
         return found
 
     def close(self) -> None:
@@ -143,9 +144,11 @@ class Reader:
         if driver is not None:
             driver.close()
 
-    def _ask(self, of: Among, keys: Sequence[str], others: dict[str, Any]) -> list[tuple[Any, ...]]:
-        asked = {of.name: json.dumps(list(keys)) if self.at_hand else list(keys), **others}
-        statement = of.sqlite if self.at_hand else of.postgres
+    def _ask(
+        self, of: KeyStatement, keys: Sequence[str], others: dict[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        asked = {of.name: json.dumps(list(keys)) if self.is_local else list(keys), **others}
+        statement = of.sqlite if self.is_local else of.postgres
         found: list[tuple[Any, ...]] = self._opened().execute(statement, asked).fetchall()
         return found
 
@@ -153,7 +156,7 @@ class Reader:
         driver = self._driver
         if driver is None and not self._ended:
             driver = self._driver = self._connect()
-            if not self.at_hand:
+            if not self.is_local:
                 driver.autocommit = True
         if driver is None or self._ended:  # maybe while it was made
             self._drop()
@@ -161,7 +164,7 @@ class Reader:
         return driver
 
 
-class Beginning(Protocol):
+class TransactionStart(Protocol):
     """How transactions begin on a database; for one writer."""
 
     def __call__(self, cursor: Any, wait: bool) -> None:
@@ -186,8 +189,8 @@ class Writer:
     def __init__(
         self,
         engine: Engine,
-        turns: Turns,
-        begin: Beginning,
+        turns: WriteLock,
+        begin: TransactionStart,
         prepare: Callable[[Any], None] | None = None,
         *,
         urgent: bool = False,
@@ -204,16 +207,16 @@ class Writer:
         """
         Yield a cursor in a write transaction; commit at the end, roll back on any error.
 
-        Within `Turns.at_once` it waits for no other process: it raises Busy.
+        Within `Turns.hold_without_waiting` it waits for no other process: it raises Busy.
         """
-        with self._turns.turn(urgent=self._urgent):
+        with self._turns.hold(urgent=self._urgent):
             kept = self._connection is not None
             try:
                 connection = self._connection or self._connect()
                 driver: Any = connection.driver_connection
                 cursor = driver.cursor()
                 try:
-                    self._begin(cursor, not self._turns.is_hasty)
+                    self._begin(cursor, not self._turns.is_nonblocking)
                     yield cursor
                     driver.commit()
                 except BaseException:
@@ -278,18 +281,18 @@ class Writer:
 
 
 def _fault(error: Exception, kept: bool) -> StoreError:
-    return Lost("lost") if kept and lost_connection(error) else fault(error)
+    return Lost("lost") if kept and is_connection_lost(error) else translate(error)
 
 
-class Ending:
+class CommitStatements:
     """What a transaction appends under locks that every node needs; nothing on SQLite."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._channels: set[str] = set()
-        self._words: list[Words] = []
+        self._words: list[BoundStatement] = []
 
-    def add(self, name: str, words: Sequence[Words], channel: str) -> None:
+    def add(self, name: str, words: Sequence[BoundStatement], channel: str) -> None:
         """Add statements, to be run under the lock of a name; `channel` is then notified."""
         self._names.add(name)
         self._words += words
@@ -308,16 +311,16 @@ class Ending:
         # The names' order is the same on all nodes, of all releases: nobody waits in a ring.
         keys = [postgres.lock_key(name) for name in sorted(self._names)]
         notices = [{"channel": each, "mark": mark} for each in self._channels]
-        words = [Words(postgres.IN_TURN, {"keys": keys}), *self._words]
-        words += [Words(postgres.ANNOUNCED, each) for each in notices]
-        if is_heard(connection):
+        words = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._words]
+        words += [BoundStatement(postgres.NOTIFY, each) for each in notices]
+        if has_listeners(connection):
             for each in words:
-                carry(connection, each)
+                execute_bound(connection, each)
             return
         _commit(connection.connection.driver_connection, words)
 
 
-def _commit(driver: Any, words: Sequence[Words]) -> None:
+def _commit(driver: Any, words: Sequence[BoundStatement]) -> None:
     from psycopg import ClientCursor  # noqa: PLC0415  # an installation on SQLite does without
 
     cursor = ClientCursor(driver)

@@ -18,17 +18,17 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from bridge.store import sqlite
-from bridge.store.connections import Ending, Kept, Reader, Writer
+from bridge.store.connections import CommitStatements, ConnectionCache, KeyReader, Writer
+from bridge.store.error_translation import driver_errors, is_connection_lost, translate
 from bridge.store.errors import Busy, UnsupportedStore
-from bridge.store.faults import driver_errors, fault, lost_connection
-from bridge.store.locks import Turns, Turnstile, turnstile_of
-from bridge.store.on_loop.short_work import ShortWork
-from bridge.store.pool import LOCK_TIMEOUT, Pool
+from bridge.store.locks import FairLock, WriteLock, lock_of_file
+from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 from bridge.store.postgresql import connection as postgres
-from bridge.store.postgresql.synchrony import Synchrony
-from bridge.store.statements import Words, carry
+from bridge.store.postgresql.synchronous_commit import SynchronousCommit
+from bridge.store.short_work import ShortWork
+from bridge.store.statements import BoundStatement, execute_bound
 
-DEFAULT_POOL = Pool()
+DEFAULT_OPTIONS = DatabaseOptions()
 _before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = ContextVar(
     "before_commit", default=None
 )
@@ -53,35 +53,37 @@ class Database:
     `bridge.store.errors.StoreError`.
     """
 
-    def __init__(self, url: str, pool: Pool | None = None) -> None:
-        pool = pool or DEFAULT_POOL
+    def __init__(self, url: str, pool: DatabaseOptions | None = None) -> None:
+        pool = pool or DEFAULT_OPTIONS
         address = make_url(url)
         self.dialect = address.get_backend_name()
-        self.mark = secrets.token_hex(8)  # by which our own announcements are known
+        self.notification_id = secrets.token_hex(8)  # by which our own announcements are known
         self.file: Path | None = None  # SQLite's
-        turnstile: Turnstile | None = None
+        turnstile: FairLock | None = None
         match self.dialect:
             case "sqlite":
                 self.file = sqlite.file_of(address)
-                turnstile = turnstile_of(self.file)
+                turnstile = lock_of_file(self.file)
                 self.engine = sqlite.engine(address, pool)
             case "postgresql":
                 self.engine = postgres.engine(address, pool)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         required = pool.require_synchronous and self.dialect == "postgresql"
-        self.synchrony = Synchrony(self.apart, required=required)
-        self.turns = Turns(turnstile, LOCK_TIMEOUT)
+        self.synchronous_commit = SynchronousCommit(self.dedicated_connection, required=required)
+        self.write_lock = WriteLock(turnstile, LOCK_TIMEOUT)
         self.commit_delay = pool.commit_delay
         self.short_work: ShortWork | None = None
         if turnstile is not None and pool.short_work_on_loop:
-            self.short_work = ShortWork(self.turns)
+            self.short_work = ShortWork(self.write_lock)
         self._closers: list[Callable[[], None]] = []
-        self._endings: dict[Connection, Ending] = {}  # of the write transactions that are open
+        self._endings: dict[
+            Connection, CommitStatements
+        ] = {}  # of the write transactions that are open
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         most = 1 if self.file else 0
-        self._kept = Kept(self._writer, most, pooled=True)
-        self._looking = Kept(self.engine, most)
+        self._kept = ConnectionCache(self._writer, most, pooled=True)
+        self._looking = ConnectionCache(self.engine, most)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -91,7 +93,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def look(self) -> Iterator[Connection]:
+    def read_committed(self) -> Iterator[Connection]:
         """
         As `read`, where each statement may see what has been committed until then.
 
@@ -99,23 +101,29 @@ class Database:
         """
         self._refuse_to_wait()
         if self.dialect != "postgresql":
-            with self._translated(), self._looking.lent() as connection, connection.begin():
+            with self._translated(), self._looking.borrow() as connection, connection.begin():
                 yield connection
             return
         with (
             self._translated(),
             self.engine.connect() as connection,
-            postgres.each_alone(connection),
+            postgres.autocommit(connection),
             connection.begin(),
         ):
             yield connection
 
     @contextmanager
-    def glimpse(self) -> Iterator[Connection]:
-        """As `look`, on the event loop: Busy without `short_work` or a free connection."""
+    def read_on_loop(self) -> Iterator[Connection]:
+        """As `requeue_claims_of_failed_nodes`, on the event loop: Busy without `short_work` or a
+        free connection.
+        """
         if self.short_work is None:
             raise Busy("a thread asks")
-        with self._translated(), self._looking.lent(at_once=True) as connection, connection.begin():
+        with (
+            self._translated(),
+            self._looking.borrow(at_once=True) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -125,32 +133,34 @@ class Database:
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
-        self.synchrony.require()
+        self.synchronous_commit.require()
         with (
-            self.turns.turn(),
+            self.write_lock.hold(),
             self._translated(),
-            self._kept.lent(at_once=self.turns.is_hasty) as connection,
+            self._kept.borrow(at_once=self.write_lock.is_nonblocking) as connection,
             self._hastily(connection),
             connection.begin(),
         ):
-            self._endings[connection] = ending = Ending()
+            self._endings[connection] = ending = CommitStatements()
             try:
                 yield connection
                 if action := _before_commit.get():
                     action(self, connection)
-                ending.send(connection, self.mark)
+                ending.send(connection, self.notification_id)
             except driver_errors() as error:
-                if lost_connection(error):
+                if is_connection_lost(error):
                     connection.invalidate()  # else the rollback fails, and hides this error
                 raise
             finally:
                 del self._endings[connection]
 
     def _hastily(self, connection: Connection) -> AbstractContextManager[None]:
-        return sqlite.hastily(connection) if self.turns.is_hasty else nullcontext()
+        return (
+            sqlite.without_waiting(connection) if self.write_lock.is_nonblocking else nullcontext()
+        )
 
     @contextmanager
-    def fleeting(self) -> Iterator[Connection]:
+    def write_without_sync(self) -> Iterator[Connection]:
         """
         As `write`, for what does no harm where it is forgotten together with this process.
 
@@ -161,31 +171,31 @@ class Database:
                 yield connection
             return
         with (
-            self.turns.turn(),
+            self.write_lock.hold(),
             self._translated(),
-            self._kept.lent(at_once=self.turns.is_hasty) as connection,
-            sqlite.unsynced(connection),
+            self._kept.borrow(at_once=self.write_lock.is_nonblocking) as connection,
+            sqlite.without_sync(connection),
             self._hastily(connection),
             connection.begin(),
         ):
             yield connection
 
     @contextmanager
-    def forgetting(self) -> Iterator[Connection]:
+    def delete_without_sync(self) -> Iterator[Connection]:
         """
         Yield a connection in a write transaction that only removes what is to be forgotten.
 
         Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
         again. What others commit afterwards is as durable as ever.
         """
-        self.synchrony.require()
-        with self.turns.turn(), self._translated(), self._writer.connect() as connection:
+        self.synchronous_commit.require()
+        with self.write_lock.hold(), self._translated(), self._writer.connect() as connection:
             if self.dialect == "sqlite":
-                with sqlite.lazily(connection), connection.begin():
+                with sqlite.with_early_checkpoints(connection), connection.begin():
                     yield connection
                 return
             with connection.begin():
-                connection.exec_driver_sql(postgres.LAZILY)
+                connection.exec_driver_sql(postgres.ASYNCHRONOUS_COMMIT)
                 yield connection
 
     @contextmanager
@@ -201,7 +211,7 @@ class Database:
         with self._translated(), connection.begin_nested():
             yield
 
-    def be_patient(self, connection: Connection, milliseconds: int | None) -> None:
+    def set_lock_timeout(self, connection: Connection, milliseconds: int | None) -> None:
         """
         Wait so long for each lock from here to the commit, None: as long as ever.
 
@@ -211,10 +221,10 @@ class Database:
             limit = "DEFAULT" if milliseconds is None else str(milliseconds)
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
 
-    def be_unhurried(self, connection: Connection) -> None:
+    def disable_idle_timeout(self, connection: Connection) -> None:
         """Let this transaction pause between its statements for as long as its work takes."""
         if self.dialect == "postgresql":
-            connection.exec_driver_sql(postgres.UNHURRIED)
+            connection.exec_driver_sql(postgres.DISABLE_IDLE_TIMEOUT)
 
     def serialize(self, connection: Connection, name: str) -> None:
         """
@@ -223,27 +233,27 @@ class Database:
         What they append then becomes visible in the order of its ids. SQLite's writers do so
         in any case.
         """
-        self.serialize_all(connection, [name])
+        self.serialize_on_all(connection, [name])
 
-    def serialize_all(self, connection: Connection, names: Iterable[str]) -> None:
+    def serialize_on_all(self, connection: Connection, names: Iterable[str]) -> None:
         """As `serialize` on many names, in one order for everybody: nobody waits in a ring."""
         keys = sorted({postgres.lock_key(name) for name in names})
         if keys and self.dialect == "postgresql":
-            carry(connection, Words(postgres.IN_TURN, {"keys": keys}))
+            execute_bound(connection, BoundStatement(postgres.LOCK_ALL, {"keys": keys}))
 
-    def serialized(self, names: Iterable[str]) -> list[Words]:
+    def serialize_statements(self, names: Iterable[str]) -> list[BoundStatement]:
         """
-        Give what `serialize_all` says, to be run before others: nothing on SQLite.
+        Give what `serialize_on_all` says, to be run before others: nothing on SQLite.
 
         The server then ends the transaction if it pauses (`postgres.BRIEF_SECONDS`).
         """
         keys = sorted({postgres.lock_key(name) for name in names})
         if not keys or self.dialect != "postgresql":
             return []
-        return [Words(postgres.IN_TURN_BRIEFLY, {"keys": keys})]
+        return [BoundStatement(postgres.LOCK_ALL_BRIEFLY, {"keys": keys})]
 
-    def at_commit(
-        self, connection: Connection, name: str, words: Sequence[Words], channel: str = ""
+    def append_at_commit(
+        self, connection: Connection, name: str, words: Sequence[BoundStatement], channel: str = ""
     ) -> None:
         """
         Append rows as the last thing before the commit, serialized on `name`.
@@ -251,26 +261,26 @@ class Database:
         As with `serialize`, they become visible in the order of their ids. PostgreSQL is sent the
         lock, the statements and the commit in one message (`bridge.store.committing`): no other
         transaction waits for this process. SQLite's writers are serialized already. `channel`: as
-        `announce`.
+        `call_after_batch`.
         """
         if self.dialect != "postgresql":
             for each in words:
-                carry(connection, each)
+                execute_bound(connection, each)
             return
         self._endings[connection].add(name, words, channel)
 
-    def alone(self, connection: Connection, name: str) -> bool:
+    def try_lock(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""
         if self.dialect != "postgresql":
             return True
         question = text("SELECT pg_try_advisory_xact_lock(:key)")
         return bool(connection.execute(question, {"key": postgres.lock_key(name)}).scalar_one())
 
-    def announce(self, connection: Connection, channel: str) -> None:
+    def notify(self, connection: Connection, channel: str) -> None:
         """Tell the listeners of other processes, at the commit, that something changed."""
         if self.dialect == "postgresql":
             statement = text("SELECT pg_notify(:channel, :mark)")
-            connection.execute(statement, {"channel": channel, "mark": self.mark})
+            connection.execute(statement, {"channel": channel, "mark": self.notification_id})
 
     @property
     def skip_locked(self) -> str:
@@ -282,33 +292,39 @@ class Database:
         """The clause that locks selected rows, waiting for whoever holds them."""
         return "FOR UPDATE" if self.dialect == "postgresql" else ""
 
-    def driver(self, connection: Connection) -> Any:
+    def driver_connection(self, connection: Connection) -> Any:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self, *, fleeting: bool = False, urgent: bool = False) -> Writer:
+    def writer(self, *, unsynced: bool = False, urgent: bool = False) -> Writer:
         """
         Keep a connection for transactions so frequent that they go by the driver alone.
 
-        What is `fleeting` is as in the method of that name; `urgent` as in `Turnstile`.
+        What is `unsynced` is as in the method of that name; `urgent` as in `FairLock`.
         """
         if self.dialect == "sqlite":
-            prepare = sqlite.be_unsynced if fleeting else None
-            return Writer(self.engine, self.turns, sqlite.Beginning(), prepare, urgent=urgent)
-        begin = postgres.Beginning(self.synchrony)
-        return Writer(self.engine, self.turns, begin, postgres.by_index_alone)
+            prepare = sqlite.disable_sync if unsynced else None
+            return Writer(
+                self.engine,
+                self.write_lock,
+                sqlite.SQLiteTransactionStart(),
+                prepare,
+                urgent=urgent,
+            )
+        begin = postgres.PostgreSQLTransactionStart(self.synchronous_commit)
+        return Writer(self.engine, self.write_lock, begin, postgres.force_index_scans)
 
-    def reader(self) -> Reader:
+    def reader(self) -> KeyReader:
         """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
-        reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
-        self.at_dispose(reader.close)
+        reader = KeyReader(self.dedicated_connection, is_local=self.dialect == "sqlite")
+        self.on_dispose(reader.close)
         return reader
 
-    def at_dispose(self, close: Callable[[], None]) -> None:
+    def on_dispose(self, close: Callable[[], None]) -> None:
         """Have a connection that no pool knows closed with the others."""
         self._closers.append(close)
 
-    def apart(self) -> Any:
+    def dedicated_connection(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
         connection = self.engine.pool.recreate().connect()  # of its own: it may outlive the others
         driver = connection.driver_connection
@@ -319,7 +335,7 @@ class Database:
         """Close all connections that are not in use."""
         for close in self._closers:
             close()
-        self.synchrony.close()
+        self.synchronous_commit.close()
         self._dispose()
 
     def _dispose(self) -> None:
@@ -328,8 +344,8 @@ class Database:
         self.engine.dispose()
 
     def _refuse_to_wait(self) -> None:
-        """Raise Busy within `Turns.at_once` where the pool has no connection."""
-        if self.turns.is_hasty and not self._kept.has_room():
+        """Raise Busy within `Turns.hold_without_waiting` where the pool has no connection."""
+        if self.write_lock.is_nonblocking and not self._kept.has_free_connection():
             raise Busy("no connection is free")
 
     @contextmanager
@@ -337,6 +353,6 @@ class Database:
         try:
             yield
         except driver_errors() as error:
-            if lost_connection(error):
+            if is_connection_lost(error):
                 self._dispose()  # the others are gone too: open new ones
-            raise fault(error) from None  # the driver's words may quote the row
+            raise translate(error) from None  # the driver's words may quote the row

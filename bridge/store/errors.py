@@ -71,7 +71,9 @@ class Conflict(StoreError):
 
 
 class StatementRefused(StoreError):
-    """The database refused a statement for what it is; `code` and `place` bear no values."""
+    """The database refused a statement for what it is; `code` and `insert_deliveries` bear no
+    values.
+    """
 
     def __init__(self, code: str, place: str = "") -> None:
         self.code = code
@@ -125,7 +127,7 @@ class UnsupportedStore(StoreError):
 
 
 class NameTaken(StoreError):
-    """Another process goes by our name: HOME was copied with its folder `run`."""
+    """Another process goes by our name: HOME was copied with its folder `execute_sql`."""
 
     def __init__(self) -> None:
         super().__init__("another process has this node's name: a copied HOME has no folder 'run'")

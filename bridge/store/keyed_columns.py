@@ -50,7 +50,7 @@ def fingerprint_of(database: Database, table: str) -> str | None:
         return _fingerprint(connection, table)
 
 
-def establish(database: Database, table: str, columns: Iterable[KeyedColumn]) -> None:
+def ensure_keyed(database: Database, table: str, columns: Iterable[KeyedColumn]) -> None:
     """
     See that the rows of a database have the key of this process, and key those that have none.
 

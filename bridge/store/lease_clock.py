@@ -27,7 +27,7 @@ def lease_time(connection: Connection, now: int) -> int:
     return since_boot()
 
 
-def machine_time(connection: Connection, now: int) -> int:
+def claim_time(connection: Connection, now: int) -> int:
     """
     As `lease_time`, without a question to a server.
 

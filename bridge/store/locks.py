@@ -3,7 +3,8 @@
 SQLite has one writer at a time and `threading.Lock` may hand itself to the same thread for
 ever; a writer that commits in a loop would starve all others. No I/O, no database.
 
-An event loop may not be kept waiting: it asks for its turn `at_once`, and what it writes within
+An event loop may not be kept waiting: it asks for its turn `hold_without_waiting`, and what it
+writes within
 waits for no other process either.
 """
 
@@ -17,7 +18,7 @@ from weakref import WeakValueDictionary
 from bridge.store.errors import Busy
 
 
-class Turnstile:
+class FairLock:
     """
     One thread at a time, first come first served.
 
@@ -69,54 +70,54 @@ class Turnstile:
 
 
 _Waiting = deque[tuple[int, threading.Lock]]
-_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
+_turnstiles: WeakValueDictionary[str, FairLock] = WeakValueDictionary()
 _guard = threading.Lock()
 
 
-def turnstile_of(file: Path) -> Turnstile:
+def lock_of_file(file: Path) -> FairLock:
     """Give the one of a file in this process, however many Database objects point to it."""
     with _guard:
-        return _turnstiles.setdefault(str(file.resolve()), Turnstile())
+        return _turnstiles.setdefault(str(file.resolve()), FairLock())
 
 
 _WAITED = "waited for the writer's turn"
 _TAKEN = "another has the writer's turn"
 
 
-class Turns:
-    """The turns of one database's writers in this process; `turnstile` is None on a server."""
+class WriteLock:
+    """The turns of one database's writers in this process; `fair_lock` is None on a server."""
 
-    def __init__(self, turnstile: Turnstile | None, patience: float) -> None:
-        self.turnstile = turnstile
-        self.patience = patience
+    def __init__(self, turnstile: FairLock | None, patience: float) -> None:
+        self.fair_lock = turnstile
+        self.timeout = patience
         self._hasty: int | None = None  # the thread that has the turn at once
 
     @contextmanager
-    def turn(self, *, urgent: bool = False) -> Iterator[None]:
-        """Have the turn, unless this thread has it already; see `Turnstile`. Raises Busy."""
-        if self.turnstile is None or self.is_hasty:
+    def hold(self, *, urgent: bool = False) -> Iterator[None]:
+        """Have the turn, unless this thread has it already; see `FairLock`. Raises Busy."""
+        if self.fair_lock is None or self.is_nonblocking:
             yield
             return
-        if not self.turnstile.acquire(self.patience, urgent=urgent):
+        if not self.fair_lock.acquire(self.timeout, urgent=urgent):
             raise Busy(_WAITED)
         try:
             yield
         finally:
-            self.turnstile.release()
+            self.fair_lock.release()
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def hold_without_waiting(self) -> Iterator[None]:
         """Have the turn for all that this thread writes within. Raises Busy rather than wait."""
-        if self.turnstile is None or not self.turnstile.acquire(0.0):
+        if self.fair_lock is None or not self.fair_lock.acquire(0.0):
             raise Busy(_TAKEN)
         self._hasty = threading.get_ident()
         try:
             yield
         finally:
             self._hasty = None
-            self.turnstile.release()
+            self.fair_lock.release()
 
     @property
-    def is_hasty(self) -> bool:
+    def is_nonblocking(self) -> bool:
         """Whether this thread has the turn at once, and may wait for nobody."""
         return self._hasty is not None and self._hasty == threading.get_ident()

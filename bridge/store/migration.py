@@ -45,8 +45,8 @@ def _upgrade(database: Database, package: str, version_table: str, target: str) 
         if database.dialect == "postgresql":  # another node may need its time for all that is there
             connection.execute(text("SET LOCAL lock_timeout = 0"))
         database.serialize(connection, f"migrate {version_table}")
-        database.be_patient(connection, None)
-        database.be_unhurried(connection)  # scripts may work on rows in Python
+        database.set_lock_timeout(connection, None)
+        database.disable_idle_timeout(connection)  # scripts may work on rows in Python
         before = _current(connection, version_table)
         _refuse_newer(package, before)
         if before != newest:

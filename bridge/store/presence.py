@@ -12,14 +12,14 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
+from bridge.store.error_translation import driver_errors
 from bridge.store.errors import NameTaken
-from bridge.store.faults import driver_errors
-from bridge.store.postgresql.connection import PROMPTLY_MISSED, lock_key
+from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """How long it takes at most until a free leadership is taken, or one that was lost is noticed."""
 
-PATIENCE_SECONDS = 20.0
+START_TIMEOUT_SECONDS = 20.0
 """How long a start waits for a name to become free: a host that died is noticed within ten."""
 
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
@@ -48,7 +48,7 @@ class Presence:
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether the jobs are ours to do, as of a second ago."""
         return self._database.dialect != "postgresql" or self._leads.is_set()
 
@@ -57,7 +57,7 @@ class Presence:
         if self._database.dialect != "postgresql":
             return
         self._thread.start()
-        if not self._present.wait(PATIENCE_SECONDS):
+        if not self._present.wait(START_TIMEOUT_SECONDS):
             self.stop()
             raise NameTaken
 
@@ -70,16 +70,16 @@ class Presence:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                with closing(self._database.apart()) as driver:
+                with closing(self._database.dedicated_connection()) as driver:
                     self._stay(driver)
             except driver_errors():
-                self._ended.wait(LOOK_SECONDS)
+                self._ended.wait(POLL_SECONDS)
             finally:
                 self._leads.clear()
 
     def _stay(self, driver: Any) -> None:
         driver.autocommit = True
-        for setting in PROMPTLY_MISSED:
+        for setting in FAST_DISCONNECT_DETECTION:
             driver.execute(setting)
         missing = list(self._names)
         while not self._ended.is_set():
@@ -90,7 +90,7 @@ class Presence:
                 self._leads.set()
             if not missing:
                 self._present.set()  # last: whoever starts alone leads as soon as it is seen
-            self._ended.wait(LOOK_SECONDS)
+            self._ended.wait(POLL_SECONDS)
 
 
 def lock_name(owner: str) -> str:
@@ -98,7 +98,7 @@ def lock_name(owner: str) -> str:
     return f"present {owner}"
 
 
-def absent(connection: Connection, owners: set[str]) -> set[str]:
+def without_heartbeat(connection: Connection, owners: set[str]) -> set[str]:
     """Give those of the owners that nobody on any node answers for."""
     held = set(connection.execute(_HELD).scalars())
     return {owner for owner in owners if lock_key(lock_name(owner)) not in held}

@@ -18,8 +18,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from bridge.store.errors import UnsupportedStore
-from bridge.store.pool import LOCK_TIMEOUT, Pool
-from bridge.store.statements import run
+from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
+from bridge.store.statements import execute_sql
 from config.private_files import create_empty
 
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
@@ -45,7 +45,7 @@ def file_of(address: URL) -> Path:
     return Path(address.database)
 
 
-def engine(address: URL, pool: Pool) -> Engine:
+def engine(address: URL, pool: DatabaseOptions) -> Engine:
     """Make an engine whose transactions are durable when they are committed."""
     # isolation_level None: the module must not open transactions of its own, `_begin` does.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
@@ -55,7 +55,7 @@ def engine(address: URL, pool: Pool) -> Engine:
         connect_args=arguments,
         hide_parameters=True,
         pool_use_lifo=True,  # the one that was used last still knows pages and statements
-        **beside.arguments,
+        **beside.engine_arguments,
     )
     file = file_of(address)
     event.listen(made, "do_connect", lambda *_: create_empty(file))  # before SQLite does
@@ -95,25 +95,25 @@ def _log_ahead(cursor: Any) -> None:
 
 def _begin(connection: Connection) -> None:
     how = connection.get_execution_options().get("bridge_begin", "BEGIN")
-    run(connection, how, ())
+    execute_sql(connection, how, ())
 
 
-def be_unsynced(driver: Any) -> None:
+def disable_sync(driver: Any) -> None:
     """Let no commit of a connection wait for the disk."""
     driver.execute(_UNSYNCED)
 
 
-def unsynced(connection: Connection) -> AbstractContextManager[None]:
+def without_sync(connection: Connection) -> AbstractContextManager[None]:
     """Let commits of a connection wait for no disk, and give it back as it was."""
     return _set(connection, [_UNSYNCED], [_DURABLE])
 
 
-def hastily(connection: Connection) -> AbstractContextManager[None]:
+def without_waiting(connection: Connection) -> AbstractContextManager[None]:
     """Let a connection wait for no other process, and give it back as it was."""
     return _set(connection, [_IMPATIENCE], [_PATIENCE])
 
 
-def lazily(connection: Connection) -> AbstractContextManager[None]:
+def with_early_checkpoints(connection: Connection) -> AbstractContextManager[None]:
     """
     Let commits of a connection wait for no disk, and give it back as it was.
 
@@ -138,7 +138,7 @@ def _set(connection: Connection, meanwhile: Sequence[str], back: Sequence[str]) 
             raise
 
 
-class Beginning:
+class SQLiteTransactionStart:
     """
     Begins as SQLite's writer; another process's turn is waited for only if asked.
 

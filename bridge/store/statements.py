@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from bridge.store.postgresql.connection import Packed, packed
+from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
 _MOST = 1000
 _columns: dict[tuple[type, bool, str], tuple[str, ...]] = {}
@@ -45,7 +45,7 @@ They are always the same, and psycopg builds an object for each column to tell t
 _named: Any = namedtuple  # noqa: PYI024  # its fields are known when a statement is run
 
 
-class Answer:
+class StatementResult:
     """What a statement has found, rows with the names of its columns; or how many it changed."""
 
     __slots__ = ("_names", "_rows", "rowcount")
@@ -80,7 +80,7 @@ class Answer:
         return iter(self.all())
 
 
-class Words(NamedTuple):
+class BoundStatement(NamedTuple):
     """A statement in the driver's own form, with its values; `many`: once for each of them."""
 
     statement: str
@@ -88,21 +88,25 @@ class Words(NamedTuple):
     many: bool = False
 
 
-def run(connection: Connection, statement: str, values: Any, *, many: bool = False) -> Answer:
+def execute_sql(
+    connection: Connection, statement: str, values: Any, *, many: bool = False
+) -> StatementResult:
     """
     Run a statement in the driver's own form; `many`: once for each of the values.
 
     Errors are the driver's; `Database` translates those that leave a transaction.
     """
-    return carry(connection, Words(statement, values, many))
+    return execute_bound(connection, BoundStatement(statement, values, many))
 
 
-def carry(connection: Connection, words: Words) -> Answer:
-    """As `run`."""
-    if is_heard(connection):
+def execute_bound(connection: Connection, words: BoundStatement) -> StatementResult:
+    """As `execute_sql`."""
+    if has_listeners(connection):
         heard = connection.exec_driver_sql(words.statement, words.values)
         rows = heard.all() if heard.returns_rows else ()
-        return Answer(tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount)
+        return StatementResult(
+            tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount
+        )
     cursor: Any = connection.connection.cursor()
     try:
         return _answer(_sent(cursor, words), words)
@@ -110,27 +114,28 @@ def carry(connection: Connection, words: Words) -> Answer:
         cursor.close()
 
 
-def run_all(connection: Connection, words: Sequence[Words]) -> list[Answer]:
+def execute_all(connection: Connection, words: Sequence[BoundStatement]) -> list[StatementResult]:
     """
     Run statements one after the other.
 
     Each sees what those before it did, and what others have committed until then. After one that
-    fails none is run. Errors are as for `run`.
+    fails none is run. Errors are as for `execute_sql`.
 
-    Outside of a transaction (`Database.look`) PostgreSQL is sent all before the first answer is
+    Outside of a transaction (`Database.requeue_claims_of_failed_nodes`) PostgreSQL is sent all
+    before the first answer is
     awaited. Within one each is awaited: the server ends a transaction whose client is stopped
     between two statements, but not one whose client is stopped within a pipeline.
     """
     driver: Any = connection.connection.driver_connection
     is_postgres = connection.dialect.name == "postgresql"
-    if len(words) < 2 or not is_postgres or not driver.autocommit or is_heard(connection):  # noqa: PLR2004  # several
-        return [carry(connection, each) for each in words]
+    if len(words) < 2 or not is_postgres or not driver.autocommit or has_listeners(connection):  # noqa: PLR2004  # several
+        return [execute_bound(connection, each) for each in words]
     with driver.pipeline():
         cursors = [_sent(driver.cursor(), each) for each in words]
     return list(map(_answer, cursors, words))
 
 
-def is_heard(connection: Connection) -> bool:
+def has_listeners(connection: Connection) -> bool:
     """Tell whether a listener of the engine is to hear of each statement."""
     heeded = connection.dispatch
     return bool(heeded.before_cursor_execute or heeded.after_cursor_execute)
@@ -141,12 +146,12 @@ def stored_json(stored: Any) -> Any:
     return from_json(stored) if isinstance(stored, str) else stored
 
 
-def _sent(cursor: Any, words: Words) -> Any:
+def _sent(cursor: Any, words: BoundStatement) -> Any:
     (cursor.executemany if words.many else cursor.execute)(words.statement, words.values)
     return cursor
 
 
-def _answer(cursor: Any, words: Words) -> Answer:
+def _answer(cursor: Any, words: BoundStatement) -> StatementResult:
     text = (type(cursor), words.many, words.statement)
     names = _columns.get(text)
     if names is None:
@@ -154,7 +159,7 @@ def _answer(cursor: Any, words: Words) -> Answer:
             _columns.clear()
         found = cursor.description or ()
         names = _columns[text] = tuple(column[0] for column in found)
-    return Answer(names, cursor.fetchall() if names else (), cursor.rowcount)
+    return StatementResult(names, cursor.fetchall() if names else (), cursor.rowcount)
 
 
 @cache
@@ -167,27 +172,27 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BulkStatement:
     """
-    `each` has a `?` for every value of a row, `together` a `%s` for every column of all rows.
+    `sqlite` has a `?` for every value of a row, `postgres` a `%s` for every column of all rows.
 
-    `kinds` are the SQL types of the columns, in their order; those of the positions `again` are
-    given `together` once more, at its end.
+    `types` are the SQL types of the columns, in their order; those of the positions `repeated` are
+    given `postgres` once more, at its end.
     """
 
-    kinds: tuple[str, ...]
-    each: str
-    together: str
-    again: tuple[int, ...] = ()
+    types: tuple[str, ...]
+    sqlite: str
+    postgres: str
+    repeated: tuple[int, ...] = ()
 
-    def columns(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Packed, ...]:
-        """Give what `together` is asked with."""
-        values = packed(self.kinds, rows)
-        return (*values, *(values[each] for each in self.again))
+    def arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[BinaryArray, ...]:
+        """Give what `postgres` is asked with."""
+        values = binary_arrays(self.types, rows)
+        return (*values, *(values[each] for each in self.repeated))
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class KeyStatement:
     """
     A statement about the rows whose key is one of some, however many: its text stays the same.
 
@@ -199,43 +204,43 @@ class Among:
     sqlite: str
     postgres: str
 
-    def in_postgres(self, said: str) -> "Among":
+    def with_postgresql(self, said: str) -> "KeyStatement":
         """Say it to PostgreSQL in words of its own."""
         return replace(self, postgres=said)
 
-    def instead(self, said: str, sqlite: str) -> "Among":
+    def with_sqlite_part(self, said: str, sqlite: str) -> "KeyStatement":
         """Say a part of it in words that any SQLite knows."""
         return replace(self, sqlite=self.sqlite.replace(said, sqlite))
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class DialectStatement:
     """A statement with some values, in each driver's form."""
 
     sqlite: str
     postgres: str
 
 
-def plain(statement: str) -> Plain:
+def dialect_statement(statement: str) -> DialectStatement:
     """Read a statement with parameters `:so`."""
-    return Plain(statement, _PARAMETER.sub(r"%(\1)s", statement))
+    return DialectStatement(statement, _PARAMETER.sub(r"%(\1)s", statement))
 
 
-def say(connection: Connection, of: Plain, **values: Any) -> Answer:
+def execute(connection: Connection, of: DialectStatement, **values: Any) -> StatementResult:
     """Run a statement with its values."""
-    return carry(connection, said(connection, of, **values))
+    return execute_bound(connection, bind(connection, of, **values))
 
 
-def said(connection: Connection, of: Plain, **values: Any) -> Words:
-    """Give a statement with its values, to be run with others (`answers.run_all`)."""
-    return Words(of.postgres if is_asked_once(connection) else of.sqlite, values)
+def bind(connection: Connection, of: DialectStatement, **values: Any) -> BoundStatement:
+    """Give a statement with its values, to be run with others (`answers.execute_all`)."""
+    return BoundStatement(of.postgres if is_postgresql(connection) else of.sqlite, values)
 
 
-def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
+def key_statement(statement: str, name: str = "ids", kind: str = "bigint") -> KeyStatement:
     """Read a statement with parameters `:so`, that says `IN :ids` or `IN :` and another name."""
     wanted = f"IN :{name}"
     array = statement.replace(wanted, f"= ANY(%({name})s::{kind}[])")
-    return Among(
+    return KeyStatement(
         kind,
         name,
         statement.replace(wanted, f"IN (SELECT value FROM json_each(:{name}))"),  # noqa: S608  # our own name
@@ -243,42 +248,50 @@ def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
     )
 
 
-def ask(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> Answer:
+def execute_keys(
+    connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
+) -> StatementResult:
     """Run a statement about the rows of these keys; `others` are its other parameters."""
-    return carry(connection, asked(connection, of, keys, **others))
+    return execute_bound(connection, bind_keys(connection, of, keys, **others))
 
 
-def asked(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> Words:
-    """Give what `ask` runs, to be run with others."""
-    if is_asked_once(connection):
-        (array,) = packed((of.kind,), [(key,) for key in keys])
-        return Words(of.postgres, {of.name: array, **others})
+def bind_keys(
+    connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
+) -> BoundStatement:
+    """Give what `execute_keys` runs, to be run with others."""
+    if is_postgresql(connection):
+        (array,) = binary_arrays((of.kind,), [(key,) for key in keys])
+        return BoundStatement(of.postgres, {of.name: array, **others})
     # JSON carries 64-bit integers whole.
-    return Words(of.sqlite, {of.name: json.dumps(list(keys)), **others})
+    return BoundStatement(of.sqlite, {of.name: json.dumps(list(keys)), **others})
 
 
-def unnested(kinds: Sequence[str]) -> str:
+def unnest(kinds: Sequence[str]) -> str:
     """Give the table that PostgreSQL makes of a step's arrays."""
     return f"unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
 
 
-def is_asked_once(connection: Connection) -> bool:
+def is_postgresql(connection: Connection) -> bool:
     """Tell whether a step is one statement for all rows."""
     return connection.dialect.name == "postgresql"
 
 
-def carry_out(connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]]) -> Answer | None:
+def execute_rows(
+    connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
+) -> StatementResult | None:
     """Run a step over rows; what PostgreSQL returns can be read, None is without rows."""
     if not rows:
         return None
-    return carry(connection, carried(connection, step, rows))
+    return execute_bound(connection, bind_rows(connection, step, rows))
 
 
-def carried(connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]]) -> Words:
-    """Give what `carry_out` runs over rows, of which there are some, to be run with others."""
-    if is_asked_once(connection):
-        return Words(step.together, step.columns(rows))
-    return Words(step.each, rows, many=True)
+def bind_rows(
+    connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
+) -> BoundStatement:
+    """Give what `execute_rows` runs over rows, of which there are some, to be run with others."""
+    if is_postgresql(connection):
+        return BoundStatement(step.postgres, step.arrays(rows))
+    return BoundStatement(step.sqlite, rows, many=True)
 
 
 _KINDS: Final = (
@@ -290,16 +303,16 @@ _KINDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Insertion:
+class InsertStatement:
     """How rows of these columns are inserted; `documents` are the places of those in JSON."""
 
     head: str
     names: tuple[str, ...]
     documents: tuple[int, ...]
-    step: Step
+    step: BulkStatement
 
 
-def insertion(table: Table, names: Sequence[str], returning: str = "") -> Insertion:
+def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> InsertStatement:
     """Prepare to insert rows that give these columns; `returning` is for PostgreSQL alone."""
     types = [table.c[name].type for name in names]
     documents = tuple(place for place, each in enumerate(types) if isinstance(each, JSON))
@@ -309,40 +322,46 @@ def insertion(table: Table, names: Sequence[str], returning: str = "") -> Insert
     each = f"{head} VALUES ({', '.join('?' * len(names))})"
     # Keys are drawn in the order in which the rows are given.
     together = (
-        f"{head} SELECT {', '.join(chosen)} FROM {unnested(kinds)}"  # noqa: S608  # a table's own names
+        f"{head} SELECT {', '.join(chosen)} FROM {unnest(kinds)}"  # noqa: S608  # a table's own names
         f" WITH ORDINALITY AS given ({', '.join(names)}, place) ORDER BY place"
     )
-    return Insertion(
+    return InsertStatement(
         head,
         tuple(names),
         documents,
-        Step(kinds, each, f"{together} RETURNING {returning}" if returning else together),
+        BulkStatement(kinds, each, f"{together} RETURNING {returning}" if returning else together),
     )
 
 
 def insert_rows(
-    connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]
-) -> Answer | None:
+    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+) -> StatementResult | None:
     """Insert rows in their order; None in a JSON column is no value."""
-    return carry_out(connection, how.step, [_values(how, row) for row in rows])
+    return execute_rows(connection, how.step, [_values(how, row) for row in rows])
 
 
-def inserted(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]) -> Words:
+def bind_insert(
+    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+) -> BoundStatement:
     """Give what `insert_rows` runs for rows, of which there are some, to be run with others."""
-    return carried(connection, how.step, [_values(how, row) for row in rows])
+    return bind_rows(connection, how.step, [_values(how, row) for row in rows])
 
 
-def listed(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]) -> Words:
-    """As `inserted`, for `Database.at_commit`: PostgreSQL is given a list of plain values."""
-    if not is_asked_once(connection):
-        return inserted(connection, how, rows)
+def bind_insert_values(
+    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+) -> BoundStatement:
+    """As `bind_insert`, for `Database.append_at_commit`: PostgreSQL is given a list of plain
+    values.
+    """
+    if not is_postgresql(connection):
+        return bind_insert(connection, how, rows)
     values = [_values(how, row) for row in rows]
     row = f"({', '.join(['%s'] * len(how.names))})"
     statement = f"{how.head} VALUES {', '.join([row] * len(values))}"
-    return Words(statement, tuple(value for each in values for value in each))
+    return BoundStatement(statement, tuple(value for each in values for value in each))
 
 
-def _values(how: Insertion, row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _values(how: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
     values = [row[name] for name in how.names]
     for place in how.documents:
         if values[place] is not None:

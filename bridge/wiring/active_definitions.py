@@ -29,7 +29,7 @@ def files_of(settings: Settings) -> Find:
 def in_force(settings: Settings, database: Database) -> Find:
     """Take what is in force now: the activated version, or the file that never was."""
     with database.read() as connection:
-        active = kept.in_force(connection)
+        active = kept.active_versions(connection)
         found = {
             name: version.sources
             for name, each in active.items()
@@ -56,7 +56,7 @@ def whole(
     the one that was activated last.
     """
     with database.read() as connection:
-        every = kept.in_force(connection).values()
+        every = kept.active_versions(connection).values()
         active = sorted(
             (each for each in every if not is_record(each.name)), key=lambda each: each.id
         )

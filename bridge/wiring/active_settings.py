@@ -16,7 +16,7 @@ from hashlib import sha256
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Version
+from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import saved_connections
 from config import Settings
 
@@ -41,19 +41,19 @@ def about(name: str) -> str:
     return name.removeprefix(_BEGINNING) if name.startswith(_BEGINNING) else ""
 
 
-def version(listener: str, names: Sequence[str]) -> Version:
+def version(listener: str, names: Sequence[str]) -> MappingVersion:
     """Make what is kept of a list."""
     text = json.dumps(list(names))
-    return Version(record(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text})
+    return MappingVersion(record(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text})
 
 
-def names_in(made: Version) -> tuple[str, ...]:
+def names_in(made: MappingVersion) -> tuple[str, ...]:
     """Give the definitions of a list that was kept."""
     found: list[str] = json.loads(made.sources[_FILE])
     return tuple(found)
 
 
-def laid_over(settings: Settings, said: Mapping[str, Version]) -> Settings:
+def laid_over(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
     """Give the settings with the lists that were said, by their records."""
     lists = {
         each.name: list(names)
@@ -75,10 +75,14 @@ def is_record(name: str) -> bool:
     return bool(about(name)) or saved_connections.about(name) is not None
 
 
-def current(settings: Settings, database: Database, records: Sequence[Version] = ()) -> Settings:
+def current(
+    settings: Settings, database: Database, records: Sequence[MappingVersion] = ()
+) -> Settings:
     """Give the settings in force, or that would be with these records. Raises WrongConnection."""
     with database.read() as connection:
-        active = [each for name, each in kept.in_force(connection).items() if is_record(name)]
+        active = [
+            each for name, each in kept.active_versions(connection).items() if is_record(name)
+        ]
         found = [kept.find(connection, each.name, each.version) for each in active]
     said = {each.name: each for each in [*filter(None, found), *records]}
     return laid_over(saved_connections.laid_over(settings, said), said)
@@ -106,7 +110,7 @@ class Present:
         now = self._clock()
         if now - self._looked_at >= _FRESH:
             with self._database.read() as connection:
-                latest = kept.latest(connection)
+                latest = kept.latest_activation_id(connection)
             if latest != self._known:
                 self._found = current(self._settings, self._database)
                 self._known = latest

@@ -20,10 +20,10 @@ from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.monitoring.tracing import Origin
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.states import Policy
+from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import order_index
-from bridge.store.records.order_index import Key
+from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports.folders.sender import FolderSender
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.sender import WebSender
@@ -65,7 +65,7 @@ def destination(
         replies=dict(chosen.replies),
         fields=dict(chosen.fields),
         time_zone=chosen.time_zone,
-        retry=Policy(chosen.retry_first, chosen.retry_max),
+        retry=RetryPolicy(chosen.retry_first, chosen.retry_max),
         breaker_after=chosen.breaker_after,
     )
     for event in sorted(events):
@@ -94,7 +94,7 @@ def _mllp(
     settings: Settings, chosen: DestinationSettings, address: Address, reactor: Any
 ) -> MLLPClient:
     random = SystemRandom()
-    policy = Policy(chosen.retry_first, chosen.retry_max)
+    policy = RetryPolicy(chosen.retry_first, chosen.retry_max)
     plain: Any = HostnameEndpoint(reactor, address.host, address.port)
     options = tls_options(settings, chosen)
     return MLLPClient(
@@ -174,7 +174,7 @@ def origin(database: Database) -> Origin:
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []
         keys = [
-            Key(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
+            OrderIndexKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
             for each in orders[:1]
         ]
         with database.read() as connection:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import Kind
-from bridge.store.records.mapping_versions import Version
+from bridge.store.records.mapping_versions import MappingVersion
 from config import Settings
 from config.listeners import Listener
 from config.problems import Refusal, refusals
@@ -59,15 +59,15 @@ def about(name: str) -> tuple[Kind, str] | None:
     return Kind(kind), own
 
 
-def version(kind: Kind, name: str, table: Table | None) -> Version:
+def version(kind: Kind, name: str, table: Table | None) -> MappingVersion:
     """Make what is kept of a table; None: bridge.toml has the word again."""
     own = None if table is None else {**table, "name": name}
     text = json.dumps(own, ensure_ascii=False, sort_keys=True)
     digest = sha256(text.encode()).hexdigest()[:16]
-    return Version(record(kind, name), digest, {_FILE: text})
+    return MappingVersion(record(kind, name), digest, {_FILE: text})
 
 
-def table_in(made: Version) -> dict[str, Any] | None:
+def table_in(made: MappingVersion) -> dict[str, Any] | None:
     """Give the table that was kept; None where bridge.toml has the word."""
     found: dict[str, Any] | None = json.loads(made.sources[_FILE])
     return found
@@ -92,7 +92,7 @@ def keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def laid_over(settings: Settings, said: Mapping[str, Version]) -> Settings:
+def laid_over(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
     """
     Give the settings with the connections that were said, by their records.
 

@@ -10,8 +10,8 @@ from bridge import index_key
 from bridge.store import keyed_columns
 from bridge.store.database import Database
 from bridge.store.migration import is_ready, upgrade
-from bridge.store.pool import Pool
-from bridge.store.postgresql.partitions import make_room
+from bridge.store.options import DatabaseOptions
+from bridge.store.postgresql.partitions import create_ahead
 from bridge.wiring.secrets import new_index_key, read_index_key
 from config import Settings, load
 from config.errors import Mistake, SettingsError
@@ -43,7 +43,7 @@ def bridge_database(home: Path) -> Iterator[Database]:
         database.dispose()
 
 
-def open_engine_database(settings: Settings, pool: Pool | None = None) -> Database:
+def open_engine_database(settings: Settings, pool: DatabaseOptions | None = None) -> Database:
     """Open the internal engine's database; nothing is migrated here. Raises SettingsError."""
     own = _pool(settings)
     if pool is not None:
@@ -56,17 +56,17 @@ def open_engine_database(settings: Settings, pool: Pool | None = None) -> Databa
 def migrate_bridge(database: Database) -> tuple[str, ...]:
     """Bring the bridge's tables to this release, with room; give the revisions then in force."""
     revisions = upgrade(database)
-    database.synchrony.require()
-    keyed_columns.establish(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
-    make_room(database)
+    database.synchronous_commit.require()
+    keyed_columns.ensure_keyed(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
+    create_ahead(database)
     return revisions
 
 
 def migrate_engine(database: Database) -> tuple[str, ...]:
     """Bring the engine's tables to this release; give the revisions then in force."""
     revisions = upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
-    database.synchrony.require()
-    keyed_columns.establish(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
+    database.synchronous_commit.require()
+    keyed_columns.ensure_keyed(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
     return revisions
 
 
@@ -117,9 +117,9 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
     index_key.use(read_index_key(path))
 
 
-def _pool(settings: Settings) -> Pool:
+def _pool(settings: Settings) -> DatabaseOptions:
     kept = settings.database
-    return Pool(
+    return DatabaseOptions(
         kept.pool_size,
         kept.pool_overflow,
         kept.pool_timeout,

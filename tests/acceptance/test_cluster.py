@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.queue.wakeup import HEARD
+from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS
 from tests.acceptance.cluster import Cluster, wait_for
 from tests.acceptance.orders import order
 from tests.acceptance.test_kill import Feed, course, expected
@@ -135,7 +135,7 @@ def test_what_a_person_replays_is_heard_by_a_node_at_once(cluster: Cluster) -> N
     first.settle()
     took = [_replayed(cluster) for _ in range(5)]
 
-    assert statistics.median(took) < HEARD / 2, took
+    assert statistics.median(took) < POLL_WITH_NOTIFICATIONS / 2, took
 
 
 def _replayed(cluster: Cluster) -> float:

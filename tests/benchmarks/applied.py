@@ -64,7 +64,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        with closing(self._database.apart()) as connection:
+        with closing(self._database.dedicated_connection()) as connection:
             if self._database.dialect == "sqlite":
                 while not self._ending.wait(LOOK_EVERY):
                     self._note(connection.execute(_SEEN.format("?"), (self._last,)).fetchall())

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from bridge.console.message_index import NumberKind, number_hash, sites_hash
 from bridge.store.database import Database
-from bridge.store.postgresql.partitions import SIZE, make_room
+from bridge.store.postgresql.partitions import SIZE, create_ahead
 
 CHUNK: Final = 200_000
 MESSAGES_A_DAY: Final = 1_000_000
@@ -155,7 +155,7 @@ def _make_room(database: Database, count: int) -> None:
         for last in range(1, count + 1, SIZE // 4):
             with database.write() as connection:
                 connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
-            make_room(database)
+            create_ahead(database)
 
 
 @contextmanager

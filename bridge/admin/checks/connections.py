@@ -9,7 +9,7 @@ from functools import partial
 from bridge.errors import BridgeError
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import Kind
-from bridge.store.records.mapping_versions import Version
+from bridge.store.records.mapping_versions import MappingVersion
 from bridge.transports.web.dialect import read_authorization
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
 from bridge.wiring.active_definitions import Find
@@ -78,7 +78,7 @@ def verify(settings: Settings, name: str, find: Find) -> None:
             destinations.destination(settings, chosen, find)
 
 
-def verify_records(settings: Settings, records: Sequence[Version], find: Find) -> None:
+def verify_records(settings: Settings, records: Sequence[MappingVersion], find: Find) -> None:
     """See that what the console says can be; raises as `verify`, and BridgeError."""
     for each in records:
         listener = active_settings.about(each.name)

@@ -14,8 +14,8 @@ from bridge.store import keyed_columns
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migration import current, heads, is_ready
-from bridge.store.pool import Pool
-from bridge.store.postgresql.requirements import doubts
+from bridge.store.options import DatabaseOptions
+from bridge.store.postgresql.requirements import server_problems
 from bridge.wiring import stores
 from bridge.wiring.secrets import read_index_key
 from config import Settings, SettingsError
@@ -98,7 +98,7 @@ def _synchronous(place: str, database: Database) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, place, message)
         return
     try:
-        database.synchrony.require()
+        database.synchronous_commit.require()
     except NotSynchronous as error:
         yield Finding(Severity.ERROR, place, str(error))
 
@@ -107,12 +107,14 @@ def _doubts(settings: Settings, place: str, url: str) -> Iterator[Finding]:
     """See whether the server and our role there are such that messages can be kept."""
     if is_missing(url):
         return
-    database = Database(url, Pool(require_synchronous=settings.database.require_synchronous))
+    database = Database(
+        url, DatabaseOptions(require_synchronous=settings.database.require_synchronous)
+    )
     try:
         if settings.database.require_synchronous:
             yield from _synchronous(place, database)
-        for each in doubts(database):
-            yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
+        for each in server_problems(database):
+            yield Finding(Severity.ERROR if each.is_fatal else Severity.WARNING, place, each.text)
     except BridgeError as error:
         yield Finding(Severity.ERROR, place, str(error))
     finally:

@@ -18,7 +18,7 @@ from bridge.errors import BridgeError
 from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Activation, Origin, Version
+from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import Find, files_of, in_force, laid_upon
 from config import Settings
@@ -108,9 +108,9 @@ def activate(
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
     who: Who,
-    origin: Origin = Origin.ACTIVATE,
+    origin: ActivationOrigin = ActivationOrigin.ACTIVATE,
     begun_on: Mapping[str, str] = MappingProxyType({}),
-    records: Sequence[Version] = (),
+    records: Sequence[MappingVersion] = (),
 ) -> list[Activated]:
     """
     Put definitions into force, all or none; what is in force stays without a new entry.
@@ -133,28 +133,28 @@ def _activate(
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
     who: Who,
-    origin: Origin,
+    origin: ActivationOrigin,
     begun_on: Mapping[str, str],
-    records: Sequence[Version],
+    records: Sequence[MappingVersion],
 ) -> list[Activated] | None:
     """Check and activate; None where what it was checked beside is no longer in force."""
     with database.read() as connection:
-        checked_beside = kept.latest(connection)
-        active = kept.in_force(connection)
+        checked_beside = kept.latest_activation_id(connection)
+        active = kept.active_versions(connection)
     settings = active_settings.current(settings, database, records)
     find = in_force(settings, database)
     made = []
     for name, sources in [*chosen, *_along(settings, records, find, {*active, *dict(chosen)})]:
         compiled, needed = compile_with_files(sources, name)
         find = laid_upon(find, name, needed)
-        made.append(Version(name, compiled.version, needed))
+        made.append(MappingVersion(name, compiled.version, needed))
     for each in made:
         verify(settings, each.name, find)
     verify_records(settings, records, find)
     made += records
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
-        if kept.latest(connection) != checked_beside:
+        if kept.latest_activation_id(connection) != checked_beside:
             return None
         done = _store(connection, made, who, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
@@ -162,20 +162,20 @@ def _activate(
 
 def _store(
     connection: Connection,
-    made: Sequence[Version],
+    made: Sequence[MappingVersion],
     who: Who,
-    origin: Origin,
+    origin: ActivationOrigin,
     begun_on: Mapping[str, str],
 ) -> list[Activated]:
     """Activate checked versions, with their audit event. Raises Overtaken."""
-    before = kept.in_force(connection)
+    before = kept.active_versions(connection)
     done = []
     for each in made:
         now = before[each.name].version if each.name in before else ""
         if begun_on.get(each.name, now) != now:
             raise Overtaken(each.name, now)
         done.append(Activated(each.name, each.version, now))
-        if now != each.version or before[each.name].origin is Origin.START:
+        if now != each.version or before[each.name].origin is ActivationOrigin.START:
             kept.activate(connection, each, who.at, who.actor, who.reason, origin)
     outbox.describe(
         before={each.name: each.before for each in done},
@@ -185,7 +185,7 @@ def _store(
 
 
 def _along(
-    settings: Settings, records: Sequence[Version], find: Find, known: Collection[str]
+    settings: Settings, records: Sequence[MappingVersion], find: Find, known: Collection[str]
 ) -> list[tuple[str, Sources]]:
     """Give the definitions that nobody has put into force, and that a connection works with."""
     own = {whose for each in records if (whose := saved_connections.about(each.name))}
@@ -209,11 +209,11 @@ def rollback(
     with database.read() as connection:
         wanted = resolve(connection, name, version) if version else before(connection, name)
     chosen = [(name, wanted.sources)]
-    (done,) = activate(settings, database, chosen, who, Origin.ROLLBACK, begun_on)
+    (done,) = activate(settings, database, chosen, who, ActivationOrigin.ROLLBACK, begun_on)
     return done
 
 
-def before(connection: Connection, name: str) -> Version:
+def before(connection: Connection, name: str) -> MappingVersion:
     """
     Find what was in force before, whose place no rollback has taken since.
 
@@ -223,7 +223,7 @@ def before(connection: Connection, name: str) -> Version:
     trail: list[Activation] = []
     for each in reversed(past):
         earlier = [at for at, one in enumerate(trail) if one.version == each.version]
-        if each.origin is Origin.ROLLBACK and earlier:
+        if each.origin is ActivationOrigin.ROLLBACK and earlier:
             del trail[earlier[-1] :]
         trail.append(each)
     for each in reversed(trail[:-1]):
@@ -234,7 +234,7 @@ def before(connection: Connection, name: str) -> Version:
     raise NothingBefore(name, active, list(others)[:_MOST_NAMED])
 
 
-def resolve(connection: Connection, name: str, version: str) -> Version:
+def resolve(connection: Connection, name: str, version: str) -> MappingVersion:
     """Find a version by the beginning of its name. Raises NoSuchVersion."""
     known = [each for each in kept.versions(connection, name) if each.startswith(version)]
     if len(known) != 1 or len(version) < _SHORTEST_VERSION:
@@ -242,7 +242,7 @@ def resolve(connection: Connection, name: str, version: str) -> Version:
     return _found(connection, name, known[0])
 
 
-def _found(connection: Connection, name: str, version: str) -> Version:
+def _found(connection: Connection, name: str, version: str) -> MappingVersion:
     found = kept.find(connection, name, version)
     if found is None:
         raise NoSuchVersion(name, version)
@@ -256,24 +256,26 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
     Files with mistakes do not replace what was in force. Gives the names of those; where
     there was nothing, whoever compiles them next says what is wrong.
     """
-    made: dict[str, Version | None] = {}
+    made: dict[str, MappingVersion | None] = {}
     for name in names_used(active_settings.current(settings, database)):
         try:
             compiled, needed = compile_with_files(files_of(settings)(name), name)
         except MappingErrors:
             made[name] = None
             continue
-        made[name] = Version(name, compiled.version, needed)
+        made[name] = MappingVersion(name, compiled.version, needed)
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
-        before = kept.in_force(connection)
-        at_start = {name: each for name, each in before.items() if each.origin is Origin.START}
+        before = kept.active_versions(connection)
+        at_start = {
+            name: each for name, each in before.items() if each.origin is ActivationOrigin.START
+        }
         for name, version in made.items():
             new = name not in before or name in at_start
             if version is None or not new:
                 continue
             if name not in before or before[name].version != version.version:
-                kept.activate(connection, version, now, _SERVICE, _AT_START, Origin.START)
+                kept.activate(connection, version, now, _SERVICE, _AT_START, ActivationOrigin.START)
                 event = AuditEvent(
                     "activate",
                     actor=_SERVICE,
@@ -289,10 +291,10 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
 def differing(settings: Settings, database: Database) -> list[str]:
     """Name the definitions whose files say something else than what is in force."""
     with database.read() as connection:
-        active = kept.in_force(connection)
+        active = kept.active_versions(connection)
     found = []
     for name, each in active.items():
-        if each.origin is Origin.START:  # the next start takes the files
+        if each.origin is ActivationOrigin.START:  # the next start takes the files
             continue
         sources = files_of(settings)(name)
         if f"{name}.yaml" not in sources:

@@ -39,7 +39,7 @@ def listed(database: Database, draft_of: Callable[[str], Sources]) -> list[Mappi
 
     `value` is what the author's own draft says by now; `draft_of` gives its files.
     """
-    found = unmapped_codes.standing(database, _MOST)
+    found = unmapped_codes.list_active(database, _MOST)
     drafts = {name: draft_of(name) for name in {each.mapping for each in found}}
     return [
         {

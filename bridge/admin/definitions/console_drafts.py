@@ -23,8 +23,8 @@ from bridge.console.errors import NoSuchItem
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records import unmapped_codes as unknown_codes
-from bridge.store.records.mapping_versions import Draft, Version
-from bridge.store.records.unmapped_codes import Place
+from bridge.store.records.mapping_versions import MappingDraft, MappingVersion
+from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import files_of, whole
 from config import Settings
@@ -47,7 +47,7 @@ class AuthorsDesk(DefinitionDrafts):
     @override
     def definition(self, name: str, actor: str) -> Mapping[str, Any]:
         with self._database.read() as connection:
-            active = kept.in_force(connection).get(name)
+            active = kept.active_versions(connection).get(name)
             version = active and kept.find(connection, name, active.version)
             drafts = [each for each in kept.drafts(connection) if each.name == name]
         own = next((each for each in drafts if each.actor == actor), None)
@@ -75,7 +75,7 @@ class AuthorsDesk(DefinitionDrafts):
         known = whole(self._settings, self._database, writing.name)
         sources = {**known, **writing.files}
         self._require_code(writing, sources, writing.files)
-        draft = Draft(
+        draft = MappingDraft(
             writing.name,
             writing.actor,
             writing.files,
@@ -168,8 +168,8 @@ class AuthorsDesk(DefinitionDrafts):
 
     @override
     def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
-        key = Place(name, table, code)
-        if not unknown_codes.seen(self._database, key, actor, self._clock()):
+        key = CodeKey(name, table, code)
+        if not unknown_codes.mark_seen(self._database, key, actor, self._clock()):
             raise NoSuchItem("there is no such code, or somebody has said so already")
 
     @override
@@ -204,12 +204,12 @@ class AuthorsDesk(DefinitionDrafts):
         """Give the files of an author's draft, on what it was begun, and its revision."""
         with self._database.read() as connection:
             own = kept.draft(connection, name, actor)
-            active = kept.in_force(connection).get(name)
+            active = kept.active_versions(connection).get(name)
         if own is not None:
             return own.sources, own.begun_on, own.revision
         return {}, active.version if active else "", 0
 
-    def _lists(self, decision: ActivationRequest) -> list[Version]:
+    def _lists(self, decision: ActivationRequest) -> list[MappingVersion]:
         """Put a definition before all others of the listeners that are to read with it."""
         known = active_settings.current(self._settings, self._database).listener
         lists = []
@@ -245,7 +245,7 @@ class AuthorsDesk(DefinitionDrafts):
             "issues": [problems.issue(each) for each in found.issues],
         }
 
-    def _older(self, connection: Connection, decision: ActivationRequest) -> Version:
+    def _older(self, connection: Connection, decision: ActivationRequest) -> MappingVersion:
         if decision.version:
             return resolve(connection, decision.name, decision.version)
         return before(connection, decision.name)

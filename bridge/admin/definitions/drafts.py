@@ -13,7 +13,7 @@ from bridge.admin.definitions.activation import Activated, Who, activate, before
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Draft
+from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_definitions import files_of, in_force, whole
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
@@ -48,7 +48,9 @@ class Checked:
         return "" if self.made is None else self.made.version
 
 
-def save(settings: Settings, database: Database, draft: Draft) -> tuple[Draft, Checked]:
+def save(
+    settings: Settings, database: Database, draft: MappingDraft
+) -> tuple[MappingDraft, Checked]:
     """
     Keep a draft, whatever is wrong with it, and say what that is.
 
@@ -58,7 +60,7 @@ def save(settings: Settings, database: Database, draft: Draft) -> tuple[Draft, C
     return keep(database, replace(draft, checked_version=found.version)), found
 
 
-def keep(database: Database, draft: Draft) -> Draft:
+def keep(database: Database, draft: MappingDraft) -> MappingDraft:
     """Keep a draft that was checked; give it with its revision. Raises SavedElsewhere."""
     with database.write() as connection:
         revision = kept.save_draft(connection, draft)

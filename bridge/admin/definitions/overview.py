@@ -20,7 +20,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     """List listeners and destinations with their definitions, and all definitions there are."""
     current = active_settings.current(settings, database)
     with database.read() as connection:
-        active = kept.in_force(connection)
+        active = kept.active_versions(connection)
         drafts = kept.drafts(connection)
     own = {each.name: each.mappings for each in settings.listener}
     known = {*definition_names(files_of(settings)("")), *active, *(each.name for each in drafts)}
@@ -58,7 +58,9 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
 def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
     """Say of each definition that can be worked with what it maps: `orders`, `results`, …"""
     with database.read() as connection:
-        active = {name for name in kept.in_force(connection) if not active_settings.is_record(name)}
+        active = {
+            name for name in kept.active_versions(connection) if not active_settings.is_record(name)
+        }
     known = sorted({*definition_names(files_of(settings)("")), *active})
     found = {
         name: problems.kind(checked(whole(settings, database, name), name).made) for name in known

@@ -19,7 +19,7 @@ from bridge.console.errors import (
 )
 from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
-from bridge.store.records.mapping_versions import Activation, Draft
+from bridge.store.records.mapping_versions import Activation, MappingDraft
 from bridge.wiring.active_settings import NoListener
 from bridge.workers.documents import parse
 from bridge.workers.errors import WorkerBusy
@@ -56,7 +56,7 @@ def activation(found: Activation) -> dict[str, Any]:
     }
 
 
-def draft(found: Draft) -> dict[str, Any]:
+def draft(found: MappingDraft) -> dict[str, Any]:
     """Tell of a draft without what it says."""
     return {
         "actor": found.actor,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.listing_rows import MessageRow
 from bridge.store.database import Database
 from bridge.wiring import active_settings
@@ -89,7 +89,7 @@ def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sampl
     """Give a stored message with what its listener knows."""
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
-    payload = browse.message(database, row.id).payload
+    payload = queries.message(database, row.id).payload
     return Sample(
         f"message {row.id}",
         payload,
@@ -102,7 +102,7 @@ def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sampl
 
 
 def _rows(database: Database) -> Iterator[MessageRow]:
-    wanted = browse.Filter(limit=_PAGE)
-    while rows := browse.messages(database, wanted):
+    wanted = queries.Filter(limit=_PAGE)
+    while rows := queries.messages(database, wanted):
         yield from rows
         wanted = replace(wanted, before=rows[-1].id)

@@ -25,7 +25,7 @@ from bridge.admin.packages.folder_import import (
 from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Version
+from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import whole
 from config import Settings
@@ -48,7 +48,7 @@ class Brought:
     definitions: Mapping[str, bool]
     files: tuple[Changed, ...]
     text: str
-    records: tuple[Version, ...]
+    records: tuple[MappingVersion, ...]
     sources: Mapping[str, Sources]
     begun_on: Mapping[str, str]
 
@@ -126,7 +126,7 @@ def _exchanged(
 ) -> tuple[dict[str, Sources], dict[str, str]]:
     """Give the definitions that are not in force as they come, and what is in their place."""
     with database.read() as connection:
-        active = kept.in_force(connection)
+        active = kept.active_versions(connection)
     chosen, begun_on = {}, {}
     for name in names:
         made, _ = compile_with_files(sources, name)

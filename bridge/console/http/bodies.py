@@ -9,7 +9,7 @@ from bridge.console.deliveries import AcceptedDeliveryQuery, DeliveryQuery
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery
 from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.request_body import Model
 
 Text = Annotated[str, Field(max_length=200)]
@@ -26,7 +26,7 @@ class MessageSearchBody(_Body):
 
     kind: NumberKind | None = None
     number: Text = ""
-    state: State | None = None
+    state: QueueState | None = None
     listener: Text | None = None
     text: Text = ""
     since: Moment | None = None
@@ -60,7 +60,7 @@ class ResentMessageBody(EditedMessageBody):
 class DeliverySearchBody(_Body):
     """In the body as the other search is."""
 
-    state: State | None = None
+    state: QueueState | None = None
     destination: Text | None = None
     report_id: Text | None = None
     before: RowId | None = None

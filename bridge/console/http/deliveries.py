@@ -15,7 +15,7 @@ from bridge.console.message_view import message_text, segment_tree
 from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
-from bridge.queue import browse, operations
+from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail
 from bridge.store.database import Database
@@ -94,7 +94,7 @@ def _about(database: Database, delivery_id: int, action: str, needs: Permission)
 
 def _found(database: Database, delivery_id: int) -> DeliveryDetail:
     try:
-        return browse.delivery(database, delivery_id)
+        return queries.delivery(database, delivery_id)
     except NoSuchRow:
         raise NoSuchItem from None
 

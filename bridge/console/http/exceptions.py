@@ -15,7 +15,7 @@ from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from bridge.store.records import exceptions as kept
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 
 router = APIRouter(prefix="/api/concerns", route_class=ConsoleRoute)
 Row = Annotated[int, Path(ge=1, lt=2**63)]
@@ -36,13 +36,13 @@ async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
 
 @router.post("/{kind}/{row_id}/seen")
 async def seen(
-    kind: Subject, row_id: Row, request: Request, user: UserDep, context: ContextDep
+    kind: ExceptionSubject, row_id: Row, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """Say that one has looked: who and when is kept, and whoever is told of it hears no more."""
     email = user.grant.email
 
     def work() -> None:
-        if not kept.seen(context.database, [(kind, row_id)], context.clock(), email):
+        if not kept.mark_seen(context.database, [(kind, row_id)], context.clock(), email):
             raise NoSuchItem
 
     action = AuditedAction(
@@ -55,9 +55,9 @@ async def seen(
     return {}
 
 
-def _sites(context: ConsoleContext, kind: Subject, row_id: int) -> Collection[str]:
-    if kind is Subject.FEED:
+def _sites(context: ConsoleContext, kind: ExceptionSubject, row_id: int) -> Collection[str]:
+    if kind is ExceptionSubject.FEED:
         return ()  # of no site: only those who reach all
-    if kind is Subject.MESSAGE:
+    if kind is ExceptionSubject.MESSAGE:
         return sites_of(context, row_id)
     return exceptions.site_of_order(context.database, row_id)

@@ -27,11 +27,11 @@ from bridge.console.ownership import origin_of
 from bridge.console.permissions import Permission, require_fresh
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.queue import browse, operations
-from bridge.queue.browse import ATTENTION
+from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import MessageDetail
-from bridge.queue.states import State
+from bridge.queue.queries import ATTENTION
+from bridge.queue.states import QueueState
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 Key = Annotated[int, Path(ge=1, lt=2**63)]
@@ -134,7 +134,7 @@ def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
 def found(context: ConsoleContext, message_id: int) -> MessageDetail:
     """Give a stored message. Raises Unknown."""
     try:
-        return browse.message(context.database, message_id)
+        return queries.message(context.database, message_id)
     except NoSuchRow:
         raise NoSuchItem from None
 
@@ -169,7 +169,7 @@ async def replay_all(
     for each in needs:
         user.grant.require(each)
     require_fresh(user.authenticated_at, context.clock())
-    if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
+    if wanted.state not in ATTENTION or wanted.state is QueueState.CANCELLED:
         raise InvalidState("choose those that are parked, or those that were refused")
     ids, more = await Threads.CONSOLE.run(_chosen, context, wanted)
     message_replay = await Threads.CONSOLE.run(context.installation.message_replay)
@@ -210,7 +210,7 @@ def _chosen(context: ConsoleContext, wanted: MessageQuery) -> tuple[list[int], b
             return ids, more
 
 
-def _replay_many(message_replay: Any, message_id: int, chosen: State | None) -> int:
+def _replay_many(message_replay: Any, message_id: int, chosen: QueueState | None) -> int:
     try:
         later: int = message_replay.replay(message_id, chosen)
     except BridgeError as error:

@@ -37,7 +37,7 @@ from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.network_source import Proxies
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import Listener
+from bridge.store.postgresql.notifications import NotificationListener
 
 if TYPE_CHECKING:
     from bridge.engine.http.sign_in.oidc_provider import Provider
@@ -76,7 +76,7 @@ class EngineState:
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
         self._ticker = ReleaseScheduler(self.work, clock)
-        self._listener = Listener(database, FEED_CHANNEL, self.work.changed.notify)
+        self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._bearers = TokenAuthenticator(self.work, clock)
         self.launches = LaunchBatcher(self.work, clock)
         self.hashing = HashingPool()

@@ -44,7 +44,7 @@ from bridge.engine.service.launch.launches import (
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
-from bridge.store.on_loop.short_work import SHORT
+from bridge.store.short_work import SHORT
 from bridge.workers.documents import Budget
 
 PATHS = {

@@ -31,7 +31,7 @@ from bridge.engine.service.work import (
 )
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
-from bridge.store.on_loop.short_work import ShortWork
+from bridge.store.short_work import ShortWork
 
 PATIENCE_MS, LITTLE_PATIENCE_MS = 200, 10
 """
@@ -78,12 +78,12 @@ def _in_one(
 ) -> tuple[list[Any], frozenset[str]]:
     minutes, outcomes = CommitRecords(), []
     with database.write() as connection:
-        database.be_patient(connection, PATIENCE_MS)
+        database.set_lock_timeout(connection, PATIENCE_MS)
         for piece in pieces:
             outcomes.append(outcome := _attempt(database, connection, minutes, piece))
             if isinstance(outcome, RetryAlone):
-                database.be_patient(connection, LITTLE_PATIENCE_MS)
-        database.be_patient(connection, None)
+                database.set_lock_timeout(connection, LITTLE_PATIENCE_MS)
+        database.set_lock_timeout(connection, None)
         minutes.append(connection, database)
     return outcomes, event_kinds(minutes.announced)
 
@@ -159,16 +159,16 @@ class DatabaseExecutor:
         """
 
         def looking() -> Result:
-            with self.database.look() as connection:
+            with self.database.read_committed() as connection:
                 return work(connection)
 
-        with suppress(Busy), self.database.glimpse() as connection:
+        with suppress(Busy), self.database.read_on_loop() as connection:
             return work(connection)
         return await self.run(looking)
 
     def mark(self) -> int | None:
         """Give what a commit changes, by whatever process; None where the database rings."""
-        return self._watch.mark()
+        return self._watch.data_version()
 
     async def wait_for_change(
         self, notification: asyncio.Future[None], mark: int | None, seconds: float
@@ -210,7 +210,7 @@ class DatabaseExecutor:
 
     def _here(self, short_work: ShortWork, piece: PendingUseCase) -> Any:
         """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
-        return short_work.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
+        return short_work.run(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
 
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
         """Ring for what was committed, where that was done: nobody waits for a thread's return."""

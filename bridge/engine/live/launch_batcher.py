@@ -23,7 +23,7 @@ from bridge.engine.service.launch.launches import (
 )
 from bridge.engine.service.work import Actor, Work
 from bridge.store.errors import StoreUnavailable
-from bridge.store.on_loop.short_work import SHORT
+from bridge.store.short_work import SHORT
 
 MOST_TOGETHER = 64
 

@@ -27,7 +27,7 @@ class TokenAuthenticator:
 
     async def bearer(self, secret: str) -> Caller | None:
         """Return whoever a token belongs to, and note once a minute that it is used."""
-        if self._reader.at_hand:
+        if self._reader.is_local:
             caller = self._asked([secret])[0]
         else:
             caller = await self._parties.give(secret)

@@ -16,7 +16,7 @@ from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.store.statements import plain, say, stored_json
+from bridge.store.statements import dialect_statement, execute, stored_json
 
 SITES = metadata.tables["engine_site"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
@@ -114,7 +114,7 @@ class SiteAccess:
 
 
 # Asked by every request, so in the driver's form.
-_STANDING: Final = plain(
+_STANDING: Final = dialect_statement(
     """
     SELECT s.locations, s.settings, m.role, m.name FROM engine_site AS s
     LEFT JOIN engine_membership AS m
@@ -126,7 +126,7 @@ _STANDING: Final = plain(
 
 def read_site_access(connection: Connection, caller: Caller, site_id: str) -> SiteAccess:
     """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
-    row = say(connection, _STANDING, site_id=site_id, account_id=caller.account_id).first()
+    row = execute(connection, _STANDING, site_id=site_id, account_id=caller.account_id).first()
     if row is None:
         raise SiteNotFound
     role = SiteRole(row.role) if row.role is not None and caller.enters(site_id) else None

@@ -33,22 +33,22 @@ from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.reports.export import moment
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 from bridge.store.statements import (
-    Answer,
-    Plain,
-    Words,
-    among,
-    asked,
-    carry,
-    is_asked_once,
-    plain,
-    run_all,
-    said,
+    BoundStatement,
+    DialectStatement,
+    StatementResult,
+    bind,
+    bind_keys,
+    dialect_statement,
+    execute_all,
+    execute_bound,
+    is_postgresql,
+    key_statement,
     stored_json,
 )
 
 # What the bridge's follower asks again and again, so in the driver's form.
-_NEWEST: Final = plain("SELECT max(cursor) AS newest FROM engine_change")
-_NEXT: Final = Plain(
+_NEWEST: Final = dialect_statement("SELECT max(cursor) AS newest FROM engine_change")
+_NEXT: Final = DialectStatement(
     """
     SELECT cursor, at, event, report_id, body FROM engine_change
     WHERE cursor > :after AND event NOT IN (SELECT value FROM json_each(:without))
@@ -62,8 +62,10 @@ _NEXT: Final = Plain(
 )
 
 # The change at a cursor, and the last number of all that were ever given out, those pruned too.
-_AT: Final = plain("SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor")
-_END: Final = Plain(
+_AT: Final = dialect_statement(
+    "SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor"
+)
+_END: Final = DialectStatement(
     """
     SELECT coalesce((SELECT max(cursor) FROM engine_change),
         (SELECT seq FROM sqlite_sequence WHERE name = 'engine_change'), 0)
@@ -110,7 +112,9 @@ def require_cursor(connection: Connection, cursor: int) -> int:
     position, mark = split_cursor(cursor)
     if position == 0:
         return position
-    end, at = run_all(connection, [said(connection, _END), said(connection, _AT, cursor=position)])
+    end, at = execute_all(
+        connection, [bind(connection, _END), bind(connection, _AT, cursor=position)]
+    )
     if position > (end.scalar() or 0):
         raise CursorBeyondEnd(pointer="/after")
     found = at.first()
@@ -121,7 +125,7 @@ def require_cursor(connection: Connection, cursor: int) -> int:
 
 def cursor_at(connection: Connection, position: int) -> int:
     """Return the cursor of a change, with its mark; the number alone where it was pruned."""
-    found = carry(connection, said(connection, _AT, cursor=position)).first()
+    found = execute_bound(connection, bind(connection, _AT, cursor=position)).first()
     return position if found is None else mark_cursor(position, _mark(found))
 
 
@@ -185,9 +189,9 @@ def read_changes(
     the one that was given.
     """
     if sites is None:
-        answers = run_all(connection, change_statements(connection, after, limit, without))
+        answers = execute_all(connection, change_statements(connection, after, limit, without))
         return read_change_page(answers, after, limit, without)
-    top = carry(connection, said(connection, _NEWEST))
+    top = execute_bound(connection, bind(connection, _NEWEST))
     omitted = sorted(map(str, without))
     asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
     rows = list(connection.execute(_of_sites(bool(without)), asked))
@@ -196,19 +200,19 @@ def read_changes(
 
 def change_statements(
     connection: Connection, after: int, limit: int, without: Collection[str]
-) -> list[Words]:
+) -> list[BoundStatement]:
     """Give what `read_changes` asks of every site, to be run with others, these first."""
     omitted = sorted(map(str, without))
-    listed = omitted if is_asked_once(connection) else to_json(omitted).decode()
+    listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
     # The newest is read first: what is committed after this is still to come.
     return [
-        said(connection, _NEWEST),
-        said(connection, _NEXT, after=after, limit=limit, without=listed),
+        bind(connection, _NEWEST),
+        bind(connection, _NEXT, after=after, limit=limit, without=listed),
     ]
 
 
 def read_change_page(
-    answers: Sequence[Answer], after: int, limit: int, without: Collection[str]
+    answers: Sequence[StatementResult], after: int, limit: int, without: Collection[str]
 ) -> FeedPage:
     """Read the answers to `change_statements`."""
     top, page = answers
@@ -216,7 +220,7 @@ def read_change_page(
 
 
 def _page(
-    top: Answer, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
+    top: StatementResult, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
 ) -> FeedPage:
     passed = max(after, top.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
@@ -254,7 +258,7 @@ TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Releases that say something: a retraction takes back."""
 
 # Asked for each release, so in the driver's form.
-_REPORT_TEXTS: Final = among(
+_REPORT_TEXTS: Final = key_statement(
     """
     SELECT pk, report_id, content_text, document, signed_at, signed_by FROM engine_report
     WHERE report_id IN :reports AND signed_at IS NOT NULL
@@ -262,7 +266,7 @@ _REPORT_TEXTS: Final = among(
     "reports",
     "text",
 )
-_ADDENDUM_TEXTS: Final = among(
+_ADDENDUM_TEXTS: Final = key_statement(
     """
     SELECT d.report_pk, d.content_text, d.document, d.signed_at, d.signed_by
     FROM engine_report AS r JOIN engine_addendum AS d ON d.report_pk = r.pk
@@ -297,7 +301,7 @@ def read_with_texts(
     without: Collection[str] = (),
 ) -> tuple[FeedPage, dict[str, dict[str, Any]]]:
     """Return a page as `read_changes` does, and the texts of the reports that it releases."""
-    if sites is not None or not is_asked_once(connection):
+    if sites is not None or not is_postgresql(connection):
         page = read_changes(connection, sites, after, limit, without)
         return page, report_texts(connection, released_reports(page.changes))
     asked_for = {
@@ -308,10 +312,10 @@ def read_with_texts(
     }
     asks = [
         *change_statements(connection, after, limit, without),
-        Words(_NEXT_REPORTS, asked_for),
-        Words(_NEXT_ADDENDA, {**asked_for, "signed": AddendumState.SIGNED.value}),
+        BoundStatement(_NEXT_REPORTS, asked_for),
+        BoundStatement(_NEXT_ADDENDA, {**asked_for, "signed": AddendumState.SIGNED.value}),
     ]
-    *answers, found, added = run_all(connection, asks)
+    *answers, found, added = execute_all(connection, asks)
     page = read_change_page(answers, after, limit, without)
     wanted = released_reports(page.changes)
     said = _by_report(found, added) if wanted else {}
@@ -328,13 +332,13 @@ def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, di
     if not reports:
         return {}
     asks = [
-        asked(connection, _REPORT_TEXTS, reports),
-        asked(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
+        bind_keys(connection, _REPORT_TEXTS, reports),
+        bind_keys(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
     ]
-    return _by_report(*run_all(connection, asks))
+    return _by_report(*execute_all(connection, asks))
 
 
-def _by_report(found: Answer, added: Answer) -> dict[str, dict[str, Any]]:
+def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict[str, Any]]:
     signed = {row.pk: row for row in found}
     addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
     for row in added:

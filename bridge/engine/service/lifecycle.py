@@ -48,7 +48,14 @@ from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service.report_lookup import bump_version, key_of
 from bridge.engine.service.report_status import ReportSummary, has_content
 from bridge.engine.service.work import Work
-from bridge.store.statements import Answer, Words, carry, plain, said, stored_json
+from bridge.store.statements import (
+    BoundStatement,
+    StatementResult,
+    bind,
+    dialect_statement,
+    execute_bound,
+    stored_json,
+)
 
 # Made once: to make a statement costs more than to run it.
 _ADDENDA = (
@@ -59,7 +66,7 @@ _ADDENDA = (
     .execution_options(populate_existing=True)
 )
 _SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
-_PERSON: Final = plain(
+_PERSON: Final = dialect_statement(
     """
     SELECT m.name, m.signature, m.settings, m.role, m.left_at, a.email, a.disabled_at
     FROM engine_membership AS m JOIN engine_account AS a ON a.id = m.account_id
@@ -89,20 +96,20 @@ def sign_delay(work: Work, report: Report) -> int:
 
 def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
     """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
-    return read_person(carry(work.connection, person_statement(work, site_id, account_id)))
+    return read_person(execute_bound(work.connection, person_statement(work, site_id, account_id)))
 
 
-def person_statement(work: Work, site_id: str, account_id: int | None) -> Words:
+def person_statement(work: Work, site_id: str, account_id: int | None) -> BoundStatement:
     """Return the statement of `describe_person` for a batch; `read_person` reads its answer."""
-    return said(work.connection, _PERSON, site=site_id, account=account_id)
+    return bind(work.connection, _PERSON, site=site_id, account=account_id)
 
 
-def read_person(answer: Answer) -> dict[str, Any]:
+def read_person(answer: StatementResult) -> dict[str, Any]:
     """Read the answer; nobody is a person without a name."""
     return _described(answer.first())
 
 
-def read_author(answer: Answer) -> tuple[dict[str, Any], SiteRole | None]:
+def read_author(answer: StatementResult) -> tuple[dict[str, Any], SiteRole | None]:
     """Read the answer with the person's role; None for who left the site or is disabled."""
     found: Any = answer.first()
     gone = found is None or found.left_at is not None or found.disabled_at is not None
@@ -114,7 +121,7 @@ def require_author(
 ) -> tuple[dict[str, Any], SiteRole]:
     """Return in whose name a report is signed or read; raise `AuthorNotPermitted`."""
     asked = person_statement(work, report.site_id, account_id)
-    described, role = read_author(carry(work.connection, asked))
+    described, role = read_author(execute_bound(work.connection, asked))
     return described, require_permitted(role, deed, owner=account_id == report.owner_id)
 
 

@@ -21,15 +21,15 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
 from bridge.store.statements import (
-    Step,
-    Words,
-    among,
-    ask,
-    asked,
-    carry_out,
-    is_asked_once,
-    run_all,
-    unnested,
+    BoundStatement,
+    BulkStatement,
+    bind_keys,
+    execute_all,
+    execute_keys,
+    execute_rows,
+    is_postgresql,
+    key_statement,
+    unnest,
 )
 
 SITES = metadata.tables["engine_site"]
@@ -42,7 +42,7 @@ REFUSE_MERGED = "refuseMergedIdentifiers"
 """Site setting: true refuses requests that name a merged identifier instead of following it."""
 
 # Statements that are made once: to make one costs more than to run it.
-_POINTED: Final = among(
+_POINTED: Final = key_statement(
     """
     SELECT prior_mrn, mrn FROM engine_patient_pointer
     WHERE site_id = :site_id AND prior_mrn IN :mrns
@@ -52,7 +52,7 @@ _POINTED: Final = among(
 )
 # SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row, and tries each
 # patient with each accession for two INs on indexed columns: so the accession is not one.
-_PLACED: Final = among(
+_PLACED: Final = key_statement(
     """
     SELECT mrn, accession, report_pk FROM engine_report_order WHERE site_id = :site_id
         AND mrn IN :mrns AND accession || '' IN (SELECT value FROM json_each(:accessions))
@@ -73,12 +73,12 @@ _PATIENT_LOCKS: Final = """
     ) AS patient
 """
 _TRIPLE: Final = ("text", "text", "text")
-_PAIRED: Final = Step(
+_PAIRED: Final = BulkStatement(
     _TRIPLE,
     "",
     f"""
     SELECT o.site_id, o.mrn, o.accession, o.report_pk
-    FROM {unnested(_TRIPLE)} AS asked (site_id, mrn, accession)
+    FROM {unnest(_TRIPLE)} AS asked (site_id, mrn, accession)
     JOIN engine_report_order AS o USING (site_id, mrn, accession)
     """,  # noqa: S608  # our own names
 )
@@ -128,7 +128,7 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     wanted = sorted(set(mrns))
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
-        found.update(ask(connection, _POINTED, some, site_id=site_id))
+        found.update(execute_keys(connection, _POINTED, some, site_id=site_id))
     if found and _refuses_merged(connection, site_id):
         raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
@@ -144,9 +144,9 @@ def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
     connection, wanted = work.connection, sorted(set(mrns))
     if connection.dialect.name == _ONE_WRITER or not wanted:
         return
-    locks = Words(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
-    locked, pointed = run_all(
-        connection, [locks, asked(connection, _POINTED, wanted, site_id=site_id)]
+    locks = BoundStatement(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
+    locked, pointed = execute_all(
+        connection, [locks, bind_keys(connection, _POINTED, wanted, site_id=site_id)]
     )
     pointers = {row.prior_mrn: row.mrn for row in pointed}
     if not {pointers.get(mrn, mrn) for mrn in wanted} <= set(locked.scalars()):
@@ -227,12 +227,14 @@ def current_report_keys(
     """Return the keys of the reports that orders belong to; the triples are valid now."""
     found: dict[OrderId, int] = {}
     wanted = set(identities)
-    if is_asked_once(connection):
-        rows: Iterable[Any] = carry_out(connection, _PAIRED, [*map(_text, wanted)]) or ()
+    if is_postgresql(connection):
+        rows: Iterable[Any] = execute_rows(connection, _PAIRED, [*map(_text, wanted)]) or ()
         return {OrderId(*identity): key for *identity, key in rows}
     for some in _parameters(wanted):
         site_id, accessions = some["site_id"], json.dumps(some["accessions"])
-        rows = ask(connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions)
+        rows = execute_keys(
+            connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions
+        )
         found |= {OrderId(site_id, mrn, accession): key for mrn, accession, key in rows}
     return {identity: found[identity] for identity in wanted if identity in found}
 

@@ -19,7 +19,17 @@ from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.status import AddendumState, Status
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
-from bridge.store.statements import Answer, Words, among, ask, carry, plain, said, say, stored_json
+from bridge.store.statements import (
+    BoundStatement,
+    StatementResult,
+    bind,
+    dialect_statement,
+    execute,
+    execute_bound,
+    execute_keys,
+    key_statement,
+    stored_json,
+)
 
 # Made once: to make a statement costs more than to run it.
 _ORDERS = (
@@ -27,7 +37,7 @@ _ORDERS = (
     .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
-_GROUP: Final = plain(
+_GROUP: Final = dialect_statement(
     """
     SELECT site_id, location, mrn, accession, tags, order_metadata FROM engine_report_order
     WHERE report_pk = :report ORDER BY position, pk
@@ -123,7 +133,7 @@ class GroupOrder(Protocol):
         """Its Metadata."""
 
 
-_SUMMARY: Final = plain(
+_SUMMARY: Final = dialect_statement(
     """
     SELECT s.sign_delay,
         (SELECT a.email FROM engine_account AS a WHERE a.id = :owner) AS email,
@@ -146,15 +156,15 @@ class ReportSummary:
     @classmethod
     def of(cls, connection: Connection, report: Report) -> "ReportSummary":
         """Read it for a stored report."""
-        return cls.read(say(connection, _SUMMARY, **_parameters(report)))
+        return cls.read(execute(connection, _SUMMARY, **_parameters(report)))
 
     @classmethod
-    def statement(cls, connection: Connection, report: Report) -> Words:
+    def statement(cls, connection: Connection, report: Report) -> BoundStatement:
         """Give the statement for a stored report, to be run with others; `read` its answer."""
-        return said(connection, _SUMMARY, **_parameters(report))
+        return bind(connection, _SUMMARY, **_parameters(report))
 
     @classmethod
-    def read(cls, answer: Answer) -> "ReportSummary":
+    def read(cls, answer: StatementResult) -> "ReportSummary":
         """Read the answer."""
         row: Any = answer.first()
         return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
@@ -178,7 +188,9 @@ class ReportContext:
     ) -> "ReportContext":
         """Read it for one report; `summary` is what was read in this transaction."""
         summary = summary or ReportSummary.of(session.connection(), report)
-        orders = group_read(carry(session.connection(), group_asked(session.connection(), report)))
+        orders = group_read(
+            execute_bound(session.connection(), group_asked(session.connection(), report))
+        )
         return cls.by(session, report, now, summary, orders)
 
     @classmethod
@@ -214,12 +226,12 @@ def _record(report: Report, context: ReportContext, now: int) -> StatusRecord:
     )
 
 
-def group_asked(connection: Connection, report: Report) -> Words:
+def group_asked(connection: Connection, report: Report) -> BoundStatement:
     """Give the statement for the orders of a stored report, to be run with others."""
-    return said(connection, _GROUP, report=report.pk)
+    return bind(connection, _GROUP, report=report.pk)
 
 
-def group_read(answer: Answer) -> list[GroupOrder]:
+def group_read(answer: StatementResult) -> list[GroupOrder]:
     """Read the answer: the anchor first, then in linking order."""
     return [
         row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
@@ -272,7 +284,7 @@ _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` takes away: a text of nothing else is no content."""
 
 # The text of each is the same, however many reports are asked for: it is planned once.
-_REPORTS: Final = among(
+_REPORTS: Final = key_statement(
     """
     SELECT r.pk, r.report_id, r.status, r.cooling_until,
         ltrim(r.content_text, :blank) != '' OR r.template_number IS NOT NULL, a.email
@@ -281,14 +293,14 @@ _REPORTS: Final = among(
     """,
     "keys",
 )
-_GROUPS: Final = among(
+_GROUPS: Final = key_statement(
     """
     SELECT o.report_pk, o.site_id, o.mrn, o.accession FROM engine_report_order AS o
     WHERE o.report_pk IN :keys ORDER BY o.position, o.pk
     """,
     "keys",
 )
-_STATUS_WINDOWS: Final = among(
+_STATUS_WINDOWS: Final = key_statement(
     """
     SELECT a.report_pk, a.cooling_until FROM engine_addendum AS a
     WHERE a.report_pk IN :keys AND a.state = :signed ORDER BY a.signed_at, a.pk
@@ -317,7 +329,7 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
     groups = _groups(connection, keys)
     windows = _addendum_status_windows(connection, keys, now)
     # All at once, here and below: to fetch each row by itself costs as much again.
-    rows: Sequence[Any] = ask(connection, _REPORTS, keys, blank=_BLANK).all()
+    rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
         key: StatusRecord(
             report_id=report_id,
@@ -336,7 +348,7 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderId]]:
     """Return the orders of reports, each group with its anchor first."""
     groups: dict[int, list[OrderId]] = {}
-    rows: Sequence[Any] = ask(connection, _GROUPS, keys).all()
+    rows: Sequence[Any] = execute_keys(connection, _GROUPS, keys).all()
     for key, *identity in rows:
         groups.setdefault(key, []).append(OrderId(*identity))
     return groups
@@ -346,7 +358,7 @@ def _addendum_status_windows(
     connection: Connection, keys: Sequence[int], now: int
 ) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
-    rows: Sequence[Any] = ask(
+    rows: Sequence[Any] = execute_keys(
         connection, _STATUS_WINDOWS, keys, signed=AddendumState.SIGNED.value
     ).all()
     newest = dict(map(tuple, rows))

@@ -19,12 +19,12 @@ from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import FeedChange, metadata
 from bridge.store.database import Database
-from bridge.store.statements import Words, insertion, listed, run_all
+from bridge.store.statements import BoundStatement, bind_insert_values, execute_all, prepare_insert
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
 CHANGES = metadata.tables[str(FeedChange.__tablename__)]
-_INSERT = insertion(CHANGES, ("site_id", "report_id", "at", "event", "body", "session_pk"))
+_INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body", "session_pk"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Work:
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
     audit_events: list[AuditEvent] = field(default_factory=list)
-    final_statements: list[Words] = field(default_factory=list, repr=False)
+    final_statements: list[BoundStatement] = field(default_factory=list, repr=False)
     audit_members: dict[str, Any] = field(default_factory=dict, repr=False)
     """Members of the audit event: its `target`, `before` and `after`, where the use case knows."""
     _session: Session | None = field(default=None, repr=False)
@@ -161,14 +161,14 @@ class CommitRecords:
         self.announced += work.announced
 
     def append(
-        self, connection: Connection, database: Database, before: Sequence[Words] = ()
+        self, connection: Connection, database: Database, before: Sequence[BoundStatement] = ()
     ) -> None:
         """Write what goes `before`, and append the rest at the commit (`Database.at_commit`)."""
-        run_all(connection, before)
+        execute_all(connection, before)
         ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:
-            changes = listed(connection, _INSERT, self.announced)
-            database.at_commit(connection, FEED_LOCK, [changes], FEED_CHANNEL)
+            changes = bind_insert_values(connection, _INSERT, self.announced)
+            database.append_at_commit(connection, FEED_LOCK, [changes], FEED_CHANNEL)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def nested_work(
     with closing(Work(connection, actor, now)) as work:
         yield work
         work.flush()
-        run_all(connection, work.final_statements)
+        execute_all(connection, work.final_statements)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from bridge.intake.patients.names import (
 from bridge.intake.process.order_rules import ORDERS
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
-from bridge.store.records.patient_demographics import PatientWord
+from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
@@ -40,7 +40,7 @@ def said_in(event: OrderEvent) -> dict[str, str]:
     return {tag: value for tag, value in said.items() if value or tag != "PatientName"}
 
 
-def told_of(event: OrderEvent, known: PatientWord | None, *, stale: bool) -> dict[str, str]:
+def told_of(event: OrderEvent, known: DemographicsUpdate | None, *, stale: bool) -> dict[str, str]:
     """
     Give what is true of a patient since an event; nothing where it is `stale`, overtaken by a word.
 
@@ -88,7 +88,7 @@ def _is_explained(
 
 def last_word(
     event: OrderEvent, sent: MessageTime, words: Words, orders: Iterable[IndexedOrder]
-) -> list[PatientWord]:
+) -> list[DemographicsUpdate]:
     """Give what is to be remembered of who is merged: her name, by which late orders are known."""
     prior = (event.site, event.prior_mrn)
     names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
@@ -96,7 +96,7 @@ def last_word(
     if not name:
         return []
     known = words[prior].tags if prior in words else {}
-    return [PatientWord(*prior, sent.at, {**known, "PatientName": name}, sent.clock)]
+    return [DemographicsUpdate(*prior, sent.at, {**known, "PatientName": name}, sent.clock)]
 
 
 def corrections(

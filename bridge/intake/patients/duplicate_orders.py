@@ -16,7 +16,7 @@ from bridge.intake.process.link_signals import bonds, both, has_moved_away, is_u
 from bridge.intake.process.order_rules import OPEN, OrderState
 from bridge.intake.process.order_values import said
 from bridge.store.records.message_time import MessageTime, is_earlier, newest
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderEvent
 
 
@@ -126,8 +126,8 @@ def met(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
 
 
 def united(
-    event: OrderEvent, index: Mapping[Key, IndexedOrder]
-) -> tuple[dict[Key, IndexedOrder], list[IndexedOrder]]:
+    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]
+) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
     """Give the index after a merge, and the moved orders that are akin to one of the survivor's."""
     prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
     rest = {key: each for key, each in index.items() if key[:2] != prior}

@@ -78,7 +78,7 @@ class Acquaintance:
     def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
         patients = {(each.site, each.mrn) for each in events}
         with self._database.read() as connection:
-            survivors, moves = visit_transfers.whereabouts(connection, patients)
+            survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
             if (
                 self._refuses_conflicts
                 and not moves

@@ -31,7 +31,7 @@ from bridge.intake.process.worklist_changes import (
     withdraw,
 )
 from bridge.store.records.merged_patients import Patient
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 
@@ -153,7 +153,7 @@ async def reassign(desk: Desk, run: Run) -> None:
         run.notes.append(ORDER_MOVED)
 
 
-def is_named(event: OrderEvent, key: Key) -> bool:
+def is_named(event: OrderEvent, key: OrderIndexKey) -> bool:
     """Tell whether an event is about the order of a key, whichever patient it names."""
     return (event.site, event.accession) == (key.site, key.accession)
 

@@ -11,13 +11,13 @@ from bridge.intake.process.order_rules import ORDERS
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
-from bridge.store.records.patient_demographics import PatientWord
+from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.hl7.path import Path
 from mappings.hl7.person_names import are_compatible
 from mappings.inbound.events import OrderEvent
 from mappings.outbound.echo import Echo
 
-Words = Mapping[Patient, PatientWord]
+Words = Mapping[Patient, DemographicsUpdate]
 
 _NAME = Path.parse("PID-5")
 
@@ -85,7 +85,7 @@ def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
 
 
 def was_formerly_called_so(
-    event: OrderEvent, word: PatientWord, orders: Iterable[IndexedOrder]
+    event: OrderEvent, word: DemographicsUpdate, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
     Tell whether an order names its patient as her earlier orders did, before she was corrected.

@@ -17,8 +17,8 @@ from bridge.intake.process.link_signals import has_moved_away, is_unordered
 from bridge.intake.process.order_rules import ORDERING, ORDERS, OrderState
 from bridge.intake.process.planning import key_of
 from bridge.store.records.message_time import MessageTime, is_earlier
-from bridge.store.records.order_index import IndexedOrder, Key
-from bridge.store.records.visit_transfers import Move, Moves, Visit
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.visit_transfers import VisitReference, VisitTransfer, VisitTransfers
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
 
@@ -39,10 +39,10 @@ class Whereabouts:
     """Who was merged into whom, and which visits moved."""
 
     survivors: Mapping[Patient, str] = field(default_factory=dict)
-    moves: Moves = field(default_factory=dict)
+    moves: VisitTransfers = field(default_factory=dict)
 
 
-def led(job: Job, where: Whereabouts, known: Mapping[Key, IndexedOrder]) -> Job:
+def led(job: Job, where: Whereabouts, known: Mapping[OrderIndexKey, IndexedOrder]) -> Job:
     """Give a job whose events are about those who are the patients now; `known`: their orders."""
     survivors = [surviving(each, where.survivors) for each in job.events]
     events = [_named(each, where.moves, known) for each in survivors]
@@ -56,14 +56,14 @@ def led(job: Job, where: Whereabouts, known: Mapping[Key, IndexedOrder]) -> Job:
     return replace(job, events=followed, doubt=doubt, moves=where.moves)
 
 
-def asked_for(job: Job, where: Whereabouts) -> tuple[set[Key], set[Patient], set[str]]:
+def asked_for(job: Job, where: Whereabouts) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
     """
     Name the orders that have to be known to say where a job leads, at both patients.
 
     By their keys; and those patients, with the numbers by which events name their orders.
     """
     whose = {(each.site, each.mrn) for each in where.moves}
-    keys, patients, named = set[Key](), set[Patient](), set[str]()
+    keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
     for event in (surviving(each, where.survivors) for each in job.events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         if event.action in ORDERS and own & whose:
@@ -75,7 +75,9 @@ def asked_for(job: Job, where: Whereabouts) -> tuple[set[Key], set[Patient], set
     return keys, patients, named
 
 
-def _named(event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder]) -> OrderEvent:
+def _named(
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> OrderEvent:
     """Give an event by a number the accession of the one order that moved, or came after a move."""
     by_number = event.accession in {event.placer, event.filler}
     if not by_number or event.action not in ORDERS or key_of(event) in known:
@@ -95,7 +97,7 @@ def _named(event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder]) -
     return replace(event, accession=accession, clinical_info=info)
 
 
-def _is_at(order: IndexedOrder, visits: Collection[Visit]) -> bool:
+def _is_at(order: IndexedOrder, visits: Collection[VisitReference]) -> bool:
     key = order.key
     return any(
         (each.site, each.mrn, each.number) == (key.site, key.mrn, _number(order.tags, each.key))
@@ -114,8 +116,8 @@ def others_visits(before: Job, after: Job, survivors: Collection[Patient]) -> bo
 
 def _followed(
     event: OrderEvent,
-    moves: Moves,
-    known: Mapping[Key, IndexedOrder],
+    moves: VisitTransfers,
+    known: Mapping[OrderIndexKey, IndexedOrder],
     sent_at: MessageTime | None,
 ) -> OrderEvent:
     if not moves:
@@ -127,15 +129,15 @@ def _followed(
 
 
 def _sent_before(
-    job: Job, event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder]
+    job: Job, event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
 ) -> bool:
     found = _move_of(event, moves, known)
     return found is not None and is_earlier(job.occasion.sent_at, found[1].sent)
 
 
 def _move_of(
-    event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder]
-) -> tuple[Visit, Move] | None:
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> tuple[VisitReference, VisitTransfer] | None:
     """Find the move of an order's visit, by its own word or by what is known of the order."""
     if event.action not in ORDERS:
         return None
@@ -155,8 +157,8 @@ def _is_of(
     event: OrderEvent,
     own: IndexedOrder | None,
     target: IndexedOrder | None,
-    visit: Visit,
-    move: Move,
+    visit: VisitReference,
+    move: VisitTransfer,
 ) -> bool:
     """Tell whether an order is of a visit: by its own word, else by what is known of it."""
     said = _number(event.clinical_info, visit.key)
@@ -180,7 +182,7 @@ def _goes_along(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
     return own.state == OrderState.CANCELLED and event.action in ORDERING
 
 
-def _given(event: OrderEvent, visit: Visit, move: Move) -> OrderEvent:
+def _given(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
     """Give an order to whose its visit is now."""
     info: dict[str, Any] = dict(event.clinical_info)
     moves = move.now.mrn != event.mrn
@@ -197,7 +199,7 @@ def _given(event: OrderEvent, visit: Visit, move: Move) -> OrderEvent:
     )
 
 
-def _move_on(event: OrderEvent, moves: Moves, sent_at: MessageTime | None) -> OrderEvent:
+def _move_on(event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None) -> OrderEvent:
     """Let a move begin where its visit is by now, and end where it was moved on to since."""
     visit = event.visit
     if visit is None:
@@ -217,19 +219,19 @@ def _move_on(event: OrderEvent, moves: Moves, sent_at: MessageTime | None) -> Or
     return event
 
 
-def _ends(event: OrderEvent, visit: PatientVisit) -> tuple[Visit, Visit]:
+def _ends(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReference, VisitReference]:
     """Give what a move's visit was before, and what it is then."""
     number = visit.prior or visit.number
-    prior = Visit(event.site, event.prior_mrn or event.mrn, visit.key, number)
-    return prior, Visit(event.site, event.mrn, visit.key, visit.number or number)
+    prior = VisitReference(event.site, event.prior_mrn or event.mrn, visit.key, number)
+    return prior, VisitReference(event.site, event.mrn, visit.key, visit.number or number)
 
 
-def moved_by(event: OrderEvent, said: MessageTime) -> list[tuple[Visit, Move]]:
+def moved_by(event: OrderEvent, said: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
     """Give what is to be remembered of an event that moves a visit, sent at this time."""
     if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
         return []
     prior, now = _ends(event, event.visit)
-    return [(prior, Move(now, said.at, said_in(event), event.echo, said.clock))]
+    return [(prior, VisitTransfer(now, said.at, said_in(event), event.echo, said.clock))]
 
 
 def moved_since(event: OrderEvent, job: Job, orders: Iterable[IndexedOrder]) -> list[OrderEvent]:

@@ -11,7 +11,7 @@ from bridge.intake.process.early_events import is_same, numbers
 from bridge.intake.process.link_signals import is_closed_by, is_unordered
 from bridge.intake.process.order_rules import CASCADING, ORDERING, ORDERS, OrderState
 from bridge.intake.process.planning import key_of
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 Patient = tuple[str, str]
@@ -83,7 +83,7 @@ def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, st
 
 
 def orders_of_others(
-    event: OrderEvent, index: Mapping[Key, IndexedOrder], others: Iterable[IndexedOrder]
+    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], others: Iterable[IndexedOrder]
 ) -> list[IndexedOrder]:
     """
     Give the open orders of other patients that an event names, by accession and number.
@@ -113,7 +113,7 @@ def numbers_of(event: OrderEvent) -> set[str]:
     return parents | own
 
 
-def is_known(event: OrderEvent, index: Mapping[Key, IndexedOrder]) -> bool:
+def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """Tell whether the order that an event names is one that we know, by all that it says."""
     known = index.get(key_of(event))
     if known is None or is_unordered(known) or event.prior_mrn:
@@ -122,7 +122,7 @@ def is_known(event: OrderEvent, index: Mapping[Key, IndexedOrder]) -> bool:
 
 
 def resolved(
-    event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
+    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> tuple[OrderEvent, bool]:
     """
     Give an event the accession that its order is known under; and whether that is doubtful.
@@ -160,7 +160,7 @@ def shares_end(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
 
 
 def has_other_accession(
-    event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
+    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> bool:
     """
     Tell whether an event names an open order, by its numbers, under another accession.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from bridge.intake.process.link_signals import HELD_LATER, OPENED_LATER
 from bridge.intake.process.order_rules import OPEN, ORDERING, OrderState
 from bridge.store.records.message_time import MessageTime, are_comparable
-from bridge.store.records.order_index import IndexedOrder, Signal
+from bridge.store.records.order_index import IndexedOrder, SignalHash
 from mappings.inbound.events import OrderAction, OrderEvent
 
 _KINDS = frozenset({HELD_LATER, OPENED_LATER})
@@ -21,7 +21,7 @@ _Word = tuple[str, MessageTime]
 
 def later_word(
     before: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
-) -> Signal | None:
+) -> SignalHash | None:
     """Give what was said after an order that comes late; its value is the time, in ms."""
     if before.state != OrderState.CANCELLED or event.action not in ORDERING:
         return None
@@ -53,7 +53,7 @@ def _marked(after: IndexedOrder, words: Iterable[_Word]) -> IndexedOrder:
     turned_at = after.turned_at
     if after.state == OrderState.CANCELLED and turned_at is not None:
         later = [
-            Signal(kind, time.at)
+            SignalHash(kind, time.at)
             for kind, time in words
             if are_comparable(time, turned_at) and time.at > turned_at.at
         ]

@@ -16,7 +16,7 @@ from bridge.intake.process.link_signals import (
     has_moved_away,
     is_unordered,
 )
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 
@@ -48,7 +48,7 @@ def is_same(event: OrderEvent, order: IndexedOrder) -> bool:
 
 
 def forerunners_of(
-    key: Key, known: Numbers, orders: Sequence[IndexedOrder], prior_mrn: str = ""
+    key: OrderIndexKey, known: Numbers, orders: Sequence[IndexedOrder], prior_mrn: str = ""
 ) -> list[IndexedOrder]:
     """
     Give what was said of an order under a number, or where its visit was before it moved.
@@ -76,7 +76,7 @@ def heard_of(
     known = numbers(event, own)
     rows = [own] if own else []
     for each in said:
-        key = Key(event.site, event.mrn, event.accession)
+        key = OrderIndexKey(event.site, event.mrn, event.accession)
         row = each if each.key.mrn == key.mrn else _hers(each, event)
         if is_unordered(each) and bool(each.placer) != bool(each.filler):
             row = as_closed_by(row, each.placer or each.filler)

@@ -12,9 +12,9 @@ from bridge.intake.process.planning import ORDER_CANCELLED, ORDER_UNKNOWN, SUPER
 from bridge.intake.process.worklist_changes import Groups
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import UNKNOWN, MessageTime
-from bridge.store.records.order_index import IndexedOrder, Key
-from bridge.store.records.patient_demographics import PatientWord
-from bridge.store.records.visit_transfers import Move, Visit
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.patient_demographics import DemographicsUpdate
+from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from mappings.inbound.events import OrderEvent
 
 ORDER_MOVED = "order_moved"
@@ -41,34 +41,34 @@ class Run:
     """One message being applied: what is known, what changes, what there is to say."""
 
     job: Job
-    index: dict[Key, IndexedOrder]
+    index: dict[OrderIndexKey, IndexedOrder]
     groups: Groups = field(default_factory=dict)
-    fresh: set[Key] = field(default_factory=set)
+    fresh: set[OrderIndexKey] = field(default_factory=set)
     """Orders that it has registered and whose reports nobody has begun."""
-    together: dict[Key, str] = field(default_factory=dict)
+    together: dict[OrderIndexKey, str] = field(default_factory=dict)
     """Link groups of its new orders: those of one group are to share a report from the start."""
-    changed: dict[Key, IndexedOrder] = field(default_factory=dict)
+    changed: dict[OrderIndexKey, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
-    moves: list[tuple[Visit, Move]] = field(default_factory=list)
-    words: list[PatientWord] = field(default_factory=list)
+    moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
+    words: list[DemographicsUpdate] = field(default_factory=list)
     renamed: list[Patient] = field(default_factory=list)
-    gone: list[Key] = field(default_factory=list)
+    gone: list[OrderIndexKey] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def all(cls, jobs: Sequence[Job], index: Mapping[Key, IndexedOrder]) -> "list[Run]":
+    def all(cls, jobs: Sequence[Job], index: Mapping[OrderIndexKey, IndexedOrder]) -> "list[Run]":
         """
         Return one run for each job of a batch, with the known orders of its own patients.
 
         A run changes its index, and some rules look at each order in it: with the orders of the
         whole batch, a batch would cost the square of its size.
         """
-        by_patient: dict[Patient, dict[Key, IndexedOrder]] = {}
+        by_patient: dict[Patient, dict[OrderIndexKey, IndexedOrder]] = {}
         for key, order in index.items():
             by_patient.setdefault((key.site, key.mrn), {})[key] = order
         runs = []
         for job in jobs:
-            own: dict[Key, IndexedOrder] = {}
+            own: dict[OrderIndexKey, IndexedOrder] = {}
             for patient in job.patients:
                 own |= by_patient.get(patient, {})
             runs.append(cls(job, own))
@@ -93,7 +93,7 @@ class Run:
             del self.changed[key]
             self.changed.setdefault(now, replace(each, key=now))
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: OrderIndexKey) -> None:
         """Have an order forgotten that is one with another."""
         self.index.pop(key, None)
         self.changed.pop(key, None)

@@ -15,12 +15,12 @@ from bridge.intake.patients.names import Words
 from bridge.intake.process.planning import Occasion
 from bridge.intake.receive.listener import Definition, Listening, Merged, PatientConflict
 from bridge.intake.receive.patient_split import number_of, parts_of
-from bridge.queue.claims import Claimed
+from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import signed64
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, Resolution, clock
 from bridge.store.records.order_index import IndexedOrder
-from bridge.store.records.visit_transfers import Moves
+from bridge.store.records.visit_transfers import VisitTransfers
 from mappings.hl7 import lines
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
@@ -77,7 +77,7 @@ class ContentGone(Exception):  # noqa: N818  # as above
 class Job:
     """One message, read."""
 
-    claimed: Claimed
+    claimed: ClaimedMessage
     occasion: Occasion
     events: Sequence[OrderEvent]
     merged: Merged = Merged.REDIRECT
@@ -89,7 +89,7 @@ class Job:
     """The code by which it wants a person: a number of several orders, another accession."""
     words: Words = field(default_factory=dict)
     """What was last said of its patients by messages before it."""
-    moves: Moves = field(default_factory=dict)
+    moves: VisitTransfers = field(default_factory=dict)
     """Which of its patients' visits moved."""
     heard: bool = False
     """Whether orders of its batch were named by a number alone, and not ordered yet."""
@@ -109,7 +109,7 @@ class Job:
         return named
 
 
-def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
+def read(claimed: ClaimedMessage, listeners: Mapping[str, Listening]) -> Job:
     """
     Map a stored message.
 
@@ -128,7 +128,7 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     return _job(claimed, listening, definition, asked, missed)
 
 
-def readily(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job | None:
+def readily(claimed: ClaimedMessage, listeners: Mapping[str, Listening]) -> Job | None:
     """Map a short message as `read` does; None where that blocks or fails."""
     listening = listeners.get(claimed.listener)
     if listening is None or not 0 < len(claimed.payload) <= _SHORT:
@@ -149,13 +149,15 @@ def readily(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job | None:
     return _job(claimed, listening, definition, asked, missed)
 
 
-def _given(claimed: Claimed, listening: Listening, missed: list[UnmappedCode]) -> ListenerDefaults:
+def _given(
+    claimed: ClaimedMessage, listening: Listening, missed: list[UnmappedCode]
+) -> ListenerDefaults:
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
     return ListenerDefaults(listening.site, listening.time_zone, received, missed)
 
 
 def _job(
-    claimed: Claimed,
+    claimed: ClaimedMessage,
     listening: Listening,
     definition: Definition,
     asked: Sequence[OrderEvent],

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch, Launched
 from bridge.intake.process.planning import Task
-from bridge.store.records.order_index import Key
+from bridge.store.records.order_index import OrderIndexKey
 
 SHARED = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a batch (None: no answer) that say nothing about its members."""
@@ -130,7 +130,7 @@ def launch_of(task: Task, link_group: str = "") -> Launch:
 
 
 def registering(
-    key: Key,
+    key: OrderIndexKey,
     tags: Mapping[str, Any],
     app: Mapping[str, Any] = MappingProxyType({}),
     link_group: str = "",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from bridge.intake.process.order_hierarchy import OF_PARENT, REPLACED
 from bridge.intake.process.order_rules import ORDERING, OrderState
 from bridge.intake.receive.identity import signal
-from bridge.store.records.order_index import IndexedOrder, Signal
+from bridge.store.records.order_index import IndexedOrder, SignalHash
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 CLOSED_BY = "closed-by"
@@ -35,14 +35,14 @@ UNBOUND = frozenset({CHILD_OF, REPLACED, MOVED, UNORDERED, CLOSED_BY, HELD_LATER
 """Signals that bind an order to no other."""
 
 
-def bonds(signals: Iterable[Signal]) -> frozenset[int]:
+def bonds(signals: Iterable[SignalHash]) -> frozenset[int]:
     """Give the signals that bind orders together."""
     return frozenset(each.signal for each in signals if each.kind not in UNBOUND)
 
 
 def as_moved_away(order: IndexedOrder) -> IndexedOrder:
     """Give what is left of an order that went to another patient: it tells where to look."""
-    mark = Signal(MOVED, signal(MOVED, order.key.accession))
+    mark = SignalHash(MOVED, signal(MOVED, order.key.accession))
     left = OrderState.CANCELLED
     return replace(order, state=left, report_id="", signals=frozenset({mark}))
 
@@ -59,19 +59,19 @@ def has_moved_away(order: IndexedOrder) -> bool:
 
 
 def marked(
-    signals: frozenset[Signal], event: OrderEvent, before: IndexedOrder | None
-) -> frozenset[Signal]:
+    signals: frozenset[SignalHash], event: OrderEvent, before: IndexedOrder | None
+) -> frozenset[SignalHash]:
     """Give the signals of an order after an event, with the mark of one that is not ordered yet."""
     by_number = event.accession in {event.placer, event.filler}
     known = by_number if before is None else is_unordered(before)
     if known and event.action not in ORDERING:
-        return signals | {Signal(UNORDERED, signal(UNORDERED, event.accession))}
+        return signals | {SignalHash(UNORDERED, signal(UNORDERED, event.accession))}
     if before is None or not known:
         return signals
     return frozenset(each for each in signals if each.kind != UNORDERED)
 
 
-def both(one: frozenset[Signal], other: frozenset[Signal]) -> frozenset[Signal]:
+def both(one: frozenset[SignalHash], other: frozenset[SignalHash]) -> frozenset[SignalHash]:
     """Give the signals of an order that was two until now."""
     marks = {each for each in one | other if each.kind in {UNORDERED, REPLACED}}
     return (one | other) - (marks - (one & other))
@@ -79,7 +79,7 @@ def both(one: frozenset[Signal], other: frozenset[Signal]) -> frozenset[Signal]:
 
 def as_closed_by(order: IndexedOrder, number: str) -> IndexedOrder:
     """Give an order with the mark of what closed it; other orders may have that number as well."""
-    mark = Signal(CLOSED_BY, signal(CLOSED_BY, number))
+    mark = SignalHash(CLOSED_BY, signal(CLOSED_BY, number))
     return replace(order, signals=order.signals | {mark})
 
 
@@ -95,16 +95,16 @@ def is_unordered(order: IndexedOrder) -> bool:
     return any(each.kind == UNORDERED for each in order.signals)
 
 
-def signals_of(base: IndexedOrder, event: OrderEvent, *, closing: bool) -> frozenset[Signal]:
+def signals_of(base: IndexedOrder, event: OrderEvent, *, closing: bool) -> frozenset[SignalHash]:
     """Keep the signals of an order where a message says no more than that it is closed."""
     silent = event.note == OF_PARENT or (closing and base.signals)
     shown = base.signals if silent else signals_after(base.signals, event)
     if event.action is not OrderAction.REPLACE:
         return shown
-    return shown | {Signal(REPLACED, signal(REPLACED, base.key.accession))}
+    return shown | {SignalHash(REPLACED, signal(REPLACED, base.key.accession))}
 
 
-def lasting(signals: frozenset[Signal], event: OrderEvent) -> frozenset[Signal]:
+def lasting(signals: frozenset[SignalHash], event: OrderEvent) -> frozenset[SignalHash]:
     """Give the signals that an event shows, of the kinds that silence does not end."""
     known = {each.kind for each in signals}
     return frozenset(
@@ -114,14 +114,14 @@ def lasting(signals: frozenset[Signal], event: OrderEvent) -> frozenset[Signal]:
     )
 
 
-def signals_after(before: frozenset[Signal], event: OrderEvent) -> frozenset[Signal]:
+def signals_after(before: frozenset[SignalHash], event: OrderEvent) -> frozenset[SignalHash]:
     """
     Give the signals of an order after an event about it.
 
     Those of `KEPT` kinds stay, and `JOINED`.
     """
     shown = frozenset(
-        Signal(each.kind, signal(each.kind, each.value)) for each in event.link_signals
+        SignalHash(each.kind, signal(each.kind, each.value)) for each in event.link_signals
     )
     kinds = {each.kind for each in shown}
     kept = {

@@ -11,7 +11,7 @@ from dataclasses import replace
 from bridge.intake.process.order_rules import CASCADING, OPEN, OrderState
 from bridge.intake.receive.identity import signal
 from bridge.store.records.message_time import MessageTime, is_earlier
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 OF_PARENT = "said of its parent"
@@ -34,7 +34,7 @@ def descend(
 ) -> Iterator[OrderEvent]:
     """Put what follows for its children behind each event; those the message names are its own."""
     known = list(orders)
-    seen = {Key(each.site, each.mrn, each.accession) for each in events}
+    seen = {OrderIndexKey(each.site, each.mrn, each.accession) for each in events}
     for event in events:
         yield event
         if event.action in CASCADING:
@@ -44,7 +44,7 @@ def descend(
 def _for_children(
     event: OrderEvent,
     orders: Sequence[IndexedOrder],
-    seen: set[Key],
+    seen: set[OrderIndexKey],
     sent_at: MessageTime | None,
 ) -> Iterator[OrderEvent]:
     own = [each for each in orders if each.key == (event.site, event.mrn, event.accession)]

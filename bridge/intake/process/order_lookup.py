@@ -29,11 +29,11 @@ from bridge.intake.process.order_rules import CASCADING, ORDERING, ORDERS, PATIE
 from bridge.intake.process.planning import fold, key_of
 from bridge.intake.receive.listener import PatientConflict
 from bridge.store.records import order_index, patient_demographics, visit_transfers
-from bridge.store.records.order_index import IndexedOrder, Key
-from bridge.store.records.visit_transfers import Move
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.visit_transfers import VisitTransfer
 from mappings.inbound.events import OrderAction, OrderEvent
 
-Index = dict[Key, IndexedOrder]
+Index = dict[OrderIndexKey, IndexedOrder]
 
 
 def whereabouts(connection: Connection, jobs: Sequence[Job]) -> Whereabouts:
@@ -45,10 +45,10 @@ def whereabouts(connection: Connection, jobs: Sequence[Job]) -> Whereabouts:
         for mrn in (event.mrn, event.prior_mrn if event.action is OrderAction.VISIT_MOVE else "")
         if mrn
     }
-    survivors, moves = visit_transfers.whereabouts(connection, everybody)
+    survivors, moves = visit_transfers.find_merges_and_transfers(connection, everybody)
     if survivors:
         others = {(site, mrn) for (site, _), mrn in survivors.items()} - everybody
-        moves |= visit_transfers.whereabouts(connection, others)[1]
+        moves |= visit_transfers.find_merges_and_transfers(connection, others)[1]
     return Whereabouts(survivors, moves)
 
 
@@ -60,7 +60,7 @@ def lead(connection: Connection, jobs: Sequence[Job], where: Whereabouts) -> lis
     known = order_index.find(connection, {key for keys, _, _ in asked for key in keys})
     patients = {each for _, some, _ in asked for each in some}
     numbers = {each for _, _, some in asked for each in some}
-    for order in order_index.numbered(connection, patients, numbers):
+    for order in order_index.find_by_number(connection, patients, numbers):
         known.setdefault(order.key, order)
     return [led(job, where, known) for job in jobs]
 
@@ -76,10 +76,10 @@ def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Ind
     events = _orders(jobs)
     signals = {each for event in events for each in _shown(event, index)}
     patients = {each for job in jobs for each in job.patients}
-    for order in order_index.akin(connection, patients, signals) if signals else ():
+    for order in order_index.find_related(connection, patients, signals) if signals else ():
         index.setdefault(order.key, order)
     _children(connection, events, index)
-    for order in order_index.of_patients(connection, _visited(jobs)):
+    for order in order_index.find_by_patient(connection, _visited(jobs)):
         index.setdefault(order.key, order)
     if any(map(is_unordered, index.values())):
         jobs = [replace(job, heard=True) for job in jobs]
@@ -97,7 +97,7 @@ def _with_conflicts(job: Job, index: Index, others: Sequence[IndexedOrder]) -> J
     return replace(job, doubt=doubt, conflicts=() if accepts else known)
 
 
-def _keys(event: OrderEvent) -> list[Key]:
+def _keys(event: OrderEvent) -> list[OrderIndexKey]:
     """Give the keys under which an order may be known: its patient's, and whose its visit was."""
     key = key_of(event)
     return [key, key._replace(mrn=event.prior_mrn)] if event.prior_mrn else [key]
@@ -112,7 +112,7 @@ def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
     }
-    words = patient_demographics.words(connection, everybody)
+    words = patient_demographics.find(connection, everybody)
     if not words:
         return jobs
     otherwise = {
@@ -121,7 +121,7 @@ def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
         for each in job.events
         if calls_otherwise(each, job.occasion.sent_at, words)
     }
-    own = order_index.of_patients(connection, otherwise) if otherwise else []
+    own = order_index.find_by_patient(connection, otherwise) if otherwise else []
     return [
         replace(
             job,
@@ -144,7 +144,7 @@ def _visited(jobs: Sequence[Job]) -> set[Patient]:
     } | {(to.now.site, to.now.mrn) for job in jobs for to in _on(job)}
 
 
-def _on(job: Job) -> list[Move]:
+def _on(job: Job) -> list[VisitTransfer]:
     """Give the moves that a job's merges may make orders follow."""
     merges = any(each.action is OrderAction.PATIENT_MERGE for each in job.events)
     return list(job.moves.values()) if merges else []
@@ -159,7 +159,7 @@ def _addressed(connection: Connection, jobs: Sequence[Job], index: Index) -> Seq
     unknown = [each for each in _orders(jobs) if not is_known(each, index)]
     numbers = {number for each in unknown for number in numbers_of(each)}
     patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
-    found = order_index.numbered(connection, patients, numbers)
+    found = order_index.find_by_number(connection, patients, numbers)
     if not found:
         return jobs
     addressed = []
@@ -191,7 +191,7 @@ def _children(connection: Connection, events: Sequence[OrderEvent], index: Index
     asked: set[int] = set()
     while wanted := child_signals(numbers) - asked:
         asked |= wanted
-        found = order_index.sharing(connection, wanted)
+        found = order_index.find_by_signal(connection, wanted)
         numbers = {number for each in found for number in (each.placer, each.filler)}
         for order in found:
             index.setdefault(order.key, order)

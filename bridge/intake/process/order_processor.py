@@ -70,11 +70,11 @@ from bridge.intake.process.worklist_changes import (
 )
 from bridge.intake.receive.listener import Listening
 from bridge.metrics import Metrics
-from bridge.queue.claims import Claimed, News, Outcome
-from bridge.queue.states import Event
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
+from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, where
 from bridge.store.records.message_time import is_earlier
-from bridge.store.records.patient_demographics import PatientWord
+from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import LEFT_OUT, PatientNames
 
@@ -87,20 +87,22 @@ _CODES: Final[Mapping[type[Exception], str]] = {
 }
 
 
-def given_up(claimed: Claimed, error: Exception) -> Outcome:
+def given_up(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
     """Give the outcome of an attempt that ended so."""
     if isinstance(error, ContentUnreadable):  # the message is not lost: it is tried again
-        return Outcome(
-            claimed.message_id, Event.POSTPONED, code="content_unreadable", detail=error.code
+        return MessageOutcome(
+            claimed.message_id, QueueEvent.POSTPONED, code="content_unreadable", detail=error.code
         )
     code = _CODES.get(type(error), "not_readable")
-    return Outcome(claimed.message_id, Event.GIVEN_UP, FailureKind.PERMANENT, code, describe(error))
+    return MessageOutcome(
+        claimed.message_id, QueueEvent.GIVEN_UP, FailureKind.PERMANENT, code, describe(error)
+    )
 
 
 NOT_IMAGING = "not_imaging"
 """The code of a message that orders nothing for this worklist: it is accepted and ignored."""
 
-Applied = tuple[Run, Outcome]
+Applied = tuple[Run, MessageOutcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
 
 
@@ -134,7 +136,9 @@ class Forwarder:
         """Go on with other definitions (a mapping was activated)."""
         self._listeners = dict(listeners)
 
-    async def apply(self, claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(
+        self, claimed: Sequence[ClaimedMessage]
+    ) -> AsyncGenerator[Sequence[MessageOutcome]]:
         """Apply messages of different lanes; one outcome each, written down before it goes on."""
         begun = self._turns.begin()
         now: list[Job] = []
@@ -159,7 +163,7 @@ class Forwarder:
                 async for each in given:
                     yield each
 
-    async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
+    async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[MessageOutcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
         now = self._memory.now()
@@ -172,7 +176,7 @@ class Forwarder:
         now = self._memory.now()
         return outcomes + [
             _with_news(outcome, run, now)
-            if outcome.event is Event.ACCEPTED
+            if outcome.event is QueueEvent.ACCEPTED
             else _with_exception(outcome, run.job.claimed, now)
             for run, outcome in applied
         ]
@@ -184,7 +188,7 @@ class Forwarder:
             return run, self._failed(run.job.claimed, error)
         return run, _done(run)
 
-    def _failed(self, claimed: Claimed, error: Exception) -> Outcome:
+    def _failed(self, claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
         if isinstance(error, EngineFailure):
             self._metrics.engine_failures.labels(error.failure.value, error.code).inc()
             return failed(claimed, error, self._memory.now())
@@ -251,7 +255,7 @@ class Forwarder:
         if told and not stale:
             said = {**known.tags, **told} if known is not None else told
             at, clock = run.sent
-            run.words.append(PatientWord(event.site, event.mrn, at, said, clock))
+            run.words.append(DemographicsUpdate(event.site, event.mrn, at, said, clock))
         if event.action is OrderAction.PATIENT_MERGE:
             run.index, akin = united(event, run.index)
             run.rename(event)
@@ -323,7 +327,7 @@ class Forwarder:
             return
         raise failure
 
-    def _alarm(self, claimed: Claimed, error: Exception) -> None:
+    def _alarm(self, claimed: ClaimedMessage, error: Exception) -> None:
         self._log.error(
             "not applied",
             message_id=claimed.message_id,
@@ -357,23 +361,23 @@ def _registered(run: Run, task: Task, launched: Launched) -> None:
     run.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
 
 
-def _done(run: Run) -> Outcome:
+def _done(run: Run) -> MessageOutcome:
     idle = all(event.action is OrderAction.IGNORE for event in run.job.events)
-    event = Event.IGNORED if idle else Event.ACCEPTED
+    event = QueueEvent.IGNORED if idle else QueueEvent.ACCEPTED
     left_out = idle and any(each.note in LEFT_OUT for each in run.job.events)
     code = run.concern or (NOT_IMAGING if left_out else "")
-    return Outcome(run.job.claimed.message_id, event, code=code, notes=run.notes or None)
+    return MessageOutcome(run.job.claimed.message_id, event, code=code, notes=run.notes or None)
 
 
-def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:
+def _with_news(outcome: MessageOutcome, run: Run, now: int) -> MessageOutcome:
     change = run.change()
     unknown = unremembered(run.job.claimed, now)
-    return replace(outcome, news=News(change, unknown, brief=change.is_brief))
+    return replace(outcome, news=OutcomeRecords(change, unknown, brief=change.is_brief))
 
 
-def _with_exception(outcome: Outcome, claimed: Claimed, now: int) -> Outcome:
+def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
     """List a message that is parked for a conflict of patients under exceptions, too."""
     if outcome.code != PATIENT_CONFLICT:
         return outcome
     change = Change(claimed.message_id, (), concern=outcome.code)
-    return replace(outcome, news=News(change, unremembered(claimed, now), brief=True))
+    return replace(outcome, news=OutcomeRecords(change, unremembered(claimed, now), brief=True))

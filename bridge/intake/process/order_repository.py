@@ -23,26 +23,26 @@ from bridge.intake.process.order_lookup import lead, look_up, whereabouts
 from bridge.intake.process.outcomes import unread
 from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import Listening, Merged, PatientConflict
-from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.operations import resume
-from bridge.queue.states import Event
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.operations import replay_parked
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.on_loop.short_work import SHORT
-from bridge.store.postgresql.session_locks import NOTHING_HELD, Held, SessionLocks
+from bridge.store.postgresql.session_locks import NOTHING_HELD, HeldLocks, SessionLocks
 from bridge.store.records import (
     exceptions,
     merged_patients,
     order_index,
-    order_saving,
+    order_writes,
     patient_demographics,
     visit_transfers,
 )
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.merged_patients import Patient
-from bridge.store.records.order_index import IndexedOrder, Key
-from bridge.store.records.patient_demographics import PatientWord
-from bridge.store.records.visit_transfers import Move, Visit
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.patient_demographics import DemographicsUpdate
+from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
+from bridge.store.short_work import SHORT
 from bridge.workers.errors import WorkerError
 
 OTHER_NAME = "patient_name_mismatch"
@@ -68,11 +68,11 @@ class Prepared:
     """A batch, read: jobs, what could not be read, and what the index knows of their orders."""
 
     jobs: Sequence[Job]
-    failures: Sequence[tuple[Claimed, Exception]]
-    index: Mapping[Key, IndexedOrder]
-    moved: Sequence[Outcome] = ()
+    failures: Sequence[tuple[ClaimedMessage, Exception]]
+    index: Mapping[OrderIndexKey, IndexedOrder]
+    moved: Sequence[MessageOutcome] = ()
     """What waits again: about others since it came, or for whom it could not be read."""
-    held: Held = field(default=NOTHING_HELD, compare=False)
+    held: HeldLocks = field(default=NOTHING_HELD, compare=False)
     """The orders that no other node works on until `Memory.release`."""
 
 
@@ -82,15 +82,15 @@ class Change:
 
     message_id: int
     orders: Sequence[IndexedOrder]
-    reports: Mapping[Key, str] = field(default_factory=dict)
+    reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
     merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
-    moves: Sequence[tuple[Visit, Move]] = ()
+    moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
     concern: str = ""
     """The code by which the message still wants a person."""
-    words: Sequence[PatientWord] = ()
+    words: Sequence[DemographicsUpdate] = ()
     renamed: Sequence[Patient] = ()
     """Patients who may be whom a refused order said they are."""
-    gone: Sequence[Key] = ()
+    gone: Sequence[OrderIndexKey] = ()
     """Orders that are one with another by now."""
 
     @property
@@ -109,11 +109,13 @@ class Memory:
         self._locks = SessionLocks(database)
         self.now = clock
 
-    def prepare(self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]) -> Prepared:
+    def prepare(
+        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, Listening]
+    ) -> Prepared:
         """Read a batch of messages; call `release` when it was applied. Raises StoreError."""
         jobs: list[Job] = []
-        failures: list[tuple[Claimed, Exception]] = []
-        again: list[Outcome] = []
+        failures: list[tuple[ClaimedMessage, Exception]] = []
+        again: list[MessageOutcome] = []
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
@@ -127,7 +129,7 @@ class Memory:
         try:
             free = [job for job in jobs if _orders_of(job) <= held.names]
             again += [self._postponed(job) for job in jobs if not _orders_of(job) <= held.names]
-            with self._database.look() as connection:
+            with self._database.read_committed() as connection:
                 found = self._found(connection, free)
         except BaseException:
             self._locks.release(held)
@@ -139,14 +141,16 @@ class Memory:
         """Let other nodes work on the orders of a batch. Does not wait."""
         self._locks.release(prepared.held)
 
-    def _postponed(self, job: Job) -> Outcome:
+    def _postponed(self, job: Job) -> MessageOutcome:
         """Have a message wait for the one about the same order that another node works on."""
         retry_at = self.now() + _OTHERS_WORK_MS
         number = job.claimed.message_id
-        return Outcome(number, Event.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at)
+        return MessageOutcome(
+            number, QueueEvent.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at
+        )
 
     def prepare_readily(
-        self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]
+        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, Listening]
     ) -> Prepared | None:
         """As `prepare`, within a millisecond or two; None where it may take longer."""
         if len(claimed) > SHORT or self._database.short_work is None:
@@ -158,7 +162,7 @@ class Memory:
                 return None
             jobs.append(job)
         try:
-            with self._database.glimpse() as connection:
+            with self._database.read_on_loop() as connection:
                 return self._found(connection, jobs)
         except StoreError:
             return None
@@ -166,8 +170,8 @@ class Memory:
     def _found(self, connection: Connection, jobs: Sequence[Job]) -> Prepared:
         """Look up whom the jobs are about now, and what the index knows of their orders."""
         where = whereabouts(connection, jobs)
-        moved: list[Outcome] = []
-        refused: list[tuple[Claimed, Exception]] = []
+        moved: list[MessageOutcome] = []
+        refused: list[tuple[ClaimedMessage, Exception]] = []
         if where.survivors or where.moves:  # hardly ever
             jobs, refused, moved = self._lead(connection, jobs, where)
         addressed, index = look_up(connection, jobs)
@@ -181,11 +185,11 @@ class Memory:
 
     def _lead(
         self, connection: Connection, jobs: Sequence[Job], where: Whereabouts
-    ) -> tuple[list[Job], list[tuple[Claimed, Exception]], list[Outcome]]:
+    ) -> tuple[list[Job], list[tuple[ClaimedMessage, Exception]], list[MessageOutcome]]:
         """Give jobs to whom they are about now; and what is refused, and what waits in a lane."""
         taken: list[Job] = []
-        refused: list[tuple[Claimed, Exception]] = []
-        moved: list[Outcome] = []
+        refused: list[tuple[ClaimedMessage, Exception]] = []
+        moved: list[MessageOutcome] = []
         for job, now in zip(jobs, lead(connection, jobs, where), strict=True):
             if error := _refusal(job, now, where):
                 refused.append((job.claimed, error))
@@ -195,7 +199,7 @@ class Memory:
                 taken.append(now)
         return taken, refused, moved
 
-    def _moved(self, job: Job, now: Job) -> Outcome | None:
+    def _moved(self, job: Job, now: Job) -> MessageOutcome | None:
         """Have a message about a patient who is another wait for those about her, on any node."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
         pairs = zip(job.events, now.events, strict=True)
@@ -204,14 +208,16 @@ class Memory:
         if len(lanes) != 1 or len(also) != 1:
             return None
         retry_at = self.now()
-        return Outcome(number, Event.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop())
+        return MessageOutcome(
+            number, QueueEvent.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop()
+        )
 
-    def tags_of(self, key: Key) -> list[Mapping[str, Any]]:
+    def tags_of(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
         """Read what is known of the patient of an order: her last correction, then her orders."""
         who = (key.site, key.mrn)
-        with self._database.look() as connection:
-            words = patient_demographics.words(connection, [who])
-            orders = order_index.of_patients(connection, [who])
+        with self._database.read_committed() as connection:
+            words = patient_demographics.find(connection, [who])
+            orders = order_index.find_by_patient(connection, [who])
         others = [each for each in orders if each.key != key and not has_moved_away(each)]
         others.sort(key=lambda each: -each.last_message)
         return [*(each.tags for each in words.values()), *(each.tags for each in others)]
@@ -226,15 +232,15 @@ class Memory:
             for prior, to in change.moves:
                 visit_transfers.move(connection, prior, to)
         for word in (each for change in changes for each in change.words):
-            patient_demographics.say(connection, word)
+            patient_demographics.save(connection, word)
         orders = [each for change in changes for each in change.orders]
         order_index.forget(connection, {key for change in changes for key in change.gone})
-        order_saving.save(connection, _of_survivors(connection, orders))
+        order_writes.save(connection, _of_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
-        order_saving.set_reports(connection, reports)
+        order_writes.set_reports(connection, reports)
         self._resume(connection, {who for change in changes for who in change.renamed})
         codes = [(each.message_id, each.concern) for each in changes if each.concern]
-        exceptions.note(connection, Subject.MESSAGE, codes, self.now())
+        exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 
     def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
         """Apply again what is parked because its patient is not who we took her for."""
@@ -242,8 +248,8 @@ class Memory:
             everybody = merged_patients.identifiers(connection, renamed)
             lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
             for code in (OTHER_NAME, PATIENT_CONFLICT):
-                resumed = resume(self._database, connection, code, lanes)
-                exceptions.forget(connection, Subject.MESSAGE, resumed)
+                resumed = replay_parked(self._database, connection, code, lanes)
+                exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
 
 def _refusal(job: Job, now: Job, where: Whereabouts) -> MergedPatient | MovedVisit | None:

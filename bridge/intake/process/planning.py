@@ -44,7 +44,7 @@ from bridge.intake.process.order_values import (
     together,
 )
 from bridge.store.records.message_time import MessageTime, is_earlier
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent
 
 SUPERSEDED = "superseded"
@@ -97,14 +97,14 @@ class Task:
         )
 
 
-def key_of(event: OrderEvent) -> Key:
+def key_of(event: OrderEvent) -> OrderIndexKey:
     """Give the triple that an event is about."""
-    return Key(event.site, event.mrn, event.accession)
+    return OrderIndexKey(event.site, event.mrn, event.accession)
 
 
 def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
     """Make one event of several about the same order; the first group's values win."""
-    folded: dict[tuple[OrderAction, Key], OrderEvent] = {}
+    folded: dict[tuple[OrderAction, OrderIndexKey], OrderEvent] = {}
     for event in events:
         which = (event.action, key_of(event))
         first = folded.get(which)
@@ -114,7 +114,7 @@ def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
 
 def plan(
     events: Sequence[OrderEvent],
-    index: Mapping[Key, IndexedOrder],
+    index: Mapping[OrderIndexKey, IndexedOrder],
     occasion: Occasion,
     *,
     heard: bool = False,
@@ -179,7 +179,7 @@ def without_effect(task: Task, occasion: Occasion) -> str:
     return SUPERSEDED if overtaken and is_overruled(event, task.after) else ""
 
 
-def leaves_orphans(tasks: Iterable[Task], index: Mapping[Key, IndexedOrder]) -> bool:
+def leaves_orphans(tasks: Iterable[Task], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """Tell whether orders stand after a message whose parent was replaced, before it or by it."""
     asked = [task for task in tasks if may_be_orphaned(task.event)]
     if not asked:  # hardly ever anything else
@@ -197,7 +197,7 @@ def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
 
 
 def _task(
-    event: OrderEvent, known: Mapping[Key, IndexedOrder], place: int, occasion: Occasion
+    event: OrderEvent, known: Mapping[OrderIndexKey, IndexedOrder], place: int, occasion: Occasion
 ) -> Task:
     key = key_of(event)
     own = known.get(key)
@@ -219,7 +219,7 @@ def _with_all(task: Task, own: IndexedOrder | None, absorbed: Sequence[IndexedOr
 def _step(
     event: OrderEvent,
     before: IndexedOrder | None,
-    known: Mapping[Key, IndexedOrder],
+    known: Mapping[OrderIndexKey, IndexedOrder],
     place: int,
     occasion: Occasion,
 ) -> Task:
@@ -233,7 +233,7 @@ def _step(
 def _said(
     event: OrderEvent,
     before: IndexedOrder | None,
-    known: Mapping[Key, IndexedOrder],
+    known: Mapping[OrderIndexKey, IndexedOrder],
     place: int,
     occasion: Occasion,
 ) -> Task:
@@ -311,7 +311,7 @@ def _unseen(before: IndexedOrder, event: OrderEvent, occasion: Occasion) -> Inde
 def _decided(
     event: OrderEvent,
     before: IndexedOrder | None,
-    known: Mapping[Key, IndexedOrder],
+    known: Mapping[OrderIndexKey, IndexedOrder],
     occasion: Occasion,
 ) -> Rule:
     """Decide on what is known of the order; a child that comes late, on what is of its parent."""

@@ -24,7 +24,7 @@ from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.link_signals import bonds
 from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.planning import Task
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 
 ANCHORS = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 
@@ -209,11 +209,13 @@ def _holding(order: OrderKey, records: Sequence[StatusRecord]) -> StatusRecord |
 MOST_LINKED = 50
 """Orders in one call: what our own engine takes. Larger groups are linked in several calls."""
 
-Groups = dict[Key, str]
+Groups = dict[OrderIndexKey, str]
 """Which report each order belongs to, as the service said last."""
 
 
-def neighbours(own: IndexedOrder, index: Mapping[Key, IndexedOrder]) -> list[IndexedOrder]:
+def neighbours(
+    own: IndexedOrder, index: Mapping[OrderIndexKey, IndexedOrder]
+) -> list[IndexedOrder]:
     """Give the live orders of the same patient that share a signal with an order, and it."""
     wanted = bonds(own.signals)
     found = {own.key: own}
@@ -225,7 +227,7 @@ def neighbours(own: IndexedOrder, index: Mapping[Key, IndexedOrder]) -> list[Ind
     return list(found.values())
 
 
-def order_key(key: Key) -> OrderKey:
+def order_key(key: OrderIndexKey) -> OrderKey:
     """Give the key as the engine's client takes it."""
     return OrderKey(key.site, key.mrn, key.accession)
 
@@ -236,7 +238,7 @@ def member(order: IndexedOrder) -> Member:
     return Member(order_key(order.key), bonds(order.signals), place)
 
 
-def link_groups(tasks: Sequence[Task], message_id: int) -> dict[Key, str]:
+def link_groups(tasks: Sequence[Task], message_id: int) -> dict[OrderIndexKey, str]:
     """
     Name the link groups of a message's new orders: the service gives each group one report.
 
@@ -270,7 +272,7 @@ def _in_sequence(group: Sequence[IndexedOrder]) -> bool:
     return ranks == sorted(ranks)
 
 
-def linked_from_the_start(together: Mapping[Key, str], groups: Groups) -> list[str]:
+def linked_from_the_start(together: Mapping[OrderIndexKey, str], groups: Groups) -> list[str]:
     """Note the link groups that the service gave one report each."""
     reports: dict[str, set[str]] = {}
     for key, name in together.items():
@@ -279,7 +281,7 @@ def linked_from_the_start(together: Mapping[Key, str], groups: Groups) -> list[s
 
 
 async def leave(
-    service: ReportService, task: Task, index: Mapping[Key, IndexedOrder], groups: Groups
+    service: ReportService, task: Task, index: Mapping[OrderIndexKey, IndexedOrder], groups: Groups
 ) -> list[str]:
     """Unlink an order that has lost what bound it to its group."""
     before = task.before
@@ -289,23 +291,25 @@ async def leave(
     others = [
         bonds(index[key].signals)
         for record in records
-        for key in (Key(each.site, each.mrn, each.accession) for each in record.orders)
+        for key in (OrderIndexKey(each.site, each.mrn, each.accession) for each in record.orders)
         if key != task.after.key and key in index
     ]
     if not has_left(bonds(before.signals), bonds(task.after.signals), others):
         return []
     record, note = await detach(service, order_key(task.after.key))
     if record is not None:
-        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+        groups |= {
+            OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders
+        }
     return [note] if note else []
 
 
 async def join(
     service: ReportService,
     order: IndexedOrder,
-    index: Mapping[Key, IndexedOrder],
+    index: Mapping[OrderIndexKey, IndexedOrder],
     groups: Groups,
-    fresh: Collection[Key] = (),
+    fresh: Collection[OrderIndexKey] = (),
 ) -> list[str]:
     """
     Link an order with those that share a signal with it.
@@ -349,12 +353,16 @@ async def join(
 
 def _note_reports(records: Sequence[StatusRecord], groups: Groups) -> None:
     for record in records:
-        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+        groups |= {
+            OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders
+        }
 
 
 def _together(members: Sequence[Member], groups: Groups) -> bool:
     """Whether a call for this same message has put all of them into one report already."""
-    reports = {groups.get(Key(m.key.site, m.key.mrn, m.key.accession), "") for m in members}
+    reports = {
+        groups.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
+    }
     return len(reports) == 1 and "" not in reports
 
 

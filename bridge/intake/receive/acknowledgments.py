@@ -25,8 +25,8 @@ from bridge.intake.receive.identity import (
 from bridge.intake.receive.listener import Listening, Replies, Reuse
 from bridge.intake.receive.patient_split import marked
 from bridge.intake.receive.verdict import Verdict
-from bridge.queue.ledger.arrivals import Arrival, Flag, signed64
-from bridge.queue.states import Acknowledgment, State
+from bridge.queue.ledger.arrivals import Arrival, MessageFlag, signed64
+from bridge.queue.states import AcknowledgmentState, QueueState
 from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.order_reply import as_order_reply
@@ -218,14 +218,14 @@ class Answers:
             received_at=int(now.timestamp() * 1000),
             error_code=first.error_code.value if first else "",
             error_place=first.place if first else "",
-            flags=Flag.CHARSET_SUSPECT if verdict.charset_suspect else Flag.NONE,
-            acknowledgment=Acknowledgment.PENDING if codes else Acknowledgment.NOT_OWED,
+            flags=MessageFlag.CHARSET_SUSPECT if verdict.charset_suspect else MessageFlag.NONE,
+            acknowledgment=AcknowledgmentState.PENDING if codes else AcknowledgmentState.NOT_OWED,
             refuse_reuse=self._refuse_reuse(verdict, payload, now),
         )
 
     def parted(self, whole: Arrival, verdict: Verdict) -> list[Arrival]:
         """Give a message as the arrivals of its parts: the first answers for all of them."""
-        if not verdict.parts or whole.state is not State.QUEUED:
+        if not verdict.parts or whole.state is not QueueState.QUEUED:
             return [whole]
         first, *others = [
             replace(whole, lanes=lanes, flags=marked(whole.flags, number))
@@ -238,7 +238,7 @@ class Answers:
                     each,
                     identity=signed64(b"part", str(whole.identity).encode(), b"%d" % number),
                     ack=b"",
-                    acknowledgment=Acknowledgment.NOT_OWED,
+                    acknowledgment=AcknowledgmentState.NOT_OWED,
                     refuse_reuse=None if whole.refuse_reuse is None else b"",
                 )
                 for number, each in enumerate(others, start=1)
@@ -261,11 +261,13 @@ class Answers:
             mapping_version="",
             ack=told or b"",
             ack_code=refusal.ack_code.value,
-            state=State.REFUSED,
+            state=QueueState.REFUSED,
             received_at=int(now.timestamp() * 1000),
             error_code=refusal.error_code.value,
             error_place=refusal.place,
-            acknowledgment=Acknowledgment.NOT_OWED if told is None else Acknowledgment.PENDING,
+            acknowledgment=AcknowledgmentState.NOT_OWED
+            if told is None
+            else AcknowledgmentState.PENDING,
         )
 
     def _identity(self, verdict: Verdict, content: bytes) -> int:
@@ -304,10 +306,14 @@ def _header(head: bytes) -> Header | None:
         return None
 
 
-def _state(verdict: Verdict) -> State:
+def _state(verdict: Verdict) -> QueueState:
     if verdict.refusals:
-        return State.REFUSED
-    return State.IGNORED if verdict.turn is not None and verdict.turn.is_bare else State.QUEUED
+        return QueueState.REFUSED
+    return (
+        QueueState.IGNORED
+        if verdict.turn is not None and verdict.turn.is_bare
+        else QueueState.QUEUED
+    )
 
 
 def _message_type(header: Header | None) -> str:

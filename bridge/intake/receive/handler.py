@@ -33,7 +33,7 @@ from bridge.intake.receive.listener import (
 from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import Judge, Rule, Verdict, ruled
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.redaction import describe, where
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
@@ -263,7 +263,7 @@ class IntakeHandler:
             return replies[:-1]
         return answer
 
-    def _applied(self, state: State, positive: Replies, case: Case) -> Replies:
+    def _applied(self, state: QueueState, positive: Replies, case: Case) -> Replies:
         """Answer by what became of it; unfinished is an error, so that the sender asks again."""
         if state in APPLIED:
             return positive

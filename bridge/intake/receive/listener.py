@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from mappings.hl7.header import Header
 from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.definition import Inspection
@@ -154,7 +154,7 @@ class Listening:
     """Told of codes without an entry."""
 
 
-APPLIED = frozenset({State.DONE, State.IGNORED})
+APPLIED = frozenset({QueueState.DONE, QueueState.IGNORED})
 
 
 class Inbox(Protocol):
@@ -173,14 +173,14 @@ class Inbox(Protocol):
 class Outcomes(Protocol):
     """What the handler needs to wait for the report service (`acknowledge = "applied"`)."""
 
-    def wait(self, message_id: int, limit: float) -> "asyncio.Future[State]":
+    def wait(self, message_id: int, limit: float) -> "asyncio.Future[QueueState]":
         """Resolve when the message is finished, or with its state after `limit` seconds."""
 
 
-def all_applied(waiting: "Iterable[asyncio.Future[State]]") -> "asyncio.Future[State]":
+def all_applied(waiting: "Iterable[asyncio.Future[QueueState]]") -> "asyncio.Future[QueueState]":
     """Give the state of all: the first that was not applied, if there is any."""
 
-    async def last() -> State:
+    async def last() -> QueueState:
         states = await asyncio.gather(*waiting)
         return next((each for each in states if each not in APPLIED), states[0])
 

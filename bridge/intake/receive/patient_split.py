@@ -8,7 +8,7 @@ waits for it. Which part a row is, its flags say.
 from collections.abc import Sequence
 
 from bridge.intake.receive.identity import lane
-from bridge.queue.ledger.arrivals import Flag
+from bridge.queue.ledger.arrivals import MessageFlag
 from mappings.inbound.events import OrderEvent
 
 _PLACE = 8  # bits of the flags below the part's number
@@ -31,9 +31,9 @@ def lanes_of(part: Sequence[OrderEvent]) -> tuple[int, ...]:
 
 def marked(flags: int, number: int) -> int:
     """Give the flags of a row that is part `number` (from 0) of its message."""
-    return flags | Flag.PART | number << _PLACE
+    return flags | MessageFlag.PART | number << _PLACE
 
 
 def number_of(flags: int) -> int | None:
     """Say which part a row is; None: its message is whole."""
-    return flags >> _PLACE if flags & Flag.PART else None
+    return flags >> _PLACE if flags & MessageFlag.PART else None

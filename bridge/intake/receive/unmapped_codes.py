@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from bridge.store.records.unmapped_codes import UNNAMED, Met, Place
+from bridge.store.records.unmapped_codes import UNNAMED, CodeKey, CodeUse
 from mappings.language.code_tables import UnmappedCode
 
 MOST = 1000
@@ -32,20 +32,20 @@ class Tally:
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._counts: Counter[Place] = Counter()
-        self._about: dict[Place, Met] = {}
+        self._counts: Counter[CodeKey] = Counter()
+        self._about: dict[CodeKey, CodeUse] = {}
 
     def note(self, mapping: str, version: str, missed: Collection[UnmappedCode]) -> None:
         """Count what one message missed: each code once, however often it stands there."""
-        found = {Place(mapping, each.table, named(each)): each for each in missed}
+        found = {CodeKey(mapping, each.table, named(each)): each for each in missed}
         with self._guard:
             for key, each in found.items():
                 full = len(self._counts) >= MOST and key not in self._counts
                 kept = key._replace(code=UNNAMED) if full else key
                 self._counts[kept] += 1
-                self._about[kept] = Met(version, each.place, each.policy, back=each.back)
+                self._about[kept] = CodeUse(version, each.place, each.policy, back=each.back)
 
-    def take(self) -> Mapping[Place, Met]:
+    def take(self) -> Mapping[CodeKey, CodeUse]:
         """Give what was counted since the last time."""
         with self._guard:
             counts, about = self._counts, self._about

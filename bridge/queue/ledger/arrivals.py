@@ -14,12 +14,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from bridge.index_key import keyed64
-from bridge.queue.states import ENTRY, Acknowledgment, State
+from bridge.queue.states import INITIAL_STATES, AcknowledgmentState, QueueState
 
 MOST_LANES = 2
 
 
-class Flag(IntFlag):
+class MessageFlag(IntFlag):
     """What was odd about a message that was stored all the same."""
 
     NONE = 0
@@ -51,17 +51,17 @@ class Arrival:
     mapping_version: str
     ack: bytes
     ack_code: str
-    state: State
+    state: QueueState
     received_at: int
     error_code: str = ""
     error_place: str = ""
     flags: int = 0
-    acknowledgment: Acknowledgment = Acknowledgment.PENDING
+    acknowledgment: AcknowledgmentState = AcknowledgmentState.PENDING
     refuse_reuse: bytes | None = None
     refuse_reuse_code: str = "AE"
 
     def __post_init__(self) -> None:
-        if self.state not in ENTRY:
+        if self.state not in INITIAL_STATES:
             raise ValueError(f"nothing arrives {self.state}")
         lanes = self.lanes
         if len(lanes) > MOST_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
@@ -102,7 +102,7 @@ def signed64(*parts: bytes) -> int:
 _known64 = lru_cache(maxsize=1024)(signed64)
 
 
-def neighbourly64(*parts: bytes) -> int:
+def sequential64(*parts: bytes) -> int:
     """
     As `signed64`, but texts that count up give numbers that count up.
 
@@ -130,10 +130,10 @@ def _stem(*parts: bytes) -> int:
 
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
     """Give what a retransmit has in common with its original: MSH-3, MSH-4 and MSH-10, raw."""
-    return neighbourly64(listener.encode(), application, facility, control_id)
+    return sequential64(listener.encode(), application, facility, control_id)
 
 
-class Numbering:
+class IdentityHasher:
     """Gives `identity` of one sender's messages: what they have in common is hashed once."""
 
     __slots__ = ("_names", "_stems")

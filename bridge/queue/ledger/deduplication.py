@@ -17,14 +17,14 @@ from typing import Any, NamedTuple, Protocol
 from typing_extensions import override
 
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.states import State
-from bridge.store.postgresql.connection import Packed, packed
+from bridge.queue.states import QueueState
+from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
 _NEGATIVE = frozenset({"AE", "AR", "CE", "CR"})
 _Key = tuple[int, int]
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """What admission must know of a stored message."""
 
     identity: int
@@ -34,7 +34,7 @@ class Stored(NamedTuple):
     ack_code: str
 
 
-class Ruling(NamedTuple):
+class AdmissionDecision(NamedTuple):
     """New (`edition` counts from 0), or a copy of a stored message or of one in this batch."""
 
     edition: int
@@ -58,16 +58,16 @@ class _Known:
     twin: int | None
 
 
-def short(digest: bytes) -> int:
+def stored_digest(digest: bytes) -> int:
     """Give the 64 bits of a digest that are stored."""
     return int.from_bytes(digest[:8], signed=True)
 
 
-NEW = Ruling(edition=0)
+NEW_MESSAGE = AdmissionDecision(edition=0)
 """What a message is whose identity nobody knows."""
 
 
-def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
+def decide(arrivals: Sequence[Arrival], stored: Sequence[StoredMessage]) -> list[AdmissionDecision]:
     """
     Give one ruling for each arrival, in order.
 
@@ -76,7 +76,7 @@ def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
     a definition or setting has been put right since.
     """
     if not stored and len({arrival.identity for arrival in arrivals}) == len(arrivals):
-        return [NEW] * len(arrivals)  # nearly always
+        return [NEW_MESSAGE] * len(arrivals)  # nearly always
     known = _latest(stored)
     contents: dict[int, set[int]] = {}
     for (identity, content), each in known.items():
@@ -84,23 +84,25 @@ def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
             contents.setdefault(identity, set()).add(content)
     rulings = []
     for position, arrival in enumerate(arrivals):
-        content = short(arrival.digest)
+        content = stored_digest(arrival.digest)
         others = contents.setdefault(arrival.identity, set())
         reused = len(others) > (content in others)
         refused = _is_refused(arrival, reused)
         before = known.get((arrival.identity, content))
         if before is not None and (refused or not before.refused):
-            rulings.append(Ruling(before.edition, stored=before.stored, twin=before.twin))
+            rulings.append(
+                AdmissionDecision(before.edition, stored=before.stored, twin=before.twin)
+            )
             continue
         edition = before.edition + 1 if before else 0
-        rulings.append(Ruling(edition, reused))
+        rulings.append(AdmissionDecision(edition, reused))
         known[arrival.identity, content] = _Known(edition, refused, None, position)
         if not refused:
             others.add(content)
     return rulings
 
 
-def _latest(stored: Iterable[Stored]) -> dict[_Key, _Known]:
+def _latest(stored: Iterable[StoredMessage]) -> dict[_Key, _Known]:
     known: dict[_Key, _Known] = {}
     for row in stored:
         key = (row.identity, row.digest)
@@ -111,7 +113,7 @@ def _latest(stored: Iterable[Stored]) -> dict[_Key, _Known]:
 
 
 def _is_refused(arrival: Arrival, reused: bool) -> bool:
-    return arrival.state is State.REFUSED or (reused and arrival.refuse_reuse is not None)
+    return arrival.state is QueueState.REFUSED or (reused and arrival.refuse_reuse is not None)
 
 
 SQLITE_KNOWN = """
@@ -229,10 +231,10 @@ _WIDTH = len(COLUMNS)
 _KINDS = (*(kind for _, kind in COLUMNS), "bytea", "bytea")
 
 
-class HotPath(Protocol):
+class LedgerDialect(Protocol):
     """One database's way; all within the caller's transaction."""
 
-    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+    def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
         """Find all messages that have one of these identities."""
 
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
@@ -249,12 +251,12 @@ class HotPath(Protocol):
         """Note that the acknowledgments of these were written out."""
 
 
-class _SQLite(HotPath):
+class _SQLite(LedgerDialect):
     @override
-    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+    def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
         # JSON carries 64-bit integers whole.
         cursor.execute(SQLITE_KNOWN, (json.dumps(identities),))
-        return [Stored(*row) for row in cursor.fetchall()]
+        return [StoredMessage(*row) for row in cursor.fetchall()]
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
@@ -277,18 +279,18 @@ class _SQLite(HotPath):
         cursor.execute(SQLITE_ACKNOWLEDGED, (json.dumps(ids),))
 
 
-def columns_of(rows: Sequence[Row]) -> tuple[Packed, ...]:
+def columns_of(rows: Sequence[Row]) -> tuple[BinaryArray, ...]:
     """Give what PostgreSQL's statements of this path are told."""
-    return packed(_KINDS, rows)
+    return binary_arrays(_KINDS, rows)
 
 
-class _Postgres(HotPath):
+class _Postgres(LedgerDialect):
     """A server's way: one round trip instead of three is most of the time."""
 
     @override
-    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+    def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
         cursor.execute(POSTGRES_KNOWN, (identities,), prepare=True)
-        return [Stored(*row) for row in cursor.fetchall()]
+        return [StoredMessage(*row) for row in cursor.fetchall()]
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
@@ -321,5 +323,5 @@ def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:
     return {number: (bytes(ack), code) for number, ack, code in cursor.fetchall()}
 
 
-HOT_PATHS: Mapping[str, HotPath] = {"sqlite": _SQLite(), "postgresql": _Postgres()}
+LEDGER_DIALECTS: Mapping[str, LedgerDialect] = {"sqlite": _SQLite(), "postgresql": _Postgres()}
 """By the name of the dialect, as `Database.dialect` has it."""

@@ -20,11 +20,11 @@ from typing import Any
 import structlog
 
 from bridge.executors import Threads
-from bridge.queue.commit_delay import CommitDelay
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.ledger.deduplication import HOT_PATHS
-from bridge.queue.ledger.writer import Answer, Group, Keeper
+from bridge.queue.ledger.commit_delay import CommitDelay
+from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
+from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter, GroupResult
 from bridge.redaction import describe, where
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -34,12 +34,12 @@ _EVERY = 0.5  # seconds a note may wait for others to share its statement
 _TOGETHER = 100  # notes of a transaction: whoever stores an arrival meanwhile waits for no more
 
 
-class Notes:
+class AcknowledgmentNotes:
     """Takes notes from any thread; writes them between `start` and `stop`."""
 
     def __init__(self, database: Database) -> None:
-        self._path = HOT_PATHS[database.dialect]
-        self._writer = database.writer(fleeting=True)
+        self._path = LEDGER_DIALECTS[database.dialect]
+        self._writer = database.writer(unsynced=True)
         self._open: dict[int, None] = {}  # each of its methods is one step, whoever else is at it
         self._some = threading.Event()
         self._ending = threading.Event()
@@ -65,11 +65,11 @@ class Notes:
         if not self._some.is_set():  # to ask costs less than to set
             self._some.set()
 
-    def are_told(self, message_ids: Sequence[int]) -> bool:
+    def contains_all(self, message_ids: Sequence[int]) -> bool:
         """Tell whether notes about all these wait. From any thread."""
         return all(map(self._open.__contains__, message_ids))
 
-    def written_down(self, message_ids: Sequence[int]) -> None:
+    def discard(self, message_ids: Sequence[int]) -> None:
         """Forget the notes about these: they were written with something else."""
         for each in message_ids:
             self._open.pop(each, None)
@@ -89,7 +89,7 @@ class Notes:
                 except StoreError:
                     self._some.set()
                     break
-                self.written_down(ids[first : first + together])
+                self.discard(ids[first : first + together])
 
 
 _MOST_ARRIVALS = 1000
@@ -114,17 +114,17 @@ class Ledger:
     """
 
     def __init__(self, database: Database) -> None:
-        self._keeper = Keeper(database)
-        self._large_keeper = Keeper(database)
+        self._keeper = ArrivalWriter(database)
+        self._large_keeper = ArrivalWriter(database)
         self._short_work = database.short_work
         self._delay = CommitDelay() if database.commit_delay else None
-        self._waiting: deque[Group] = deque()
+        self._waiting: deque[ArrivalGroup] = deque()
         self._wanted = 0  # so many groups end the wait of `_timer`
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()  # the thread has no batch
         self._idle.set()
         self._large: set[asyncio.Task[None]] = set()
-        self.notes = Notes(database)
+        self.notes = AcknowledgmentNotes(database)
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # all arrivals so far
         self._seen = 0  # arrivals that waited at the last look
@@ -132,7 +132,7 @@ class Ledger:
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def announce(self, to: Callable[[], object]) -> None:
+    def call_after_batch(self, to: Callable[[], object]) -> None:
         """Call `to` on the loop's thread after each batch, once its arrivals are answered for."""
         self._announce = to
 
@@ -172,16 +172,16 @@ class Ledger:
         if self._loop is None:
             raise LedgerClosed
 
-        def settle_one(answer: Answer) -> None:
+        def settle_one(answer: GroupResult) -> None:
             settle(answer if isinstance(answer, BaseException) else answer[0])
 
-        self._submit(Group((arrival,), settle_one, len(arrival.payload)))
+        self._submit(ArrivalGroup((arrival,), settle_one, len(arrival.payload)))
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Keep all messages of a batch, or none."""
         future: asyncio.Future[Sequence[Receipt]] = self._new_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(Group(arrivals, lambda answer: _resolve(future, answer), size))
+        self._submit(ArrivalGroup(arrivals, lambda answer: _resolve(future, answer), size))
         return future
 
     def acknowledged(self, message_id: int) -> None:
@@ -193,7 +193,7 @@ class Ledger:
             raise LedgerClosed
         return self._loop.create_future()
 
-    def _submit(self, group: Group) -> None:
+    def _submit(self, group: ArrivalGroup) -> None:
         if self._closing or self._loop is None:
             group.settle(LedgerClosed())
             return
@@ -251,15 +251,15 @@ class Ledger:
             self._idle.clear()
             Threads.LEDGER.executor.submit(self._write, groups)
 
-    def _write(self, groups: Sequence[Group]) -> None:
+    def _write(self, groups: Sequence[ArrivalGroup]) -> None:
         """Write a batch; on the thread. The keeper raises nothing."""
-        answers = self._keeper.keep(groups)
+        answers = self._keeper.write(groups)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._written, groups, answers)
 
-    def _written(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+    def _written(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
         if self._delay is not None:
-            self._delay.committed(self._keeper.commit_took, len(groups), len(self._waiting))
+            self._delay.committed(self._keeper.commit_seconds, len(groups), len(self._waiting))
         self._idle.set()
         self._settle(groups, answers)
         if not self._commit_on_loop():
@@ -273,20 +273,20 @@ class Ledger:
             return False
         groups = list(self._waiting)
         try:
-            answers = self._short_work.do(partial(self._keeper.keep_together, groups))
+            answers = self._short_work.run(partial(self._keeper.write_together, groups))
         except Exception:  # noqa: BLE001  # nothing was stored: the thread finds out why
             return False
         self._waiting.clear()
         self._settle(groups, answers)
         return True
 
-    async def _write_large(self, group: Group) -> None:
+    async def _write_large(self, group: ArrivalGroup) -> None:
         """Store a large arrival beside the others; its sender waits for the receipt."""
-        answer = await Threads.LARGE_ARRIVALS.run(self._large_keeper.keep_large, group)
+        answer = await Threads.LARGE_ARRIVALS.run(self._large_keeper.write_large, group)
         self._settle([group], [answer])
 
-    def _take(self) -> list[Group]:
-        groups: list[Group] = []
+    def _take(self) -> list[ArrivalGroup]:
+        groups: list[ArrivalGroup] = []
         arrivals = size = 0
         while self._waiting and arrivals < _MOST_ARRIVALS and size < _MOST_BYTES:
             group = self._waiting.popleft()
@@ -295,7 +295,7 @@ class Ledger:
             groups.append(group)
         return groups
 
-    def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+    def _settle(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
         self._last_batch = len(groups)
         try:
             for group, answer in zip(groups, answers, strict=True):

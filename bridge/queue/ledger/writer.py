@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.queue.ledger.arrivals import Arrival, Flag, Receipt
+from bridge.queue.ledger.arrivals import Arrival, MessageFlag, Receipt
 from bridge.queue.ledger.deduplication import (
-    HOT_PATHS,
-    NEW,
-    HotPath,
+    LEDGER_DIALECTS,
+    NEW_MESSAGE,
+    AdmissionDecision,
+    LedgerDialect,
     Row,
-    Ruling,
+    decide,
     insert_new,
-    rule,
-    short,
+    stored_digest,
 )
 from bridge.queue.payload_blobs import PayloadBlobs
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, Lost, StatementRefused, StoreError, StoreUnavailable
 from bridge.workers.offload import LARGE
@@ -32,10 +32,10 @@ from bridge.workers.offload import LARGE
 _KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
 
 
-def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+def admit(path: LedgerDialect, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     """Store what is new, look up what is not; give one receipt for each arrival, in order."""
     identities = [each.identity for each in arrivals]
-    rulings = rule(arrivals, path.known(cursor, identities))
+    rulings = decide(arrivals, path.known(cursor, identities))
     rows = [
         _row(arrival, ruling)
         for arrival, ruling in zip(arrivals, rulings, strict=True)
@@ -55,11 +55,13 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
 
 def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     """Store arrivals on PostgreSQL in one statement; store and return nothing if one is known."""
-    ids = insert_new(cursor, [_row(arrival, NEW) for arrival in arrivals])
-    return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
+    ids = insert_new(cursor, [_row(arrival, NEW_MESSAGE) for arrival in arrivals])
+    return [
+        _receipt(each, NEW_MESSAGE, number) for each, number in zip(arrivals, ids, strict=bool(ids))
+    ]
 
 
-def _row(arrival: Arrival, ruling: Ruling) -> Row:
+def _row(arrival: Arrival, ruling: AdmissionDecision) -> Row:
     """Lay an arrival out as `arrival_statements.COLUMNS` says."""
     refused = ruling.reused and arrival.refuse_reuse is not None
     lanes = (*arrival.lanes, None, None)
@@ -68,7 +70,7 @@ def _row(arrival: Arrival, ruling: Ruling) -> Row:
         arrival.received_at,
         arrival.listener,
         arrival.identity,
-        short(arrival.digest),
+        stored_digest(arrival.digest),
         ruling.edition,
         arrival.message_type,
         arrival.mapping,
@@ -80,20 +82,20 @@ def _row(arrival: Arrival, ruling: Ruling) -> Row:
         arrival.acknowledgment.value,
         code,
         place,
-        State.REFUSED.value if refused else arrival.state.value,
+        QueueState.REFUSED.value if refused else arrival.state.value,
         arrival.payload,
         arrival.refuse_reuse if refused else arrival.ack,
     )
 
 
-def _flags(arrival: Arrival, ruling: Ruling) -> int:
+def _flags(arrival: Arrival, ruling: AdmissionDecision) -> int:
     flags = int(arrival.flags)
     if ruling.reused:
-        flags |= Flag.REUSED_CONTROL_ID.value
-    return flags | Flag.CORRECTED.value if ruling.edition else flags
+        flags |= MessageFlag.REUSED_CONTROL_ID.value
+    return flags | MessageFlag.CORRECTED.value if ruling.edition else flags
 
 
-def _receipt(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
+def _receipt(arrival: Arrival, ruling: AdmissionDecision, message_id: int) -> Receipt:
     """Say what a new message's sender is to be told."""
     if arrival.refuse_reuse is not None and ruling.reused:
         ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code
@@ -107,7 +109,7 @@ def _repeated(original: int, acks: Mapping[int, tuple[bytes, str]]) -> Receipt:
     return Receipt(original, ack, code, duplicate=True, reused=False)
 
 
-def _original(ruling: Ruling, new_ids: Sequence[int]) -> int:
+def _original(ruling: AdmissionDecision, new_ids: Sequence[int]) -> int:
     """Give the id of the message that a copy repeats."""
     if ruling.stored is not None:
         return ruling.stored
@@ -117,27 +119,27 @@ def _original(ruling: Ruling, new_ids: Sequence[int]) -> int:
 
 _TRIES = 3  # of a batch that lost a race against another node, or its connection
 
-Answer = Sequence[Receipt] | BaseException
+GroupResult = Sequence[Receipt] | BaseException
 
 
 @dataclass(slots=True)
-class Group:
+class ArrivalGroup:
     """Arrivals that are kept all or none, and who waits for them."""
 
     arrivals: Sequence[Arrival]
-    settle: Callable[[Answer], object]
+    settle: Callable[[GroupResult], object]
     size: int
 
 
-class Keeper:
+class ArrivalWriter:
     """Writes batches, one at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._path = HOT_PATHS[database.dialect]
+        self._path = LEDGER_DIALECTS[database.dialect]
         self._writer = database.writer(urgent=True)
         self._blobs = PayloadBlobs(database)
-        self.commit_took = 0.0
+        self.commit_seconds = 0.0
         """Seconds of the last commit."""
         self._in_one_statement = database.dialect == "postgresql"
 
@@ -146,7 +148,7 @@ class Keeper:
         self._writer.close()
         self._blobs.close()
 
-    def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
+    def write(self, groups: Sequence[ArrivalGroup]) -> Sequence[GroupResult]:
         """
         Store a batch; whatever goes wrong, nothing of it stays open and everyone is told.
 
@@ -154,7 +156,7 @@ class Keeper:
         """
         for _ in range(_TRIES):
             try:
-                return self.keep_together(groups)
+                return self.write_together(groups)
             except (Conflict, Lost):
                 continue  # another node stored a copy meanwhile, or we did: now it will be found
             except StoreUnavailable as error:
@@ -166,7 +168,7 @@ class Keeper:
         except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
             return [_as_store_error(error)] * len(groups)
 
-    def keep_large(self, group: Group) -> Answer:
+    def write_large(self, group: ArrivalGroup) -> GroupResult:
         """Store one group beside all others: large contents in chunks, then rows. Never raises."""
         try:
             arrivals = [
@@ -175,10 +177,10 @@ class Keeper:
             ]
         except Exception as error:  # noqa: BLE001  # as above
             return _as_store_error(error)
-        (answer,) = self.keep([replace(group, arrivals=arrivals)])
+        (answer,) = self.write([replace(group, arrivals=arrivals)])
         return answer
 
-    def keep_together(self, groups: Sequence[Group]) -> list[Answer]:
+    def write_together(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
         """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
         receipts = self._keep_new(arrivals)
@@ -186,7 +188,7 @@ class Keeper:
             with self._writer.transaction() as cursor:
                 receipts = admit(self._path, cursor, arrivals)
                 written = time.perf_counter()
-            self.commit_took = time.perf_counter() - written
+            self.commit_seconds = time.perf_counter() - written
         return answers_of(groups, receipts)
 
     def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
@@ -196,17 +198,17 @@ class Keeper:
         began = time.perf_counter()
         with self._writer.single() as cursor:
             receipts = admit_new(cursor, arrivals)
-        self.commit_took = time.perf_counter() - began
+        self.commit_seconds = time.perf_counter() - began
         return receipts
 
-    def _keep_apart(self, groups: Sequence[Group]) -> list[Answer]:
+    def _keep_apart(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
         with self._database.write() as connection:
             return [self._keep_one(connection, group) for group in groups]
 
-    def _keep_one(self, connection: Any, group: Group) -> Answer:
+    def _keep_one(self, connection: Any, group: ArrivalGroup) -> GroupResult:
         try:
             with self._database.savepoint(connection):
-                cursor = self._database.driver(connection).cursor()
+                cursor = self._database.driver_connection(connection).cursor()
                 return admit(self._path, cursor, group.arrivals)
         except StoreUnavailable:
             raise
@@ -214,7 +216,7 @@ class Keeper:
             return _as_store_error(error)
 
 
-def answers_of(groups: Sequence[Group], receipts: Sequence[Receipt]) -> list[Answer]:
+def answers_of(groups: Sequence[ArrivalGroup], receipts: Sequence[Receipt]) -> list[GroupResult]:
     """Give each group the receipts of its arrivals; they are in one order."""
     if len(receipts) == len(groups):  # nearly always: one each
         return [[receipt] for receipt in receipts]

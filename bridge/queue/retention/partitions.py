@@ -20,19 +20,19 @@ from sqlalchemy import (
     text,
 )
 
-from bridge.queue.retention.rows import MESSAGES, Sweep
+from bridge.queue.retention.rows import MESSAGES, BatchDeletion
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
 from bridge.store.errors import Busy
 from bridge.store.postgresql.partitions import (
     Partition,
     detach,
+    drop,
     last_id,
-    let_go,
     partitions,
-    unfinished,
+    unfinished_ids,
 )
-from bridge.store.statements import among, ask, is_asked_once
+from bridge.store.statements import execute_keys, is_postgresql, key_statement
 
 MOST: Final = 1000
 """Messages that may go on elsewhere. Where there are more, the others go row by row."""
@@ -50,12 +50,12 @@ TRIES: Final = 5
 WAIT: Final = 1.0
 """So often, and every so many seconds, a partition is asked for that somebody reads."""
 
-_FORGET = among("""
+_FORGET = key_statement("""
     DELETE FROM message_identity AS i USING message AS m
     WHERE m.id IN :ids AND i.identity = m.identity AND i.digest = m.digest
         AND i.edition = m.edition AND i.message_id = m.id
 """)
-_KNOWN = among("""
+_KNOWN = key_statement("""
     SELECT m.id FROM message AS m JOIN message_identity AS i
         ON i.identity = m.identity AND i.digest = m.digest
         AND i.edition = m.edition AND i.message_id = m.id
@@ -84,14 +84,14 @@ _BESIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shed:
+class DroppedPartitions:
     """How many messages are gone, and the partitions that still have to go the next time."""
 
     messages: int
     waiting: Sequence[Partition]
 
 
-def shed(sweep: Sweep, before: int, end: int) -> Shed:
+def drop_partitions(sweep: BatchDeletion, before: int, end: int) -> DroppedPartitions:
     """
     Let go of all partitions below the id `end`.
 
@@ -108,15 +108,15 @@ def shed(sweep: Sweep, before: int, end: int) -> Shed:
         gone += _forget_all(sweep, before, each)
         if not _is_gone(sweep, before, each):
             waiting.append(each)
-    return Shed(gone, waiting)
+    return DroppedPartitions(gone, waiting)
 
 
-def left_alone(database: Database, end: int, patience: int) -> int:
+def row_retention_end(database: Database, end: int, patience: int) -> int:
     """
     Give the id before which to go row by row, when that would be `end`.
 
     The partition in which it lies waits to go as a whole, if it is full and all of it came
-    within `patience` (ms).
+    within `timeout` (ms).
     """
     with database.read() as connection:
         for each in partitions(connection):
@@ -125,13 +125,13 @@ def left_alone(database: Database, end: int, patience: int) -> int:
     return end
 
 
-def forget_identities(connection: Connection, ids: Sequence[int]) -> None:
+def delete_identities(connection: Connection, ids: Sequence[int]) -> None:
     """Forget by what messages were known; nothing where that is no table of its own."""
-    if ids and is_asked_once(connection):
-        ask(connection, _FORGET, ids)
+    if ids and is_postgresql(connection):
+        execute_keys(connection, _FORGET, ids)
 
 
-def _forget_all(sweep: Sweep, before: int, partition: Partition) -> int:
+def _forget_all(sweep: BatchDeletion, before: int, partition: Partition) -> int:
     """Forget by what its old messages are known, and archive them; give how many that were."""
     old = MESSAGES.is_old(before)
     with sweep.database.read() as connection:
@@ -141,11 +141,11 @@ def _forget_all(sweep: Sweep, before: int, partition: Partition) -> int:
         known: list[int] = []
         after, window = max(after, begun), size  # wider where others are in between
         while not known and (ids := _ids(connection, partition, old, window, after)):
-            known = sorted(ask(connection, _KNOWN, ids).scalars())[:size]
+            known = sorted(execute_keys(connection, _KNOWN, ids).scalars())[:size]
             after, window = ids[-1], min(2 * window, WIDEST)
         return known
 
-    return sweep.go(MESSAGES, some, forget_identities, coarse=COARSE)
+    return sweep.run(MESSAGES, some, delete_identities, coarse=COARSE)
 
 
 def _known_from(connection: Connection, partition: Partition, old: ColumnElement[bool]) -> int:
@@ -159,14 +159,14 @@ def _known_from(connection: Connection, partition: Partition, old: ColumnElement
     while high - low > WIDEST:
         middle = (low + high) // 2
         ids = _ids(connection, partition, old, PROBE, middle)
-        if ids and not ask(connection, _KNOWN, ids).first():
+        if ids and not execute_keys(connection, _KNOWN, ids).first():
             low = middle
         else:
             high = middle
     return low
 
 
-def _is_gone(sweep: Sweep, before: int, partition: Partition) -> bool:
+def _is_gone(sweep: BatchDeletion, before: int, partition: Partition) -> bool:
     for _ in range(TRIES):
         try:
             _let_go(sweep.database, partition, or_(not_(MESSAGES.is_old(before)), _REMEMBERED))
@@ -193,13 +193,13 @@ def _let_go(database: Database, partition: Partition, stays: ColumnElement[bool]
         if partition not in partitions(connection):
             return  # another node's retention was quicker
         detach(database, connection, partition)
-        staying = sorted({*lasting, *unfinished(connection, partition, MOST + 1)})
+        staying = sorted({*lasting, *unfinished_ids(connection, partition, MOST + 1)})
         if len(staying) > MOST:
             raise Busy("begun again")  # nothing was done: it is looked at once more
         for statement in _BESIDE:
             span = {"low": partition.low, "high": partition.high, "staying": staying}
             connection.execute(statement, span)
-        let_go(connection, partition, staying)
+        drop(connection, partition, staying)
 
 
 def _ids(

@@ -17,8 +17,8 @@ from bridge.queue.retention.rows import (
     DELIVERIES,
     MESSAGES,
     Archive,
-    Stored,
-    Sweep,
+    BatchDeletion,
+    QueueTable,
     id_at,
     newest_id,
 )
@@ -26,11 +26,11 @@ from bridge.queue.statements import MESSAGE, MESSAGE_BODY, MESSAGE_EDIT, MESSAGE
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import Partition
 from bridge.store.records import exceptions
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneResult:
     """How many rows went."""
 
     messages: int
@@ -46,7 +46,7 @@ def prune(
     clock: Callable[[], float] = time.perf_counter,
     archive: Archive | None = None,
     patience: int = 0,
-) -> Pruned:
+) -> PruneResult:
     """
     Delete what came and was settled before `before` (ms), at most `batch` rows in a transaction.
 
@@ -57,18 +57,18 @@ def prune(
 
     With a message goes the memory of its control id: a retransmit of it is then a new message.
 
-    A full partition of messages that all came within `patience` (ms) waits until all are old.
+    A full partition of messages that all came within `timeout` (ms) waits until all are old.
     """
-    sweep = Sweep(database, batch, pause, clock, archive)
+    sweep = BatchDeletion(database, batch, pause, clock, archive)
     end = _end(database, MESSAGES, before)
-    shed = partitions.shed(sweep, before, end)
-    end = partitions.left_alone(database, end, patience)
+    shed = partitions.drop_partitions(sweep, before, end)
+    end = partitions.row_retention_end(database, end, patience)
     rows = _row_by_row(sweep, MESSAGES, before, end, shed.waiting)
     end = _end(database, DELIVERIES, before)
-    return Pruned(shed.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
+    return PruneResult(shed.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
 
 
-def _end(database: Database, stored: Stored, before: int) -> int:
+def _end(database: Database, stored: QueueTable, before: int) -> int:
     """
     Give the id before which to stop: what is younger is never looked through.
 
@@ -82,7 +82,7 @@ def _end(database: Database, stored: Stored, before: int) -> int:
 
 
 def _row_by_row(
-    sweep: Sweep, stored: Stored, before: int, end: int, but: Sequence[Partition] = ()
+    sweep: BatchDeletion, stored: QueueTable, before: int, end: int, but: Sequence[Partition] = ()
 ) -> int:
     rows, bodies = stored.rows, stored.bodies
     others = [not_(rows.c.id.between(each.low, each.high - 1)) for each in but]
@@ -95,16 +95,16 @@ def _row_by_row(
 
     def forget(connection: Connection, ids: Sequence[int]) -> None:
         if rows is MESSAGE:
-            partitions.forget_identities(connection, ids)
+            partitions.delete_identities(connection, ids)
             _forget_beside(connection, ids)
         connection.execute(delete(bodies).where(bodies.c[stored.key].in_(ids)))
         connection.execute(delete(rows).where(rows.c.id.in_(ids)))
 
-    return sweep.go(stored, some, forget)
+    return sweep.run(stored, some, forget)
 
 
 def _forget_beside(connection: Connection, ids: Sequence[int]) -> None:
-    exceptions.forget(connection, Subject.MESSAGE, ids)
+    exceptions.forget(connection, ExceptionSubject.MESSAGE, ids)
     for others in (MESSAGE_NUMBER, MESSAGE_EDIT):
         connection.execute(delete(others).where(others.c.message_id.in_(ids)))
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, TableClause, func, select, tex
 
 from bridge.queue import payload_blobs
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import Partition, last_id, partitions
 
@@ -22,16 +22,16 @@ HOLD = 0.004
 """Seconds that one batch may keep others from writing: about what a commit takes."""
 REST = 4
 """So many times as long as a batch took nothing is done."""
-_FINISHED = [State.DONE, State.IGNORED, State.REFUSED, State.CANCELLED]
+_FINISHED = [QueueState.DONE, QueueState.IGNORED, QueueState.REFUSED, QueueState.CANCELLED]
 
 Archive = Callable[[str, Sequence[Mapping[str, Any]]], object]
-Some = Callable[[Connection, int, int], list[int]]
+FindRows = Callable[[Connection, int, int], list[int]]
 """Finds rows after an id, at most so many, by id."""
-Forget = Callable[[Connection, Sequence[int]], object]
+DeleteRows = Callable[[Connection, Sequence[int]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class QueueTable:
     """Rows and their contents: the contents' key, and the column of when the rows came."""
 
     rows: TableClause
@@ -67,8 +67,8 @@ class Stored:
         ]
 
 
-MESSAGES = Stored(MESSAGE, MESSAGE_BODY, "message_id", "received_at")
-DELIVERIES = Stored(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at")
+MESSAGES = QueueTable(MESSAGE, MESSAGE_BODY, "message_id", "received_at")
+DELIVERIES = QueueTable(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at")
 
 
 def next_batch(size: int, took: float, most: int = BATCH, hold: float = HOLD) -> int:
@@ -78,7 +78,7 @@ def next_batch(size: int, took: float, most: int = BATCH, hold: float = HOLD) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class BatchDeletion:
     """
     At most `most` rows in a transaction; `pause` is given the seconds to leave to others.
 
@@ -92,7 +92,9 @@ class Sweep:
     clock: Callable[[], float]
     archive: Archive | None
 
-    def go(self, stored: Stored, some: Some, forget: Forget, *, coarse: int = 1) -> int:
+    def run(
+        self, stored: QueueTable, some: FindRows, forget: DeleteRows, *, coarse: int = 1
+    ) -> int:
         """
         Forget what `some` finds, until there is nothing; give how many.
 
@@ -101,12 +103,12 @@ class Sweep:
         most, hold = self.most * coarse, HOLD * coarse
         gone, after, size = 0, 0, min(FEWEST * coarse, most)
         while True:
-            with self.database.forgetting() as connection:
+            with self.database.delete_without_sync() as connection:
                 begun = self.clock()
                 self.database.serialize(connection, "retention")  # nothing is archived twice
                 ids = some(connection, after, size)
                 if self.archive is not None and ids:
-                    self.database.be_unhurried(connection)  # the archive's disk may be slow
+                    self.database.disable_idle_timeout(connection)  # the archive's disk may be slow
                     self.archive(stored.rows.name, stored.contents(connection, ids))
                 forget(connection, ids)
             took = self.clock() - begun
@@ -117,7 +119,7 @@ class Sweep:
             self.pause(took * REST)
 
 
-# One statement, not one for each step: a page asks for several times. `seen` and `came` are of
+# One statement, not one for each step: a page asks for several times. `mark_seen` and `came` are of
 # the first row in the upper half of what is left: where it came too early, the lower half is out.
 _BISECTION = """
     WITH RECURSIVE half(low, high, seen, came) AS (

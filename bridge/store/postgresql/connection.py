@@ -20,11 +20,11 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from bridge.store.pool import LOCK_TIMEOUT, Pool
-from bridge.store.postgresql.synchrony import Synchrony
+from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
+from bridge.store.postgresql.synchronous_commit import SynchronousCommit
 
-IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
-ANNOUNCED = "SELECT pg_notify(%(channel)s, %(mark)s)"
+LOCK_ALL = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
+NOTIFY = "SELECT pg_notify(%(channel)s, %(mark)s)"
 FROZEN_SECONDS = 10
 """
 Seconds after which the server ends a transaction whose client says nothing, and with it its locks.
@@ -37,15 +37,15 @@ BRIEF_SECONDS = 2
 
 # The server counts idle seconds between messages only: the time of the whole transaction also
 # covers a client that is stopped within a message. PostgreSQL has that since version 17.
-IN_TURN_BRIEFLY = f"""
+LOCK_ALL_BRIEFLY = f"""
     SELECT set_config('idle_in_transaction_session_timeout', '{BRIEF_SECONDS}s', true),
         CASE WHEN current_setting('server_version_num')::int >= 170000
             THEN set_config('transaction_timeout', '{FROZEN_SECONDS}s', true) END,
         (SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%(keys)s::bigint[]) AS k)
 """  # noqa: S608  # our own numbers
-UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+DISABLE_IDLE_TIMEOUT = "SET LOCAL idle_in_transaction_session_timeout = 0"
 
-PROMPTLY_MISSED = (
+FAST_DISCONNECT_DETECTION = (
     "SET idle_session_timeout = '10s'",
     "SET tcp_keepalives_idle = 3",
     "SET tcp_keepalives_interval = 2",
@@ -81,12 +81,12 @@ _DURABLE = """
     WHERE current_setting('synchronous_commit') = ANY(%(weak)s)
 """
 
-LAZILY = "SET LOCAL synchronous_commit = off"
+ASYNCHRONOUS_COMMIT = "SET LOCAL synchronous_commit = off"
 """At its commit this transaction waits for no disk."""
 
 
 @contextmanager
-def each_alone(connection: Connection) -> Iterator[None]:
+def autocommit(connection: Connection) -> Iterator[None]:
     """Let each statement be a transaction of its own, and give the connection back as it was."""
     driver: Any = connection.connection.driver_connection
     driver.autocommit = True
@@ -99,10 +99,10 @@ def each_alone(connection: Connection) -> Iterator[None]:
             connection.invalidate()
 
 
-class Beginning:
+class PostgreSQLTransactionStart:
     """Leaves it to psycopg, whose first statement begins; rows are locked one by one."""
 
-    def __init__(self, synchrony: Synchrony) -> None:
+    def __init__(self, synchrony: SynchronousCommit) -> None:
         self._synchrony = synchrony
 
     def __call__(self, cursor: Any, wait: bool) -> None:
@@ -117,7 +117,7 @@ class Beginning:
         """Do nothing."""
 
 
-def by_index_alone(driver: Any) -> None:
+def force_index_scans(driver: Any) -> None:
     """
     Let each statement of a hot path go by its index, whatever is known of a table's size.
 
@@ -129,11 +129,11 @@ def by_index_alone(driver: Any) -> None:
     driver.commit()
 
 
-def engine(address: URL, pool: Pool) -> Engine:
+def engine(address: URL, pool: DatabaseOptions) -> Engine:
     """Make an engine whose transactions are durable when they are committed."""
-    from bridge.store.postgresql.packed_arrays import be_known  # noqa: PLC0415  # see there
+    from bridge.store.postgresql.driver import register_dumper  # noqa: PLC0415  # loads psycopg
 
-    be_known()
+    register_dumper()
     # Whatever the server's default: each statement must see what was committed before it.
     # No pool_use_lifo: after the server cut all sessions, each dead one would fail a transaction.
     # No pool_pre_ping: it costs a round trip for each transaction.
@@ -142,7 +142,7 @@ def engine(address: URL, pool: Pool) -> Engine:
         connect_args=arguments(address),
         isolation_level="READ COMMITTED",
         hide_parameters=True,
-        **pool.arguments,
+        **pool.engine_arguments,
     )
     weak = ["off", "local"] if pool.require_synchronous else ["off"]
     event.listen(made, "connect", partial(_prepare, weak))
@@ -176,7 +176,7 @@ _TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # oid, f
 _NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}
 
 
-class Packed:
+class BinaryArray:
     """An array that is written already."""
 
     __slots__ = ("data",)
@@ -230,9 +230,13 @@ _PACK: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
 }
 
 
-def packed(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[Packed, ...]:
+def binary_arrays(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[BinaryArray, ...]:
     """Write the columns of rows whose values are of these kinds: the names of SQL types."""
     if not rows:
-        return tuple(Packed(_EMPTY.pack(0, 0, _TYPES[_NAMES.get(kind, kind)])) for kind in kinds)
+        return tuple(
+            BinaryArray(_EMPTY.pack(0, 0, _TYPES[_NAMES.get(kind, kind)])) for kind in kinds
+        )
     columns = zip(*rows, strict=True)
-    return tuple(Packed(_PACK[kind](column)) for kind, column in zip(kinds, columns, strict=True))
+    return tuple(
+        BinaryArray(_PACK[kind](column)) for kind, column in zip(kinds, columns, strict=True)
+    )

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from bridge.store.database import Database
-from bridge.store.faults import driver_errors
+from bridge.store.error_translation import driver_errors
 
 GLANCE_SECONDS = 1.0
 """How long it takes at most until a listener notices that it is to stop."""
@@ -18,7 +18,7 @@ GLANCE_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
 
-class Listener:
+class NotificationListener:
     """Calls `heard`, on its own thread, whenever another process has announced on a channel."""
 
     def __init__(self, database: Database, channel: str, heard: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Listener:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                with closing(self._database.apart()) as driver:
+                with closing(self._database.dedicated_connection()) as driver:
                     self._listen(driver)
             except driver_errors():
                 self._ended.wait(RETRY_SECONDS)
@@ -53,5 +53,5 @@ class Listener:
         self._heard()  # something may have happened while nobody listened
         while not self._ended.is_set():
             for each in driver.notifies(timeout=GLANCE_SECONDS):
-                if each.payload != self._database.mark:
+                if each.payload != self._database.notification_id:
                     self._heard()

@@ -45,7 +45,7 @@ class Partition:
     name: str
 
 
-def bounded(name: str, bound: str) -> Partition | None:
+def parse_bounds(name: str, bound: str) -> Partition | None:
     """Read a partition of `message`, and PostgreSQL's words for its bounds; None for the rest."""
     found = _RANGE.search(bound)
     if found is None:
@@ -58,7 +58,7 @@ def partitions(connection: Connection) -> Sequence[Partition]:
     """Give the partitions, the oldest first; none on SQLite."""
     if connection.dialect.name != "postgresql":
         return ()
-    found = (bounded(*row) for row in connection.execute(_BOUNDS))
+    found = (parse_bounds(*row) for row in connection.execute(_BOUNDS))
     return sorted(each for each in found if each is not None)
 
 
@@ -67,7 +67,7 @@ def last_id(connection: Connection) -> int:
     return int(connection.execute(_LAST_ID).scalar_one())
 
 
-def make_room(database: Database, size: int = SIZE) -> int:
+def create_ahead(database: Database, size: int = SIZE) -> int:
     """
     Make partitions until half of one is free beyond the last id; give how many were made.
 
@@ -96,13 +96,13 @@ def detach(database: Database, connection: Connection, partition: Partition) -> 
     each of them, and whoever held one while it waits for a table would wait for that statement.
     """
     database.serialize(connection, "partitions")
-    database.be_patient(connection, PATIENCE)
+    database.set_lock_timeout(connection, PATIENCE)
     for table in TABLES:
         old = f"{table}_{partition.name}"
         connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {old}"))
 
 
-def unfinished(connection: Connection, partition: Partition, most: int) -> Sequence[int]:
+def unfinished_ids(connection: Connection, partition: Partition, most: int) -> Sequence[int]:
     """Give messages of a partition that are queued, in hand or parked, by its indexes alone."""
     each = "SELECT id FROM message_{name} WHERE state = '{state}'"
     asked = " UNION ALL ".join(
@@ -111,7 +111,7 @@ def unfinished(connection: Connection, partition: Partition, most: int) -> Seque
     return list(connection.execute(text(f"{asked} LIMIT :most"), {"most": most}).scalars())
 
 
-def let_go(connection: Connection, partition: Partition, staying: Sequence[int]) -> None:
+def drop(connection: Connection, partition: Partition, staying: Sequence[int]) -> None:
     """Remove a partition that is detached; these of its messages go on in the last one."""
     for table, key in TABLES.items():
         old = f"{table}_{partition.name}"
@@ -134,7 +134,7 @@ def _make_next(database: Database, connection: Connection, size: int) -> int:
     """Make one more, unless another node has; it begins above all that came without one."""
     if _free(connection) >= size / 2:
         return 0
-    database.be_patient(connection, PATIENCE)
+    database.set_lock_timeout(connection, PATIENCE)
     rest = ", ".join(f"{table}_{_REST}" for table in TABLES)
     connection.execute(text(f"LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE"))
     # What was given an id without a partition is in the rest, and stays there.

@@ -37,14 +37,14 @@ _ASK: Final = text("""
 """)
 
 
-class Doubt(NamedTuple):
-    """What is wrong with a server; `hinders`: nothing can be kept there."""
+class ServerProblem(NamedTuple):
+    """What is wrong with a server; `is_fatal`: nothing can be kept there."""
 
-    hinders: bool
+    is_fatal: bool
     text: str
 
 
-def doubts(database: Database) -> Iterator[Doubt]:
+def server_problems(database: Database) -> Iterator[ServerProblem]:
     """Say what is wrong, and what to do. Raises StoreError."""
     if database.dialect != "postgresql":
         return
@@ -52,33 +52,35 @@ def doubts(database: Database) -> Iterator[Doubt]:
         found = connection.execute(_ASK).one()
     if found.version < OLDEST:
         told = f"PostgreSQL {found.named} is not mended any more: {OLDEST} or newer is wanted"
-        yield Doubt(False, told)
+        yield ServerProblem(False, told)
     if found.encoding != "UTF8":
         told = f"its encoding is {found.encoding}: make the database anew with ENCODING 'UTF8'"
-        yield Doubt(True, told)
+        yield ServerProblem(True, told)
     if found.fsync == "off":
         told = "fsync is off: a power cut loses what was acknowledged; switch it on"
-        yield Doubt(False, told)
+        yield ServerProblem(False, told)
     yield from _failover(found)
     if not found.may_create:
         where = found.place or "public"
         told = f"role {found.role} may make no tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
-        yield Doubt(True, told)
+        yield ServerProblem(True, told)
     if found.closed:
         told = f"role {found.role} may not use {found.closed} tables: make it their owner"
-        yield Doubt(True, told)
+        yield ServerProblem(True, told)
 
 
-def _failover(found: Row[Any]) -> Iterator[Doubt]:
+def _failover(found: Row[Any]) -> Iterator[ServerProblem]:
     """Say what a failover to a standby can lose."""
     setting = found.synchronous
     if setting == "local":
         told = "synchronous_commit is local: commits do not wait for standbys"
-        yield Doubt(False, f"{told}, and a failover can lose what was acknowledged; set it to on")
+        yield ServerProblem(
+            False, f"{told}, and a failover can lose what was acknowledged; set it to on"
+        )
     elif setting == "off":
         told = "synchronous_commit is off: the bridge sets it to on for its own connections"
-        yield Doubt(False, f"{told}, let ALTER ROLE or ALTER SYSTEM say the same")
+        yield ServerProblem(False, f"{told}, let ALTER ROLE or ALTER SYSTEM say the same")
     if found.standbys and not found.has_synchronous_standbys:
         told = f"{found.standbys} standbys are asynchronous"
         advice = "set synchronous_standby_names, and database.require_synchronous"
-        yield Doubt(False, f"{told}: a failover can lose what was acknowledged; {advice}")
+        yield ServerProblem(False, f"{told}: a failover can lose what was acknowledged; {advice}")

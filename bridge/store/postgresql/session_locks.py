@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from bridge.store.database import Database
-from bridge.store.faults import driver_errors, fault
-from bridge.store.postgresql.connection import PROMPTLY_MISSED, lock_key
+from bridge.store.error_translation import driver_errors, translate
+from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
 _PING_SECONDS = 2.0
 _TAKE = "SELECT k, pg_try_advisory_lock(k) FROM unnest(%s::bigint[]) AS k"
@@ -23,14 +23,14 @@ _RELEASE = "SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLocks:
     """Names that were locked, each once, on one connection."""
 
     names: frozenset[str] = frozenset()
     driver: Any = None
 
 
-NOTHING_HELD: Final = Held()
+NOTHING_HELD: Final = HeldLocks()
 
 
 class SessionLocks:
@@ -41,17 +41,17 @@ class SessionLocks:
         self._database = database
         self._mutex = threading.Lock()
         self._driver: Any = None
-        self._released: SimpleQueue[Held] = SimpleQueue()
-        database.at_dispose(self.close)
+        self._released: SimpleQueue[HeldLocks] = SimpleQueue()
+        database.on_dispose(self.close)
 
-    def take(self, names: Collection[str]) -> Held:
+    def take(self, names: Collection[str]) -> HeldLocks:
         """
         Lock those of the names that no other process has. Blocking. Raises StoreError.
 
         What this process has already it takes once more.
         """
         if self._database.dialect != "postgresql":
-            return Held(frozenset(names))
+            return HeldLocks(frozenset(names))
         keys = {lock_key(name): name for name in names}
         if not keys:
             return NOTHING_HELD
@@ -61,10 +61,10 @@ class SessionLocks:
             rows = driver.execute(_TAKE, (sorted(keys),)).fetchall()
         except driver_errors() as error:
             self._drop(driver)
-            raise fault(error) from None
-        return Held(frozenset(keys[key] for key, taken in rows if taken), driver)
+            raise translate(error) from None
+        return HeldLocks(frozenset(keys[key] for key, taken in rows if taken), driver)
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldLocks) -> None:
         """Release what was taken, soon; does not wait and does not fail."""
         if held.driver is not None and held.names:
             self._released.put(held)
@@ -76,9 +76,9 @@ class SessionLocks:
     def _opened(self) -> Any:
         with self._mutex:
             if self._driver is None:
-                driver = self._database.apart()
+                driver = self._database.dedicated_connection()
                 driver.autocommit = True
-                for setting in PROMPTLY_MISSED:
+                for setting in FAST_DISCONNECT_DETECTION:
                     driver.execute(setting)
                 self._driver = driver
                 threading.Thread(

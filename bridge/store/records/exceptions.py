@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, text
 from bridge.store.database import Database
 
 
-class Subject(StrEnum):
+class ExceptionSubject(StrEnum):
     """What a concern is about."""
 
     MESSAGE = "message"
@@ -22,10 +22,10 @@ class Subject(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class ProcessingException:
     """One thing to look at; `noted_at` in ms. `code` may name a destination behind a blank."""
 
-    kind: Subject
+    kind: ExceptionSubject
     row_id: int
     code: str
     noted_at: int
@@ -57,7 +57,9 @@ _SEEN = text(
 _ALL_SEEN = text("UPDATE concern SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
 
 
-def note(connection: Connection, kind: Subject, codes: Iterable[tuple[int, str]], now: int) -> None:
+def add(
+    connection: Connection, kind: ExceptionSubject, codes: Iterable[tuple[int, str]], now: int
+) -> None:
     """Note concerns by row id and code; one that was noted before is no news."""
     rows = [
         {"kind": kind.value, "row_id": row_id, "code": code, "now": now} for row_id, code in codes
@@ -66,9 +68,9 @@ def note(connection: Connection, kind: Subject, codes: Iterable[tuple[int, str]]
         connection.execute(_NOTE, rows)
 
 
-def renew(
+def replace_all(
     connection: Connection,
-    kind: Subject,
+    kind: ExceptionSubject,
     row_ids: Sequence[int],
     codes: Iterable[tuple[int, str]],
     now: int,
@@ -83,35 +85,43 @@ def renew(
         over = sorted({row_id for row_id, _ in before - found})
         if over:
             connection.execute(_OVER, {"kind": kind.value, "ids": over})
-    note(connection, kind, found, now)
+    add(connection, kind, found, now)
 
 
-def between(connection: Connection, kind: Subject, after: int, upto: int, but: str) -> set[int]:
-    """Give the rows in a stretch of ids of which something else than `but` stands."""
+def rows_in_range(
+    connection: Connection, kind: ExceptionSubject, after: int, upto: int, but: str
+) -> set[int]:
+    """Give the rows in a stretch of ids of which something else than `except_ids` stands."""
     asked = {"kind": kind.value, "after": after, "upto": upto, "but": but}
     return set(connection.execute(_BETWEEN, asked).scalars())
 
 
-def of_code(connection: Connection, kind: Subject, code: str) -> set[int]:
+def rows_with_code(connection: Connection, kind: ExceptionSubject, code: str) -> set[int]:
     """Give the rows of which a code stands."""
     return set(connection.execute(_OF_CODE, {"kind": kind.value, "code": code}).scalars())
 
 
-def forget(connection: Connection, kind: Subject, row_ids: Sequence[int]) -> None:
+def forget(connection: Connection, kind: ExceptionSubject, row_ids: Sequence[int]) -> None:
     """Forget the concerns of rows that go."""
     if row_ids:
         connection.execute(_OVER, {"kind": kind.value, "ids": list(row_ids)})
 
 
-def unseen(database: Database, limit: int) -> list[Concern]:
+def list_unseen(database: Database, limit: int) -> list[ProcessingException]:
     """List what nobody has seen yet, newest first."""
     with database.read() as connection:
         rows = connection.execute(_OPEN, {"limit": limit}).all()
-    return [Concern(Subject(row.kind), row.row_id, row.code, row.noted_at) for row in rows]
+    return [
+        ProcessingException(ExceptionSubject(row.kind), row.row_id, row.code, row.noted_at)
+        for row in rows
+    ]
 
 
-def seen(
-    database: Database, subjects: Iterable[tuple[Subject, int]] | None, now: int, by: str = ""
+def mark_seen(
+    database: Database,
+    subjects: Iterable[tuple[ExceptionSubject, int]] | None,
+    now: int,
+    by: str = "",
 ) -> int:
     """Take note that somebody has looked at these, or at all (None); give how many there were."""
     who = {"now": now, "by": by}

@@ -15,7 +15,7 @@ Sources = Mapping[str, str]
 """The text of every file a definition is compiled from, by its relative POSIX path."""
 
 
-class Origin(StrEnum):
+class ActivationOrigin(StrEnum):
     """How a version came into force."""
 
     START = "start"  # the files of HOME, read when the service started
@@ -24,7 +24,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class MappingVersion:
     """One immutable version; `version` is the hash of its sources."""
 
     name: str
@@ -34,7 +34,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A version came into force: `at` in ms, by whom, and why."""
+    """A version came into force: `position` in ms, by whom, and why."""
 
     id: int
     name: str
@@ -42,11 +42,11 @@ class Activation:
     at: int
     actor: str
     reason: str
-    origin: Origin
+    origin: ActivationOrigin
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MappingDraft:
     """
     What an author is writing: the files that differ from what it was begun on.
 
@@ -107,23 +107,28 @@ LOCK = "mapping activation"
 """By which activations follow each other: see `Database.serialize`."""
 
 
-def keep(connection: Connection, made: Version, now: int) -> None:
+def store(connection: Connection, made: MappingVersion, now: int) -> None:
     """Store a version; one that is there already stays as it is."""
     row = {"name": made.name, "version": made.version, "now": now}
     connection.execute(_KEEP, {**row, "sources": _written(made.sources)})
 
 
 def activate(
-    connection: Connection, made: Version, now: int, actor: str, reason: str, origin: Origin
+    connection: Connection,
+    made: MappingVersion,
+    now: int,
+    actor: str,
+    reason: str,
+    origin: ActivationOrigin,
 ) -> int:
     """Put a version into force; give the number of this activation."""
-    keep(connection, made, now)
+    store(connection, made, now)
     who = {"now": now, "actor": actor, "reason": reason, "origin": origin.value}
     row = {"name": made.name, "version": made.version, **who}
     return int(connection.execute(_ACTIVATE, row).scalar_one())
 
 
-def in_force(connection: Connection) -> dict[str, Activation]:
+def active_versions(connection: Connection) -> dict[str, Activation]:
     """Give the last activation of every definition that ever had one."""
     return {row.name: _activation(row) for row in connection.execute(_IN_FORCE)}
 
@@ -133,15 +138,15 @@ def history(connection: Connection, name: str) -> list[Activation]:
     return [_activation(row) for row in connection.execute(_HISTORY, {"name": name})]
 
 
-def latest(connection: Connection) -> int:
+def latest_activation_id(connection: Connection) -> int:
     """Give the number of the last activation of any definition; 0 where there is none."""
     return int(connection.execute(_LATEST).scalar_one())
 
 
-def find(connection: Connection, name: str, version: str) -> Version | None:
+def find(connection: Connection, name: str, version: str) -> MappingVersion | None:
     """Give one version, if it was ever kept."""
     row = connection.execute(_VERSION, {"name": name, "version": version}).first()
-    return None if row is None else Version(row.name, row.version, _read(row.sources))
+    return None if row is None else MappingVersion(row.name, row.version, _read(row.sources))
 
 
 def versions(connection: Connection, name: str) -> list[str]:
@@ -149,25 +154,25 @@ def versions(connection: Connection, name: str) -> list[str]:
     return [row.version for row in connection.execute(_VERSIONS, {"name": name})]
 
 
-def save_draft(connection: Connection, draft: Draft) -> int:
+def save_draft(connection: Connection, draft: MappingDraft) -> int:
     """
     Keep a draft in place of the revision it names, 0 for a new one; give its own.
 
     0: it was saved elsewhere meanwhile, and is kept as it was saved there.
     """
-    row = {field: getattr(draft, field) for field in Draft.__slots__}
+    row = {field: getattr(draft, field) for field in MappingDraft.__slots__}
     statement = _SAVE_DRAFT if draft.revision else _BEGIN_DRAFT
     found = connection.execute(statement, {**row, "sources": _written(draft.sources)}).scalar()
     return int(found or 0)
 
 
-def drafts(connection: Connection) -> list[Draft]:
+def drafts(connection: Connection) -> list[MappingDraft]:
     """List all drafts, the one that was saved last first."""
     rows = connection.execute(_DRAFTS).mappings()
-    return [Draft(**{**row, "sources": _read(row["sources"])}) for row in rows]
+    return [MappingDraft(**{**row, "sources": _read(row["sources"])}) for row in rows]
 
 
-def draft(connection: Connection, name: str, actor: str = "") -> Draft | None:
+def draft(connection: Connection, name: str, actor: str = "") -> MappingDraft | None:
     """Give an author's draft of a definition; of whoever saved last where nobody is named."""
     known = (each for each in drafts(connection) if each.name == name)
     return next((each for each in known if actor in ("", each.actor)), None)
@@ -180,7 +185,7 @@ def drop_draft(connection: Connection, name: str, actor: str) -> bool:
 
 def _activation(row: object) -> Activation:
     values = {field: getattr(row, field) for field in Activation.__slots__}
-    return Activation(**{**values, "origin": Origin(values["origin"])})
+    return Activation(**{**values, "origin": ActivationOrigin(values["origin"])})
 
 
 def _written(sources: Sources) -> str:

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, text
 
-from bridge.store.statements import among, ask
+from bridge.store.statements import execute_keys, key_statement
 
 Patient = tuple[str, str]
 """SiteID, PatientMRN."""
@@ -17,12 +17,12 @@ Patient = tuple[str, str]
 Survivors = Mapping[Patient, str]
 """Those that were merged, to the MRN that survives."""
 
-_SURVIVORS = among(
+_SURVIVORS = key_statement(
     "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns",
     "mrns",
     "text",
 )
-_PRIORS = among(
+_PRIORS = key_statement(
     "SELECT prior_mrn FROM merged_patient WHERE site = :site AND mrn IN :mrns", "mrns", "text"
 )
 _MOVE_ON = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
@@ -36,7 +36,7 @@ def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patie
     """Give the surviving MRN of each patient that was merged; the others are absent."""
     found: dict[Patient, str] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        rows = ask(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
+        rows = execute_keys(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
         found |= {(site, row.prior_mrn): row.mrn for row in rows}
     return found
 
@@ -45,7 +45,7 @@ def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Pati
     """Give these patients under every identifier that was merged into theirs, and their own."""
     found = set(patients)
     for site, own in groupby(sorted(found), key=itemgetter(0)):
-        rows = ask(connection, _PRIORS, [mrn for _, mrn in own], site=site)
+        rows = execute_keys(connection, _PRIORS, [mrn for _, mrn in own], site=site)
         found |= {(site, row.prior_mrn) for row in rows}
     return found
 

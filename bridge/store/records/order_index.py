@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from bridge.store.columns import BIG_KEY
 from bridge.store.records.message_time import MessageTime, stored
-from bridge.store.statements import among, ask, asked, run_all
+from bridge.store.statements import bind_keys, execute_all, execute_keys, key_statement
 
 _metadata = MetaData()
 
@@ -57,13 +57,13 @@ _signal = Table(
 
 # Made once, in the driver's form: to make a statement costs more than to run it.
 _COLUMNS = ", ".join(column.name for column in ORDERS.c)
-_PLACED = among(
+_PLACED = key_statement(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
     "accessions",
     "text",
 )
-_SHOWN = among("SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids")
-_SHARING = among(
+_SHOWN = key_statement("SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids")
+_SHARING = key_statement(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE id IN"  # noqa: S608  # our own names
     " (SELECT order_id FROM order_signal WHERE signal IN :signals)",
     "signals",
@@ -71,11 +71,11 @@ _SHARING = among(
 
 # Numbers alone: most orders of a patient are none that is meant, and have much to read. Patient by
 # patient: of a new table PostgreSQL knows nothing, and would search a whole site for some.
-NUMBERS = among(
+NUMBERS = key_statement(
     "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
-).in_postgres(
+).with_postgresql(
     """
     SELECT o.id, o.placer, o.filler FROM unnest(%(mrns)s::text[]) AS asked (mrn)
     CROSS JOIN LATERAL (
@@ -87,7 +87,7 @@ NUMBERS = among(
 _CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 
 
-class Key(NamedTuple):
+class OrderIndexKey(NamedTuple):
     """SiteID, PatientMRN, Accession."""
 
     site: str
@@ -95,7 +95,7 @@ class Key(NamedTuple):
     accession: str
 
 
-class Signal(NamedTuple):
+class SignalHash(NamedTuple):
     """A link signal: its kind, and the hash of its value."""
 
     kind: str
@@ -107,13 +107,14 @@ class IndexedOrder:
     """
     One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
 
-    `first_message` and `place` (its position in that message) say which order came first;
-    times are those of messages (MSH-7): `opened_at` of the newest that ordered it, `said_at` of
+    `first_message` and `insert_deliveries` (its position in that message) say which order came
+    first;
+    times are those of messages (MSH-7): `opened_at` of the newest that ordered it, `sent_at` of
     the newest with its tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
     cancellation; of an open order, of its release or examination.
     """
 
-    key: Key
+    key: OrderIndexKey
     state: str
     first_message: int
     last_message: int
@@ -126,17 +127,19 @@ class IndexedOrder:
     turned_at: MessageTime | None = None
     said_at: MessageTime | None = None
     opened_at: MessageTime | None = None
-    signals: frozenset[Signal] = frozenset()
+    signals: frozenset[SignalHash] = frozenset()
 
 
-def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+def find(
+    connection: Connection, keys: Iterable[OrderIndexKey]
+) -> dict[OrderIndexKey, IndexedOrder]:
     """Read the orders of these keys; unknown ones are absent."""
     return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
 
 
 def find_with_others(
-    connection: Connection, keys: Iterable[Key]
-) -> tuple[dict[Key, IndexedOrder], list[IndexedOrder]]:
+    connection: Connection, keys: Iterable[OrderIndexKey]
+) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
     """Read the orders of these keys, and those of other patients under the same accessions."""
     wanted = set(keys)
     found = _with_signals(connection, _placed(connection, wanted))
@@ -144,7 +147,7 @@ def find_with_others(
     return own, [order for order in found if order.key not in wanted]
 
 
-def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
+def by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, list[str]]]:
     """
     Split keys into a site and some accessions each, as statements take them.
 
@@ -158,37 +161,39 @@ def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
             yield site, accessions[start : start + _CHUNK]
 
 
-def rows_of(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+def rows_of(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
     """Read the rows of these keys."""
     wanted = set(keys)
     return [
         row
         for row in _placed(connection, wanted)
-        if Key(row.site, row.mrn, row.accession) in wanted
+        if OrderIndexKey(row.site, row.mrn, row.accession) in wanted
     ]
 
 
-def _placed(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+def _placed(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
     """Read the rows under the accessions of these keys, whichever patient's they are."""
     return [
         row
         for site, accessions in by_site(keys)
-        for row in ask(connection, _PLACED, accessions, site=site)
+        for row in execute_keys(connection, _PLACED, accessions, site=site)
     ]
 
 
-def find_told(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+def find_for_delivery(
+    connection: Connection, keys: Iterable[OrderIndexKey]
+) -> dict[OrderIndexKey, IndexedOrder]:
     """
     Read the orders of these keys for what is told of them: without signals, by one statement.
 
     Where a merge has changed the MRN, it is the one order of the site with that accession.
     """
     wanted = frozenset(keys)
-    words = [asked(connection, _PLACED, some, site=site) for site, some in by_site(wanted)]
+    words = [bind_keys(connection, _PLACED, some, site=site) for site, some in by_site(wanted)]
     there: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
-    for row in chain.from_iterable(run_all(connection, words)):
+    for row in chain.from_iterable(execute_all(connection, words)):
         there[row.site, row.accession].append(row)
-    found: dict[Key, IndexedOrder] = {}
+    found: dict[OrderIndexKey, IndexedOrder] = {}
     for key in wanted:
         rows = there[key.site, key.accession]
         own = [row for row in rows if row.mrn == key.mrn] or rows
@@ -197,7 +202,7 @@ def find_told(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedO
     return found
 
 
-def numbered(
+def find_by_number(
     connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
 ) -> list[IndexedOrder]:
     """Read the orders of these patients (site, MRN) that have one of these numbers."""
@@ -207,14 +212,16 @@ def numbered(
     ids = [
         row.id
         for site, mrns in _by_site(patients)
-        for row in ask(connection, NUMBERS, mrns, site=site)
+        for row in execute_keys(connection, NUMBERS, mrns, site=site)
         if row.placer in asked or row.filler in asked
     ]
     found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
     return _with_signals(connection, found)
 
 
-def of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[IndexedOrder]:
+def find_by_patient(
+    connection: Connection, patients: Iterable[tuple[str, str]]
+) -> list[IndexedOrder]:
     """Read all orders of these patients (site, MRN)."""
     return _with_signals(connection, _of_patients(connection, patients))
 
@@ -233,17 +240,17 @@ def _by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[st
         yield site, [mrn for _, mrn in own]
 
 
-def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
+def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
     """Read all orders that show one of these signals, whichever patient's they are."""
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
-        found |= {row.id: row for row in ask(connection, _SHARING, some)}
+        found |= {row.id: row for row in execute_keys(connection, _SHARING, some)}
     return _with_signals(connection, list(found.values()))
 
 
-def akin(
+def find_related(
     connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
 ) -> list[IndexedOrder]:
     """
@@ -253,12 +260,12 @@ def akin(
     same parent number, so that one signal may lead to every order there is.
     """
     wanted = set(signals)
-    own = (ask(connection, NUMBERS, mrns, site=site) for site, mrns in _by_site(patients))
+    own = (execute_keys(connection, NUMBERS, mrns, site=site) for site, mrns in _by_site(patients))
     ids = [row.id for rows in own for row in rows]
     shown = {
         each.order_id
         for start in range(0, len(ids), _CHUNK)
-        for each in ask(connection, _SHOWN, ids[start : start + _CHUNK])
+        for each in execute_keys(connection, _SHOWN, ids[start : start + _CHUNK])
         if each.signal in wanted
     }
     found: list[Row[Any]] = []
@@ -281,7 +288,7 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
     _drop(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
 
 
-def forget(connection: Connection, keys: Iterable[Key]) -> None:
+def forget(connection: Connection, keys: Iterable[OrderIndexKey]) -> None:
     """Forget orders that are one with another by now."""
     _drop(connection, [row.id for row in rows_of(connection, keys)])
 
@@ -293,18 +300,18 @@ def _drop(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
-    signals: defaultdict[int, set[Signal]] = defaultdict(set)
+    signals: defaultdict[int, set[SignalHash]] = defaultdict(set)
     ids = [row.id for row in rows]
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
-        for each in ask(connection, _SHOWN, chunk):
-            signals[each.order_id].add(Signal(each.kind, each.signal))
+        for each in execute_keys(connection, _SHOWN, chunk):
+            signals[each.order_id].add(SignalHash(each.kind, each.signal))
     return [_read(row, frozenset(signals[row.id])) for row in rows]
 
 
-def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
+def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
     return IndexedOrder(
-        key=Key(row.site, row.mrn, row.accession),
+        key=OrderIndexKey(row.site, row.mrn, row.accession),
         state=row.state,
         first_message=row.first_message,
         last_message=row.last_message,
@@ -327,10 +334,12 @@ _LIVE: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.a
 )
 
 
-def states(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+def states(
+    connection: Connection, keys: Iterable[OrderIndexKey]
+) -> dict[OrderIndexKey, tuple[int, str]]:
     """Read the row id and the state of the orders of these keys; unknown ones are absent."""
     return {
-        Key(row.site, row.mrn, row.accession): (row.id, row.state)
+        OrderIndexKey(row.site, row.mrn, row.accession): (row.id, row.state)
         for row in rows_of(connection, keys)
     }
 
@@ -345,18 +354,19 @@ def sites(connection: Connection) -> list[str]:
     return found
 
 
-def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
+def page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderIndexKey]]:
     """List keys of live orders by row id, to go through all of them bit by bit."""
     statement = _LIVE.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
     return _keys(connection, statement)
 
 
-def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, Key]]:
+def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
     """List keys of those of some orders that are live, by row id."""
     return _keys(connection, _LIVE.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
 
 
-def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, Key]]:
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderIndexKey]]:
     return [
-        (row.id, Key(row.site, row.mrn, row.accession)) for row in connection.execute(statement)
+        (row.id, OrderIndexKey(row.site, row.mrn, row.accession))
+        for row in connection.execute(statement)
     ]

@@ -14,30 +14,30 @@ from sqlalchemy import Connection, text
 from bridge.store.database import Database
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import UNKNOWN, MessageTime, stored
-from bridge.store.statements import among, ask
+from bridge.store.statements import execute_keys, key_statement
 
 
 @dataclass(frozen=True, slots=True)
-class PatientWord:
+class DemographicsUpdate:
     """
     A correction: whose, when it was sent, the tags that it gave.
 
-    `said_at` is the time of arrival, and `said_by` is 0, where MSH-7 is not to be trusted.
+    `sent_at` is the time of arrival, and `clock` is 0, where MSH-7 is not to be trusted.
     """
 
     site: str
     mrn: str
-    said_at: int
+    sent_at: int
     tags: Mapping[str, str]
-    said_by: int = UNKNOWN
+    clock: int = UNKNOWN
 
     @property
     def sent(self) -> MessageTime | None:
         """When it was sent, as it may be compared."""
-        return stored(self.said_at, self.said_by)
+        return stored(self.sent_at, self.clock)
 
 
-_WORDS = among(
+_WORDS = key_statement(
     "SELECT mrn, said_at, said_by, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
@@ -58,20 +58,20 @@ _FORGET = text("DELETE FROM patient_word WHERE site = :site AND mrn = :mrn AND s
 _BATCH = 1000
 
 
-def words(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, PatientWord]:
+def find(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, DemographicsUpdate]:
     """Read the last word on each of these patients; of most there is none."""
-    found: dict[Patient, PatientWord] = {}
+    found: dict[Patient, DemographicsUpdate] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        for row in ask(connection, _WORDS, [mrn for _, mrn in own], site=site):
-            found[site, row.mrn] = PatientWord(
+        for row in execute_keys(connection, _WORDS, [mrn for _, mrn in own], site=site):
+            found[site, row.mrn] = DemographicsUpdate(
                 site, row.mrn, row.said_at, json.loads(row.tags), row.said_by
             )
     return found
 
 
-def say(connection: Connection, word: PatientWord) -> None:
+def save(connection: Connection, word: DemographicsUpdate) -> None:
     """Keep a correction, unless one is known that was sent later by the same clock."""
-    row = {"site": word.site, "mrn": word.mrn, "said_at": word.said_at, "said_by": word.said_by}
+    row = {"site": word.site, "mrn": word.mrn, "said_at": word.sent_at, "said_by": word.clock}
     connection.execute(_SAY, {**row, "tags": json.dumps(dict(word.tags))})
 
 
@@ -79,7 +79,7 @@ def forget(database: Database, before: int) -> int:
     """Forget what was said before a moment (ms) of patients without orders; give of how many."""
     gone = 0
     while True:
-        with database.forgetting() as connection:
+        with database.delete_without_sync() as connection:
             rows = connection.execute(_OLD, {"before": before, "limit": _BATCH}).all()
             old = [{"site": row.site, "mrn": row.mrn, "before": before} for row in rows]
             if old:

@@ -18,7 +18,7 @@ UNNAMED = ""
 _KEPT = 90 * 86_400_000  # ms
 
 
-class Place(NamedTuple):
+class CodeKey(NamedTuple):
     """Which code of which table; `code` is empty where it is not to be named."""
 
     mapping: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class CodeUse:
     """How often a version met a code since it was noted last."""
 
     version: str
@@ -38,9 +38,9 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownCode:
+class UnmappedCodeRecord:
     """
-    A code without an entry; times in ms. `policy` is `keep`, `empty` or `refuse`.
+    A code without an entry; times in ms. `policy` is `write`, `empty` or `refuse`.
 
     `back`: it was looked up as a value, from right to left.
     """
@@ -59,7 +59,7 @@ class UnknownCode:
     seen_by: str
 
 
-_COLUMNS = ", ".join(UnknownCode.__slots__)
+_COLUMNS = ", ".join(UnmappedCodeRecord.__slots__)
 _ADD = text("""
     INSERT INTO unknown_code (mapping, code_table, code, place, policy, back, version, count,
                               first_at, last_at)
@@ -81,7 +81,7 @@ _SEEN = text("""
 _FORGET = text("DELETE FROM unknown_code WHERE last_at < :before")
 
 
-def add(database: Database, found: Mapping[Place, Met], now: int) -> None:
+def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
     """Count codes that were met; ones that nobody has met for ninety days are forgotten."""
     with database.write() as connection:
         database.serialize(connection, "unknown codes")
@@ -94,7 +94,7 @@ def add(database: Database, found: Mapping[Place, Met], now: int) -> None:
         connection.execute(_FORGET, {"before": now - _KEPT})
 
 
-def _within(connection: Connection, key: Place) -> Place:
+def _within(connection: Connection, key: CodeKey) -> CodeKey:
     """Name a code only while there are few of its table."""
     of_table = {"mapping": key.mapping, "code_table": key.code_table}
     known = set(connection.execute(_NAMED, of_table).scalars())
@@ -102,14 +102,14 @@ def _within(connection: Connection, key: Place) -> Place:
     return key._replace(code=UNNAMED) if full else key
 
 
-def standing(database: Database, limit: int) -> list[UnknownCode]:
+def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
     """List the codes that the versions in force have met, the last met first."""
     with database.read() as connection:
         rows = connection.execute(_STANDING, {"limit": limit}).mappings()
-        return [UnknownCode(**{**row, "back": bool(row["back"])}) for row in rows]
+        return [UnmappedCodeRecord(**{**row, "back": bool(row["back"])}) for row in rows]
 
 
-def seen(database: Database, key: Place, by: str, now: int) -> bool:
+def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:
     """Take note that somebody leaves a code as it is; whether it was there and unseen."""
     with database.write() as connection:
         return bool(connection.execute(_SEEN, {**key._asdict(), "by": by, "now": now}).rowcount)

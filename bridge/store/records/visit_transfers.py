@@ -14,10 +14,10 @@ from sqlalchemy import Connection, text
 from bridge.store.database import Database
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import UNKNOWN, MessageTime, stored
-from bridge.store.statements import among, ask
+from bridge.store.statements import execute_keys, key_statement
 
 
-class Visit(NamedTuple):
+class VisitReference(NamedTuple):
     """A visit as orders name it: SiteID, PatientMRN, the key in Metadata, the number there."""
 
     site: str
@@ -27,30 +27,30 @@ class Visit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class VisitTransfer:
     """
     Where a visit is now, and when the move was sent.
 
-    `tags` and `echo` are the demographics and the segments that said whose it is. `said_at` is the
-    time of arrival, and `said_by` is 0, where MSH-7 is not to be trusted.
+    `tags` and `echo` are the demographics and the segments that said whose it is. `sent_at` is the
+    time of arrival, and `clock` is 0, where MSH-7 is not to be trusted.
     """
 
-    now: Visit
-    said_at: int
+    now: VisitReference
+    sent_at: int
     tags: Mapping[str, str] = field(default_factory=dict)
     echo: tuple[str, ...] = ()
-    said_by: int = UNKNOWN
+    clock: int = UNKNOWN
 
     @property
     def sent(self) -> MessageTime | None:
         """When the move was sent, as it may be compared."""
-        return stored(self.said_at, self.said_by)
+        return stored(self.sent_at, self.clock)
 
 
-Moves = Mapping[Visit, Move]
+VisitTransfers = Mapping[VisitReference, VisitTransfer]
 
 # One statement for both: every batch of messages asks for them.
-_WHEREABOUTS = among(
+_WHEREABOUTS = key_statement(
     "SELECT prior_mrn, mrn, '' AS visit_key, '' AS prior_number, '' AS number, 0 AS said_at,"
     " 0 AS said_by, '' AS tags, '' AS echo FROM merged_patient"
     " WHERE site = :site AND prior_mrn IN :mrns"
@@ -92,28 +92,30 @@ _FORGET = text(
 )
 
 
-def whereabouts(
+def find_merges_and_transfers(
     connection: Connection, patients: Iterable[Patient]
-) -> tuple[dict[Patient, str], dict[Visit, Move]]:
+) -> tuple[dict[Patient, str], dict[VisitReference, VisitTransfer]]:
     """Give who of the patients was merged into whom, and which of their visits moved."""
     survivors: dict[Patient, str] = {}
-    moves: dict[Visit, Move] = {}
+    moves: dict[VisitReference, VisitTransfer] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        for row in ask(connection, _WHEREABOUTS, [mrn for _, mrn in own], site=site):
+        for row in execute_keys(connection, _WHEREABOUTS, [mrn for _, mrn in own], site=site):
             if not row.visit_key:
                 survivors[site, row.prior_mrn] = row.mrn
                 continue
-            moves[Visit(site, row.prior_mrn, row.visit_key, row.prior_number)] = Move(
-                Visit(site, row.mrn, row.visit_key, row.number),
-                row.said_at,
-                json.loads(row.tags),
-                tuple(json.loads(row.echo)),
-                row.said_by,
+            moves[VisitReference(site, row.prior_mrn, row.visit_key, row.prior_number)] = (
+                VisitTransfer(
+                    VisitReference(site, row.mrn, row.visit_key, row.number),
+                    row.said_at,
+                    json.loads(row.tags),
+                    tuple(json.loads(row.echo)),
+                    row.said_by,
+                )
             )
     return survivors, moves
 
 
-def move(connection: Connection, prior: Visit, to: Move) -> None:
+def move(connection: Connection, prior: VisitReference, to: VisitTransfer) -> None:
     """Let a visit, and all that led to it, lead to where it is now; one that is back leads nowhere.
 
     Of two moves of one visit by one clock the later counts; of others, the one that arrived last.
@@ -127,8 +129,8 @@ def move(connection: Connection, prior: Visit, to: Move) -> None:
         "prior_number": prior.number,
         "mrn": to.now.mrn,
         "number": to.now.number,
-        "said_at": to.said_at,
-        "said_by": to.said_by,
+        "said_at": to.sent_at,
+        "said_by": to.clock,
         "tags": json.dumps(dict(to.tags)),
         "echo": json.dumps(to.echo),
     }
@@ -147,5 +149,5 @@ def merge(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
 
 def forget(database: Database, before: int) -> None:
     """Forget what was said before a moment (ms) of visits whose patients have no orders."""
-    with database.forgetting() as connection:
+    with database.delete_without_sync() as connection:
         connection.execute(_FORGET, {"before": before})

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.store.records import exceptions, reconcile_rounds
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import Round
 from bridge.wiring.stores import bridge_database
 
@@ -24,9 +24,11 @@ def test_listed_and_seen(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     command("init", home)
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept"), (8, "report_kept")], 1)
-        exceptions.note(connection, Subject.ORDER, [(7, "no_report")], 2)
-        exceptions.note(connection, Subject.FEED, [(3, "cursor_beyond_end")], 3)
+        exceptions.add(
+            connection, ExceptionSubject.MESSAGE, [(7, "report_kept"), (8, "report_kept")], 1
+        )
+        exceptions.add(connection, ExceptionSubject.ORDER, [(7, "no_report")], 2)
+        exceptions.add(connection, ExceptionSubject.FEED, [(3, "cursor_beyond_end")], 3)
 
     def listed() -> list[tuple[str, int]]:
         found = json.loads(command("concerns", "list", "--json", "--home", home))

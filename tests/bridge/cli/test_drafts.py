@@ -9,7 +9,7 @@ from bridge.admin.data_directory import make_home
 from bridge.admin.definitions.activation import Who
 from bridge.admin.definitions.drafts import NoDraft, SavedElsewhere, activate_draft, save
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Draft
+from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.language.errors import MappingErrors
@@ -26,7 +26,7 @@ def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     shipped = (home / "mappings" / "orders.yaml").read_text()
     good = {"orders.yaml": shipped.replace("PlacerField2: OBR-19", "PlacerField2: OBR-18")}
     with bridge_database(home) as database:
-        draft = Draft("orders", "ann", bad, "", 0, "", 1_000)
+        draft = MappingDraft("orders", "ann", bad, "", 0, "", 1_000)
         kept_draft, found = save(settings, database, draft)
         assert any("did you mean" in str(each) for each in found.issues)
         with pytest.raises(MappingErrors):

@@ -128,5 +128,5 @@ def test_who_was_overtaken_is_told_and_changes_nothing(settings: Settings) -> No
         with pytest.raises(Overtaken) as raised:
             activate(settings, database, [("ris-c", other)], ANN, begun_on={"ris-c": ""})
         with database.read() as connection:
-            assert kept.in_force(connection)["ris-c"].version == first.version
+            assert kept.active_versions(connection)["ris-c"].version == first.version
     assert raised.value.version == first.version

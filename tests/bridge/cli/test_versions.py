@@ -13,7 +13,7 @@ from bridge.admin.definitions.activation import note_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.verdict import Judge
-from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.wiring.listeners import ControlIds, listenings
 from bridge.wiring.stores import bridge_database
@@ -240,7 +240,7 @@ def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
     verdict = Judge(listening, print).judge(Frame(BOTH.encode()), moment)
     arrival = Answers(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)
     with bridge_database(home.folder) as database, database.write() as connection:
-        admit(HOT_PATHS["sqlite"], database.driver(connection).cursor(), [arrival])
+        admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), [arrival])
     home.write("")
     home.done("activate", "orders")
     assert "|P1|OWN-20|" in result_of(home)

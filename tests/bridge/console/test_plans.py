@@ -11,8 +11,8 @@ from sqlalchemy import event, text
 from bridge.console.dashboard import figures
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, search_messages
-from bridge.queue import browse
-from bridge.queue.states import State
+from bridge.queue import queries
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from tests.bridge.console.conftest import START, Shelf
@@ -36,13 +36,13 @@ def plans(shelf: Shelf) -> Iterator[list[str]]:
 
 
 PARKED: list[Callable[[Shelf], object]] = [
-    lambda shelf: browse.messages(shelf.database, browse.Filter(state=State.PARKED)),
-    lambda shelf: browse.deliveries(shelf.database, browse.Filter(state=State.PARKED)),
-    lambda shelf: search_messages(shelf.database, MessageQuery(state=State.PARKED)),
+    lambda shelf: queries.messages(shelf.database, queries.Filter(state=QueueState.PARKED)),
+    lambda shelf: queries.deliveries(shelf.database, queries.Filter(state=QueueState.PARKED)),
+    lambda shelf: search_messages(shelf.database, MessageQuery(state=QueueState.PARKED)),
     lambda shelf: search_messages(
-        shelf.database, MessageQuery(state=State.PARKED, sites=frozenset({"odd"}))
+        shelf.database, MessageQuery(state=QueueState.PARKED, sites=frozenset({"odd"}))
     ),
-    lambda shelf: browse.open_messages(shelf.database),
+    lambda shelf: queries.open_messages(shelf.database),
 ]
 
 

@@ -12,7 +12,7 @@ from bridge.console.ownership import MessageOrigin
 from bridge.queue.retention.policy import prune
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from mappings.inbound.definition import Subjects
 from tests.bridge.console.conftest import START, Shelf
 
@@ -59,7 +59,7 @@ def test_many_that_want_a_person_are_looked_through_in_parts(
     shelf.fill(1, 3, state="parked", detail="Table is locked")
     shelf.fill(4, 40, state="parked")
     MessageIndexer(shelf.database, site_by_listener, lambda: START).catch_up()
-    wanted = MessageQuery(state=State.PARKED, text="locked")
+    wanted = MessageQuery(state=QueueState.PARKED, text="locked")
     first = search_messages(shelf.database, wanted)
     assert (first.rows, first.further) == ([], 31)
     assert every(shelf, wanted) == [3, 2, 1]
@@ -87,10 +87,10 @@ def test_what_wants_a_person_is_found_however_old(
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
     shelf.fill(1, 2, state="parked", detail="100% full")
     shelf.fill(3, 40)
-    assert ids(shelf, MessageQuery(state=State.PARKED)) == [2, 1]
-    assert ids(shelf, MessageQuery(state=State.PARKED, text="%")) == [2, 1]
-    assert ids(shelf, MessageQuery(state=State.PARKED, text="0_%")) == []
-    assert ids(shelf, MessageQuery(state=State.PARKED, listener="odd")) == [1]
+    assert ids(shelf, MessageQuery(state=QueueState.PARKED)) == [2, 1]
+    assert ids(shelf, MessageQuery(state=QueueState.PARKED, text="%")) == [2, 1]
+    assert ids(shelf, MessageQuery(state=QueueState.PARKED, text="0_%")) == []
+    assert ids(shelf, MessageQuery(state=QueueState.PARKED, listener="odd")) == [1]
 
 
 def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
@@ -154,7 +154,7 @@ def test_of_a_site_only_its_own_is_found(shelf: Shelf, monkeypatch: pytest.Monke
     MessageIndexer(shelf.database, some, lambda: START).catch_up()
     even = frozenset({"even"})
     assert ids(shelf, MessageQuery(sites=even)) == [10, 8, 6, 4]
-    assert ids(shelf, MessageQuery(sites=even, state=State.PARKED)) == [2]
+    assert ids(shelf, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
     assert ids(shelf, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [10, 4]
     assert ids(shelf, MessageQuery(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
     assert ids(shelf, MessageQuery(sites=frozenset())) == []

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from bridge.delivery.destinations import Destination
-from bridge.queue.states import Policy
+from bridge.queue.states import RetryPolicy
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
@@ -22,7 +22,7 @@ from mappings.outbound.results import ResultEvent
 SITE = "SITE1"
 TOKEN = "rbt_service-token-of-the-tests"
 USER = {"UserEmail": "ada@example.org", "UserName": "Ada Reader"}
-FAST = Policy(first=0.01, maximum=0.05)
+FAST = RetryPolicy(first=0.01, maximum=0.05)
 
 
 class Time:

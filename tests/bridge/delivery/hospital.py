@@ -38,8 +38,8 @@ from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import State
-from bridge.queue.worker import Worker
+from bridge.queue.states import QueueState
+from bridge.queue.worker.worker import Worker
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mllp.framing import Frame
@@ -189,8 +189,8 @@ async def open_hospital(
         ledger.start(asyncio.get_running_loop())
         stack.push_async_callback(ledger.stop)
 
-        async def state_of(message_id: int) -> State:
-            return State.DONE
+        async def state_of(message_id: int) -> QueueState:
+            return QueueState.DONE
 
         waiting = Waiting(state_of)
         memory = Memory(database, time)

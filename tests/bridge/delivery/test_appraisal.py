@@ -11,10 +11,10 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import Reply
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.states import Event, Policy
+from bridge.queue.states import QueueEvent, RetryPolicy
 
 NOW = 100_000
-POLICY = Policy(first=1, maximum=8, jitter=0)
+POLICY = RetryPolicy(first=1, maximum=8, jitter=0)
 
 
 def delivery(number: int = 1, tries: int = 0) -> ClaimedDelivery:
@@ -52,14 +52,14 @@ def test_pause() -> None:
     """The message stays the first to be sent, and the destination is paused for its reason."""
     office = Office(CE="retry 2 then pause")
     first, second = office.judge(Reply.CE), office.judge(Reply.CE)
-    assert (first.event, second.event) == (Event.POSTPONED, Event.POSTPONED)
+    assert (first.event, second.event) == (QueueEvent.POSTPONED, QueueEvent.POSTPONED)
     assert office.paused == ["CE"]
 
 
 def test_skip() -> None:
     """It ends as ignored, with what was said."""
     outcome = Office(AR="skip").judge(Reply.AR, "200")
-    assert (outcome.event, outcome.code, outcome.detail) == (Event.IGNORED, "AR", "200")
+    assert (outcome.event, outcome.code, outcome.detail) == (QueueEvent.IGNORED, "AR", "200")
 
 
 def test_each_attempt_waits_longer_and_is_forgotten_when_over() -> None:

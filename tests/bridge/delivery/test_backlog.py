@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import event, text
 
 from bridge.delivery.courier import OutcomeWriter
-from bridge.queue.deliveries import DeliveryOutcome, Release
+from bridge.queue.deliveries import DeliveryOutcome, DeliveryRequest
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from mappings.hl7.header import peek
 from tests.bridge.delivery.equipment import Time, destination, until
@@ -24,12 +24,12 @@ REPORTS = 150
 WAITING = "SELECT count(*) FROM delivery WHERE state = 'queued'"
 
 
-def waiting(count: int) -> Iterator[Release]:
+def waiting(count: int) -> Iterator[DeliveryRequest]:
     """Results and their addenda."""
     for number in range(count):
         for kind in ("final", "addendum"):
             orders = {"orders": [], "status": "Final", "addenda": 0}
-            yield Release("ris", f"R{number}", f"{number}{kind}", kind, 0, orders)
+            yield DeliveryRequest("ris", f"R{number}", f"{number}{kind}", kind, 0, orders)
 
 
 def queue(hospital: Hospital, count: int) -> None:
@@ -88,7 +88,7 @@ async def test_outcomes_that_come_together_share_a_commit(database: Database) ->
     event.listen(database.engine, "commit", note)
     outcomes = OutcomeWriter(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
     for each in claimed:
-        await outcomes.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
+        await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED))
     assert await outcomes.done()
     event.remove(database.engine, "commit", note)
     assert len(told) == len(claimed) == 10

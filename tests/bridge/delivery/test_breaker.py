@@ -3,9 +3,9 @@
 from random import Random
 
 from bridge.delivery.appraisal import Breaker, Circuit
-from bridge.queue.states import Policy
+from bridge.queue.states import RetryPolicy
 
-POLICY = Policy(first=1, maximum=4, jitter=0)
+POLICY = RetryPolicy(first=1, maximum=4, jitter=0)
 
 
 def breaker(after: int = 3) -> Breaker:

@@ -16,7 +16,7 @@ from bridge.errors import FailureKind
 from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 from bridge.store.records import exceptions, reconcile_rounds
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import Round
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -151,7 +151,7 @@ async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database
                      " echo, report_id, first_message, place, last_message)"
                      " VALUES ('B', 'M', 'A', 'ordered', '', '', '{}', '[]', '', 1, 0, 1)")
             )  # fmt: skip
-            exceptions.note(connection, Subject.ORDER, [(2, "no_report")], 1)
+            exceptions.add(connection, ExceptionSubject.ORDER, [(2, "no_report")], 1)
         service = Partly(hospital.client, "B", down=True)
         reconciler = Reconciler(service, database, [], hospital.metrics)
         with pytest.raises(EngineFailure):

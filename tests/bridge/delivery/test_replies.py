@@ -22,7 +22,7 @@ from bridge.delivery.replies import (
     rule_for,
 )
 from bridge.errors import FailureKind
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
@@ -38,11 +38,11 @@ def ack(code: AckCode = AckCode.ACCEPT) -> bytes:
 
 
 EVENTS = {
-    Action.DELIVERED: Event.ACCEPTED,
-    Action.RETRY: Event.POSTPONED,
-    Action.PARK: Event.GIVEN_UP,
-    Action.SKIP: Event.IGNORED,
-    Action.PAUSE: Event.POSTPONED,
+    Action.DELIVERED: QueueEvent.ACCEPTED,
+    Action.RETRY: QueueEvent.POSTPONED,
+    Action.PARK: QueueEvent.GIVEN_UP,
+    Action.SKIP: QueueEvent.IGNORED,
+    Action.PAUSE: QueueEvent.POSTPONED,
 }
 
 
@@ -60,12 +60,12 @@ def test_the_defaults(reply: Reply) -> None:
     assert (DEFAULTS[reply] == Action.DELIVERED) is positive
     last = consequence(reply, {}, MOST_REFUSALS)
     if reply in REFUSALS:
-        assert (last.event, last.failure) == (Event.GIVEN_UP, FailureKind.PERMANENT)
-        assert consequence(reply, {}, MOST_REFUSALS - 1).event is Event.POSTPONED
+        assert (last.event, last.failure) == (QueueEvent.GIVEN_UP, FailureKind.PERMANENT)
+        assert consequence(reply, {}, MOST_REFUSALS - 1).event is QueueEvent.POSTPONED
         plain = consequence(reply, {reply: "retry"}, MOST_REFUSALS).event
-        assert plain is (Event.GIVEN_UP if reply in LIMITED else Event.POSTPONED)
+        assert plain is (QueueEvent.GIVEN_UP if reply in LIMITED else QueueEvent.POSTPONED)
     elif not positive:
-        assert (last.event, last.failure) == (Event.POSTPONED, FailureKind.AMBIGUOUS)
+        assert (last.event, last.failure) == (QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,18 @@ def test_the_closest_rule_decides(reply: Reply, detail: str, expected: str) -> N
 @pytest.mark.parametrize("status", ["408", "425", "429", "500", "503"])
 def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
     """A 4xx is final in the end, what says "later" is not."""
-    assert consequence(Reply.HTTP, {}, 1000, status).event is Event.POSTPONED
-    assert consequence(Reply.HTTP, {}, 1000, "404").event is Event.GIVEN_UP
+    assert consequence(Reply.HTTP, {}, 1000, status).event is QueueEvent.POSTPONED
+    assert consequence(Reply.HTTP, {}, 1000, "404").event is QueueEvent.GIVEN_UP
 
 
-@pytest.mark.parametrize(("then", "event"), [("park", Event.GIVEN_UP), ("skip", Event.IGNORED)])
-def test_so_many_times_and_then(then: str, event: Event) -> None:
+@pytest.mark.parametrize(
+    ("then", "event"), [("park", QueueEvent.GIVEN_UP), ("skip", QueueEvent.IGNORED)]
+)
+def test_so_many_times_and_then(then: str, event: QueueEvent) -> None:
     """`retry 3 then …` makes three attempts."""
     rules = {"CE": f"retry 3 then {then}"}
     events = [consequence(Reply.CE, rules, attempt).event for attempt in (1, 2, 3)]
-    assert events == [Event.POSTPONED, Event.POSTPONED, event]
+    assert events == [QueueEvent.POSTPONED, QueueEvent.POSTPONED, event]
 
 
 def test_every_loss_has_a_reply() -> None:

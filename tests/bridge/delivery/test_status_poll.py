@@ -15,7 +15,7 @@ from bridge.delivery.status_poll import (
     released_addenda,
 )
 from bridge.engine_client.models import OrderKey, StatusRecord
-from bridge.store.records.order_index import Key
+from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 
 NOW = 10**12
@@ -34,7 +34,7 @@ def seen(
     status: str = "Draft", *, final: bool = False, addenda: int = 0, changed: int = NOW
 ) -> Seen:
     """Make what was known."""
-    return Seen(Key("S", "M", "A"), "r", status, final, addenda, changed)
+    return Seen(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
 
 
 Final, Addendum = ReportStatus.FINAL, ReportStatus.ADDENDUM

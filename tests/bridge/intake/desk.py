@@ -18,7 +18,7 @@ from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
 from bridge.queue.ledger.ledger import Ledger
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records.sequence_numbers import SequenceLinks
@@ -83,11 +83,11 @@ class Caller:
 class Fate:
     """Says what the report service made of every message."""
 
-    def __init__(self, state: State = State.DONE) -> None:
+    def __init__(self, state: QueueState = QueueState.DONE) -> None:
         self.state = state
 
-    def wait(self, message_id: int, limit: float) -> asyncio.Future[State]:
-        future: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
+        future: asyncio.Future[QueueState] = asyncio.get_running_loop().create_future()
         future.set_result(self.state)
         return future
 

@@ -9,10 +9,10 @@ from bridge.intake.patients.duplicate_orders import as_one
 from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.planning import Occasion, plan
 from bridge.store.records.message_time import MessageTime, Resolution, clock
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent
 
-KEY = Key("S", "M", "A")
+KEY = OrderIndexKey("S", "M", "A")
 NEW, CANCEL, HOLD, RELEASE = (
     OrderAction.CREATE,
     OrderAction.CANCEL,
@@ -71,7 +71,7 @@ def test_without_times() -> None:
 def test_of_rows_that_were_two() -> None:
     """Cancelled under its accession, held later under a number: the hold is heard as well."""
     gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
-    held = IndexedOrder(Key("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
+    held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
     one = as_one(gone, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")

@@ -3,10 +3,10 @@
 import pytest
 
 from bridge.intake.process.order_repository import Change
-from bridge.store.on_loop.short_work import SHORT
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.short_work import SHORT
 
-KEYS = [Key("S", "M", f"A{number}") for number in range(SHORT + 1)]
+KEYS = [OrderIndexKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
 ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
 
 

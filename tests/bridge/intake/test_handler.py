@@ -7,7 +7,7 @@ import pytest
 
 from bridge.intake.receive.listener import Acknowledge, Reuse
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from mappings.hl7.acknowledgment import read_ack
@@ -200,14 +200,16 @@ async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
 @pytest.mark.parametrize(
     ("state", "code"),
     [
-        (State.DONE, "AA"),
-        (State.IGNORED, "AA"),
-        (State.QUEUED, "AE"),
-        (State.CLAIMED, "AE"),
-        (State.PARKED, "AE"),
+        (QueueState.DONE, "AA"),
+        (QueueState.IGNORED, "AA"),
+        (QueueState.QUEUED, "AE"),
+        (QueueState.CLAIMED, "AE"),
+        (QueueState.PARKED, "AE"),
     ],
 )
-async def test_applied_answers_by_the_outcome(database: Database, state: State, code: str) -> None:
+async def test_applied_answers_by_the_outcome(
+    database: Database, state: QueueState, code: str
+) -> None:
     """`acknowledge = "applied"`: AA only when the report service has the order; in a batch too."""
     async with open_desk(database, fate=Fate(state), acknowledge=Acknowledge.APPLIED) as desk:
         assert (await desk.ask(order())).code == code

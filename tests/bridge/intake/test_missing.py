@@ -8,8 +8,8 @@ from bridge.intake.process.jobs import read
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.unmapped_codes import MOST, Tally, named
 from bridge.intake.receive.verdict import Judge
-from bridge.queue.claims import Claimed
-from bridge.store.records.unmapped_codes import Met, Place
+from bridge.queue.claims import ClaimedMessage
+from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode
@@ -39,7 +39,7 @@ def message(site: str, sex: str, race: str) -> bytes:
     ).encode()
 
 
-def met(raw: bytes) -> dict[Place, Met]:
+def met(raw: bytes) -> dict[CodeKey, CodeUse]:
     """What is counted of a message that is judged and, where it is taken, read."""
     made = compile_sources(SOURCES, "mine")
     assert isinstance(made, InboundMapping)
@@ -47,7 +47,7 @@ def met(raw: bytes) -> dict[Place, Met]:
     listening = Listening("ris", (made,), missing=tally.note)
     verdict = Judge(listening, pytest.fail).judge(Frame(raw), NOW)
     if not verdict.refusals:
-        claimed = Claimed(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")
+        claimed = ClaimedMessage(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")
         read(claimed, {"ris": listening})
     return dict(tally.take())
 
@@ -66,7 +66,7 @@ def test_what_is_refused_is_counted_once() -> None:
     """Though the check looks at it for the refusal, and for the lanes."""
     found = met(message("SOUTH", "F", "W"))
     assert [(key, each.policy, each.count) for key, each in found.items()] == [
-        (Place("mine", "sites", "SOUTH"), "refuse", 1)
+        (CodeKey("mine", "sites", "SOUTH"), "refuse", 1)
     ]
 
 
@@ -98,5 +98,5 @@ def test_a_flood_is_counted_without_names() -> None:
     for number in range(MOST + 50):
         tally.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
     found = tally.take()
-    assert (len(found), found[Place("mine", "t", "")].count) == (MOST + 1, 50)
+    assert (len(found), found[CodeKey("mine", "t", "")].count) == (MOST + 1, 50)
     assert tally.take() == {}

@@ -10,7 +10,7 @@ from bridge.intake.receive.listener import Listening, Merged
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records import visit_transfers
-from bridge.store.records.visit_transfers import Move, Visit
+from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from mappings.hl7.message import Message
 from tests.bridge.delivery.equipment import SITE, destination
 from tests.bridge.delivery.hospital import Hospital, inbound, open_hospital
@@ -168,11 +168,14 @@ async def test_a_move_that_is_refused_takes_nothing_away(hospital: Hospital) -> 
 def test_moves_are_forgotten_with_their_patients_orders(database: Database) -> None:
     """What is old and leads to nobody with orders goes."""
     upgrade(database)
-    old, new = Visit("S", "A", "VisitNumber", "1"), Visit("S", "A", "VisitNumber", "2")
+    old, new = (
+        VisitReference("S", "A", "VisitNumber", "1"),
+        VisitReference("S", "A", "VisitNumber", "2"),
+    )
     with database.write() as connection:
-        visit_transfers.move(connection, old, Move(old._replace(mrn="B"), 1))
-        visit_transfers.move(connection, new, Move(new._replace(mrn="B"), 10))
+        visit_transfers.move(connection, old, VisitTransfer(old._replace(mrn="B"), 1))
+        visit_transfers.move(connection, new, VisitTransfer(new._replace(mrn="B"), 10))
     visit_transfers.forget(database, 5)
     with database.read() as connection:
-        _, moves = visit_transfers.whereabouts(connection, {("S", "A")})
+        _, moves = visit_transfers.find_merges_and_transfers(connection, {("S", "A")})
     assert set(moves) == {new}

@@ -17,9 +17,9 @@ from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.listener import Acknowledge, Listening
 from bridge.intake.receive.offload import offloaded
 from bridge.intake.receive.verdict import Judge, Verdict
-from bridge.queue.claims import Claimed
+from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.workers.errors import WorkerFailed
 from bridge.workers.offload import LARGE, Offload
@@ -84,7 +84,7 @@ def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload:
     assert (told(verdict), arrival) == (told(was), kept)
     if not arrival.lanes:
         return
-    claimed = Claimed(
+    claimed = ClaimedMessage(
         1, payload, "ris", arrival.mapping, arrival.mapping_version, arrival.lanes, 0, 0, 0, ""
     )
     outcomes: list[object] = []
@@ -140,7 +140,7 @@ def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Pa
     """What was taken waits, and is tried again; others of its batch are read."""
     listeners = {"ris": offloaded(LISTENING, offload)}
     batch = [
-        Claimed(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
+        ClaimedMessage(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
         for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
     ]
     memory = Memory(database, lambda: 0)
@@ -149,7 +149,11 @@ def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Pa
     assert [job.claimed.message_id for job in prepared.jobs] == [2]
     assert prepared.failures == []
     (outcome,) = prepared.moved
-    assert (outcome.message_id, outcome.event, outcome.code) == (1, Event.POSTPONED, "not_read")
+    assert (outcome.message_id, outcome.event, outcome.code) == (
+        1,
+        QueueEvent.POSTPONED,
+        "not_read",
+    )
     assert len(memory.prepare(batch, listeners).jobs) == 2
 
 

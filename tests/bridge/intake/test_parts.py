@@ -9,7 +9,7 @@ from bridge.intake.process.jobs import read
 from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import Acknowledge, SequenceNumbers
 from bridge.queue.inbox import Inbox
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
@@ -64,28 +64,28 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
         assert len(desk.rows()) == 5
 
 
-@pytest.mark.parametrize("state", [State.DONE, State.PARKED])
+@pytest.mark.parametrize("state", [QueueState.DONE, QueueState.PARKED])
 async def test_a_message_about_many_patients_is_applied_as_a_whole(
-    database: Database, state: State
+    database: Database, state: QueueState
 ) -> None:
     """With `applied` the answer waits for every part, and is as good as the worst."""
     fates = Fates(state)
     async with open_desk(database, fate=fates, acknowledge=Acknowledge.APPLIED) as desk:
         ack = await desk.ask(MANY)
-        assert ack.code is (AckCode.ACCEPT if state is State.DONE else AckCode.ERROR)
+        assert ack.code is (AckCode.ACCEPT if state is QueueState.DONE else AckCode.ERROR)
         assert len(fates.asked) == 4
 
 
 class Fates(Fate):
     """One of them ends otherwise."""
 
-    def __init__(self, last: State) -> None:
+    def __init__(self, last: QueueState) -> None:
         super().__init__()
         self.last = last
         self.asked: set[int] = set()
 
     @override
-    def wait(self, message_id: int, limit: float) -> asyncio.Future[State]:
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
         self.asked.add(message_id)
-        self.state = self.last if len(self.asked) == 4 else State.DONE
+        self.state = self.last if len(self.asked) == 4 else QueueState.DONE
         return super().wait(message_id, limit)

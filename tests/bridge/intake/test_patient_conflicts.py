@@ -16,12 +16,12 @@ from bridge.intake.process.outcomes import Waiting
 from bridge.intake.receive.listener import Listening, PatientConflict
 from bridge.intake.receive.offload import FrameOffload
 from bridge.metrics import Metrics
-from bridge.queue.claims import Outcome
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.store.records import order_saving
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records import order_writes
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.wiring.listeners import acquaintance, policy
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.equipment import SITE, inbound
@@ -150,8 +150,8 @@ async def test_it_is_refused_before_the_acknowledgment(database: Database) -> No
     listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
     async with open_desk(database, listening) as desk:
         with database.write() as connection:
-            key = Key("SITE1", "M1", "A1")
-            order_saving.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
+            key = OrderIndexKey("SITE1", "M1", "A1")
+            order_writes.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
         check = acquaintance(listening, database)
         assert check is not None
         desk.handler.adopt(policy(listening, check))
@@ -172,17 +172,17 @@ class Node:
         self.database = Database(url)
         memory = Memory(self.database, hospital.time)
         listeners = {"ris": Listening("ris", inbound(), SITE)}
-        waiting = Waiting(lambda _: asyncio.sleep(0, State.DONE))
+        waiting = Waiting(lambda _: asyncio.sleep(0, QueueState.DONE))
         self.forwarder = Forwarder(hospital.client, memory, listeners, waiting, Metrics())
         self.inbox = Inbox(self.database, name, remember=memory.write)
         self._time = hospital.time
 
-    def begin(self) -> AsyncGenerator[Sequence[Outcome]]:
+    def begin(self) -> AsyncGenerator[Sequence[MessageOutcome]]:
         """Claim a message and begin to apply it."""
         (claimed,) = self.inbox.claim(self._time(), 1)
         return self.forwarder.apply([claimed])
 
-    def write(self, outcomes: Sequence[Outcome]) -> None:
+    def write(self, outcomes: Sequence[MessageOutcome]) -> None:
         """Write down what came of it."""
         self.inbox.settle(outcomes, self._time())
 

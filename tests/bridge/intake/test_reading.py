@@ -9,7 +9,7 @@ import pytest
 
 from bridge.intake.process.jobs import Job, NoDefinition, read, readily
 from bridge.intake.receive.listener import Definition, Listening
-from bridge.queue.claims import Claimed
+from bridge.queue.claims import ClaimedMessage
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode
@@ -40,7 +40,7 @@ def recall(name: str, wanted: str) -> Definition | None:
 def notes(listening: Listening, wanted: str) -> str:
     """Read a message that began with a version."""
     received = round(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
-    claimed = Claimed(1, RAW, "ris", "mine", wanted, (1,), 1, received, 0, "ORM^O01")
+    claimed = ClaimedMessage(1, RAW, "ris", "mine", wanted, (1,), 1, received, 0, "ORM^O01")
     job: Job = read(claimed, {"ris": listening})
     found: str = job.events[0].clinical_info["Notes"]
     return found
@@ -71,11 +71,11 @@ def known() -> Listening:
     return Listening("ris", (version("seen"),), "SITE1")
 
 
-def claimed_of(listening: Listening, payload: bytes = RAW, **changes: Any) -> Claimed:
+def claimed_of(listening: Listening, payload: bytes = RAW, **changes: Any) -> ClaimedMessage:
     """The message, as it was stored under the definition in force."""
     wanted = listening.definitions[0].version
     return replace(
-        Claimed(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),
+        ClaimedMessage(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),
         **changes,
     )
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.intake.process.order_repository import Memory, Prepared
-from bridge.queue.claims import Claimed
+from bridge.queue.claims import ClaimedMessage
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.on_loop.short_work import SHORT
 from bridge.store.records import merged_patients
+from bridge.store.short_work import SHORT
 from tests.bridge.intake.desk import LISTENING, order
 
 LISTENERS = {"ris": LISTENING}
@@ -19,17 +19,19 @@ MERGE = (
 )
 
 
-def batch(number: int) -> list[Claimed]:
+def batch(number: int) -> list[ClaimedMessage]:
     """Orders of different patients."""
     return [
         claimed(each, order(f"ID{each}", f"A{each}", f"M{each}")) for each in range(1, number + 1)
     ]
 
 
-def claimed(number: int, payload: bytes, mapping: str = "orders") -> Claimed:
+def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMessage:
     """A message that was stored under the definition in force."""
     versions = {each.name: each.version for each in LISTENING.definitions}
-    return Claimed(number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, "")
+    return ClaimedMessage(
+        number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, ""
+    )
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def memory(database: Database) -> Memory:
     return memory
 
 
-def both(memory: Memory, messages: Sequence[Claimed]) -> tuple[Prepared | None, Prepared]:
+def both(memory: Memory, messages: Sequence[ClaimedMessage]) -> tuple[Prepared | None, Prepared]:
     """What is read readily, and what is read."""
     return memory.prepare_readily(messages, LISTENERS), memory.prepare(messages, LISTENERS)
 
@@ -61,5 +63,5 @@ def test_what_may_take_longer_is_for_a_thread(memory: Memory, database: Database
     assert memory.prepare_readily(batch(SHORT + 1), LISTENERS) is None
     merge = claimed(9, MERGE, "patients")
     assert memory.prepare_readily([*batch(2), merge], LISTENERS) is None
-    with database.look():
+    with database.read_committed():
         assert memory.prepare_readily(batch(1), LISTENERS) is None

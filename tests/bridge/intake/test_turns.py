@@ -7,7 +7,7 @@ import pytest
 from bridge.intake.patients.turns import Turns
 from bridge.intake.process.jobs import Job
 from bridge.intake.process.planning import Occasion
-from bridge.queue.claims import Claimed
+from bridge.queue.claims import ClaimedMessage
 from mappings.inbound.events import OrderAction, OrderEvent
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ def job(number: int, *mrns: str, accession: str = "") -> Job:
     """A message about patients, and an order of its own where none is named."""
     order = accession or f"A{number}"
     events = [OrderEvent(OrderAction.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
-    claimed = Claimed(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
+    claimed = ClaimedMessage(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
     return Job(claimed, Occasion(number, None), events)
 
 

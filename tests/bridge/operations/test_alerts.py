@@ -31,17 +31,17 @@ from bridge.monitoring.conditions import (
 from bridge.monitoring.watch import Watch
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import exceptions
-from bridge.store.records.exceptions import Concern, Subject
-from bridge.store.records.unmapped_codes import UnknownCode
+from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
+from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 
 NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
-KEPT = Concern(Subject.MESSAGE, 7, "report_kept", NOW)
-DIFFERS = Concern(Subject.ORDER, 7, "not_queued ris", NOW)
-CODE = UnknownCode("orders", "sex", "Q", "PID-8.1", "empty", False, "v", 3, 1, 2, None, "")
+KEPT = ProcessingException(ExceptionSubject.MESSAGE, 7, "report_kept", NOW)
+DIFFERS = ProcessingException(ExceptionSubject.ORDER, 7, "not_queued ris", NOW)
+CODE = UnmappedCodeRecord("orders", "sex", "Q", "PID-8.1", "empty", False, "v", 3, 1, 2, None, "")
 TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
 
 
@@ -93,7 +93,8 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
         (
             {
                 "concerns": [
-                    Concern(Subject.FEED, NOW + n, "cursor_beyond_end", NOW) for n in (0, 1)
+                    ProcessingException(ExceptionSubject.FEED, NOW + n, "cursor_beyond_end", NOW)
+                    for n in (0, 1)
                 ]
             },
             {},
@@ -225,21 +226,28 @@ def test_channels(database: Database) -> None:
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
     """What nobody has seen."""
-    return [(each.kind.value, each.row_id, each.code) for each in exceptions.unseen(database, 9)]
+    return [
+        (each.kind.value, each.row_id, each.code) for each in exceptions.list_unseen(database, 9)
+    ]
 
 
 def test_concerns(database: Database) -> None:
     """Each is noted once, stands until somebody has seen it, and is then no news again."""
     with database.write() as connection:
         for now in (1, 2):
-            exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept")], now)
-        exceptions.note(connection, Subject.MESSAGE, [(8, "several_orders")], 3)
+            exceptions.add(connection, ExceptionSubject.MESSAGE, [(7, "report_kept")], now)
+        exceptions.add(connection, ExceptionSubject.MESSAGE, [(8, "several_orders")], 3)
     assert listed(database) == [("message", 8, "several_orders"), ("message", 7, "report_kept")]
-    assert exceptions.seen(database, [(Subject.MESSAGE, 7), (Subject.ORDER, 8)], 4) == 1
+    assert (
+        exceptions.mark_seen(
+            database, [(ExceptionSubject.MESSAGE, 7), (ExceptionSubject.ORDER, 8)], 4
+        )
+        == 1
+    )
     with database.write() as connection:
-        exceptions.note(connection, Subject.MESSAGE, [(7, "report_kept")], 5)
+        exceptions.add(connection, ExceptionSubject.MESSAGE, [(7, "report_kept")], 5)
     assert listed(database) == [("message", 8, "several_orders")]
-    assert exceptions.seen(database, None, 6) == 1
+    assert exceptions.mark_seen(database, None, 6) == 1
     assert listed(database) == []
 
 
@@ -247,10 +255,10 @@ def test_what_no_longer_differs_is_over(database: Database) -> None:
     """A page of orders is looked at again: what is found of it now is all that stands."""
     for found in ([(1, "no_report"), (2, "no_report")], [(2, "no_report"), (2, "not_queued d")]):
         with database.write() as connection:
-            exceptions.renew(connection, Subject.ORDER, [1, 2, 3], found, 1)
+            exceptions.replace_all(connection, ExceptionSubject.ORDER, [1, 2, 3], found, 1)
     assert listed(database) == [("order", 2, "no_report"), ("order", 2, "not_queued d")]
     with database.write() as connection:
-        exceptions.forget(connection, Subject.ORDER, [2])
+        exceptions.forget(connection, ExceptionSubject.ORDER, [2])
     assert listed(database) == []
 
 
@@ -262,7 +270,7 @@ async def test_what_is_seen(database: Database) -> None:
     for number in range(3):
         arrival = Arrival(
             *("a", number, bytes(16), b"", (), "", "", "", b"", "AE"),
-            state=State.REFUSED,
+            state=QueueState.REFUSED,
             received_at=NOW - (DAY if number else 0),
         )
         await ledger.accept(arrival)
@@ -270,7 +278,7 @@ async def test_what_is_seen(database: Database) -> None:
     open_until = {"d": NOW, "gone": NOW, "well": None}
     note_circuits(database, {name: Circuit(at) for name, at in open_until.items()})
     with database.write() as connection:
-        exceptions.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
+        exceptions.add(connection, ExceptionSubject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
         watch(database, {}, [NOW]),
         thresholds=lambda: Thresholds(refused=1, disk_free=2),

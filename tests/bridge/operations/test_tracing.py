@@ -23,9 +23,9 @@ from bridge.monitoring.telemetry import (
     open_tracer,
 )
 from bridge.monitoring.tracing import mark_of, traced, traced_apply, traced_handler
-from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.deliveries import ClaimedDelivery, in_hand
-from bridge.queue.states import Event
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.deliveries import ClaimedDelivery, current_delivery
+from bridge.queue.states import QueueEvent
 from mllp.errors import LossReason, ReplyLost
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
@@ -107,17 +107,20 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), recorder, "ris")
     await handle(Frame(ORDER), MemoryPeer())
 
-    async def apply(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
-        yield [Outcome(each.message_id, Event.ACCEPTED, code="report_kept") for each in claimed]
+    async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        yield [
+            MessageOutcome(each.message_id, QueueEvent.ACCEPTED, code="report_kept")
+            for each in claimed
+        ]
 
-    claimed = Claimed(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
+    claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
     assert len([each async for each in traced_apply(apply, recorder)([claimed])]) == 1
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
         assert delivery is DELIVERY
         return mark_of(ORDER)
 
-    in_hand.set(DELIVERY)
+    current_delivery.set(DELIVERY)
     line = traced(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
     assert recorder.marks == [mark_of(ORDER)] * 3
@@ -142,7 +145,7 @@ async def test_an_origin_that_cannot_be_found_stops_nothing() -> None:
     async def origin(delivery: ClaimedDelivery) -> int | None:
         raise OSError
 
-    in_hand.set(DELIVERY)
+    current_delivery.set(DELIVERY)
     line = traced(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
     assert recorder.marks == [None]
@@ -152,11 +155,11 @@ async def test_applying_that_fails_ends_its_spans() -> None:
     """What was not answered for says so."""
     recorder = Recorder()
 
-    async def apply(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield []
         raise OSError("away")
 
-    claimed = Claimed(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
+    claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
     with pytest.raises(OSError, match="away"):
         [each async for each in traced_apply(apply, recorder)([claimed])]
     assert recorder.spans[0][1]["bridge.outcome"] == "none"
@@ -226,7 +229,7 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     tracer, end = open_tracer(collector, 1.0)
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
     await handle(Frame(ORDER), MemoryPeer())
-    in_hand.set(None)
+    current_delivery.set(None)
     line = traced(MemoryClient(lambda payload: b"ACK"), tracer, "out")
     await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
     await asyncio.to_thread(end)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from bridge.queue import browse
-from bridge.queue.claims import Claimed, Outcome
+from bridge.queue import queries
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.states import Event, Policy, State
-from bridge.queue.worker import Apply, Worker
+from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
+from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
@@ -30,19 +30,19 @@ class Bench:
         receipts = self.intake.keep(*(arrival(patient=patient) for patient in patients))
         return [receipt.message_id for receipt in receipts]
 
-    def states(self) -> list[State]:
+    def states(self) -> list[QueueState]:
         """Give the states of all messages, oldest first."""
-        return [row.state for row in browse.messages(self.store, browse.Filter(limit=999))][::-1]
+        return [row.state for row in queries.messages(self.store, queries.Filter(limit=999))][::-1]
 
     def all_done(self) -> bool:
         """Tell whether nothing is left to do."""
-        return set(self.states()) == {State.DONE}
+        return set(self.states()) == {QueueState.DONE}
 
     def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
         """Work until `until` holds, at most half a minute, then stop."""
 
         async def story() -> None:
-            policy = Policy(first=0.001, maximum=0.001)
+            policy = RetryPolicy(first=0.001, maximum=0.001)
             worker = Worker(
                 self.inbox,
                 apply,
@@ -62,6 +62,6 @@ class Bench:
         asyncio.run(story())
 
 
-def accepted(each: Claimed) -> Outcome:
+def accepted(each: ClaimedMessage) -> MessageOutcome:
     """Accept everything."""
-    return Outcome(each.message_id, Event.ACCEPTED)
+    return MessageOutcome(each.message_id, QueueEvent.ACCEPTED)

@@ -7,7 +7,7 @@ from itertools import count
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.postgresql.partitions import make_room, partitions
+from bridge.store.postgresql.partitions import create_ahead, partitions
 from tests.conftest import address_of, ask_server
 
 FIRST = 1_000_000
@@ -31,7 +31,7 @@ def go_on_from(database: Database, last: int, size: int) -> int:
     """Let `last` count as the newest id, with room in partitions of a size; give how many made."""
     with database.write() as connection:
         connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
-    return make_room(database, size)
+    return create_ahead(database, size)
 
 
 def names(database: Database) -> list[str]:

@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.queue import browse
-from bridge.queue.claims import Claimed, Outcome
-from bridge.queue.deliveries import Release
+from bridge.queue import queries
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 
@@ -47,7 +47,7 @@ def arrival(
         "mapping_version": "0123456789abcdef",
         "ack": f"MSH|^~\\&|ACK\rMSA|AA|{name}".encode(),
         "ack_code": "AA",
-        "state": State.QUEUED,
+        "state": QueueState.QUEUED,
         "received_at": NOW,
     }
     return Arrival(**{**values, **changes})
@@ -58,7 +58,7 @@ def refused(control_id: str | None = None, **changes: Any) -> Arrival:
     values: dict[str, Any] = {
         "ack": b"MSH|^~\\&|ACK\rMSA|AE|",
         "ack_code": "AE",
-        "state": State.REFUSED,
+        "state": QueueState.REFUSED,
         "lanes": (),
         "error_code": "101",
         "error_place": "PID-3.1",
@@ -68,9 +68,9 @@ def refused(control_id: str | None = None, **changes: Any) -> Arrival:
 
 def release(
     key: str | None = None, *, report: str = "R1", destination: str = "ris-results"
-) -> Release:
+) -> DeliveryRequest:
     """Make something to deliver."""
-    return Release(
+    return DeliveryRequest(
         destination=destination,
         report_id=report,
         release_key=key or f"K{next(_numbers)}",
@@ -80,7 +80,7 @@ def release(
     )
 
 
-def ids_of(claimed: Sequence[Claimed]) -> list[int]:
+def ids_of(claimed: Sequence[ClaimedMessage]) -> list[int]:
     """Give the messages that were handed out, in their order."""
     return [each.message_id for each in claimed]
 
@@ -93,12 +93,12 @@ def keep(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
 
 def done(inbox: Inbox, *message_ids: int) -> None:
     """Settle what was handed out as applied."""
-    inbox.settle([Outcome(each, Event.ACCEPTED) for each in message_ids], NOW)
+    inbox.settle([MessageOutcome(each, QueueEvent.ACCEPTED) for each in message_ids], NOW)
 
 
-def state_of(store: Database, message_id: int) -> State:
+def state_of(store: Database, message_id: int) -> QueueState:
     """Give the state of a stored message."""
-    return browse.message(store, message_id).row.state
+    return queries.message(store, message_id).row.state
 
 
 def count_of(store: Database) -> int:

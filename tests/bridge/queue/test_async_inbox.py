@@ -8,12 +8,12 @@ import pytest
 from typing_extensions import override
 
 from bridge.errors import FailureKind
-from bridge.queue.claims import News, Outcome, Settled
-from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, State
-from bridge.queue.worker import AsyncInbox
+from bridge.queue.claims import MessageOutcome, OutcomeRecords, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.worker.worker import AsyncInbox
 from bridge.store.database import Database
-from bridge.store.on_loop.short_work import SHORT
+from bridge.store.short_work import SHORT
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, keep, state_of
 
@@ -31,26 +31,26 @@ class Watched(Inbox):
         self.here.append(what if threading.get_ident() == self.loop else f"{what} in a thread")
 
     @override
-    def take_bare(self, now: int, limit: int) -> Handful:
+    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
         self.note("take")
-        return super().take_bare(now, limit)
+        return super().claim_without_blobs(now, limit)
 
     @override
-    def whole(self, handful: Handful) -> Handful:
+    def with_payloads(self, handful: ClaimedBatch) -> ClaimedBatch:
         self.note("whole")
-        return super().whole(handful)
+        return super().with_payloads(handful)
 
     @override
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+    def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         self.note("settle")
         return super().settle(outcomes, now)
 
     @override
-    def turn_over(
-        self, outcomes: Sequence[Outcome], now: int, limit: int
-    ) -> tuple[Settled, Handful]:
+    def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> tuple[SettlementResult, ClaimedBatch]:
         self.note("turn over")
-        return super().turn_over(outcomes, now, limit)
+        return super().settle_and_claim(outcomes, now, limit)
 
 
 @pytest.fixture
@@ -65,9 +65,11 @@ def on_loop(store: Database) -> bool:
     return store.short_work is not None
 
 
-def accepted(handful: Handful, news: News | None = None) -> list[Outcome]:
+def accepted(handful: ClaimedBatch, news: OutcomeRecords | None = None) -> list[MessageOutcome]:
     """Accept everything."""
-    return [Outcome(each.message_id, Event.ACCEPTED, news=news) for each in handful.messages]
+    return [
+        MessageOutcome(each.message_id, QueueEvent.ACCEPTED, news=news) for each in handful.messages
+    ]
 
 
 def people(number: int) -> list[str]:
@@ -85,7 +87,7 @@ def test_little_is_done_in_the_loops_turn(
         at_hand = AsyncInbox(watched)
         first = await at_hand.take(NOW, 2)
         then = await at_hand.take(NOW, 2)
-        after = await at_hand.turn_over(accepted(first), NOW, 100)
+        after = await at_hand.settle_and_claim(accepted(first), NOW, 100)
         await at_hand.settle(accepted(then), NOW)
         assert not after.messages
         return [each.message_id for each in [*first.messages, *then.messages]]
@@ -95,7 +97,7 @@ def test_little_is_done_in_the_loops_turn(
     # The first left some, so that the second may be of more.
     here = ["take", "take in a thread", "turn over", "settle"]
     assert watched.here == (here if on_loop else [f"{each} in a thread" for each in done])
-    assert {state_of(store, each) for each in ids} == {State.DONE}
+    assert {state_of(store, each) for each in ids} == {QueueState.DONE}
 
 
 def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: bool) -> None:
@@ -105,7 +107,7 @@ def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: boo
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
         first = await at_hand.take(NOW, 100)
-        second = await at_hand.turn_over(accepted(first), NOW, 100)
+        second = await at_hand.settle_and_claim(accepted(first), NOW, 100)
         await at_hand.settle(accepted(second), NOW)
         return [len(first.messages), len(second.messages)]
 
@@ -127,7 +129,7 @@ def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database)
             writing.set()
             enough.wait(10)
 
-    async def story() -> Handful:
+    async def story() -> ClaimedBatch:
         taking = asyncio.create_task(AsyncInbox(watched).take(NOW, 10))
         await asyncio.sleep(0.1)
         assert taking.done() == (store.dialect != "sqlite")
@@ -147,14 +149,14 @@ def test_news_that_may_take_long_are_for_a_thread(
 ) -> None:
     """As merged patients, whose orders may be thousands."""
     keep(intake, "1", "2")
-    otherwise = Outcome(0, Event.POSTPONED, FailureKind.AMBIGUOUS)
+    otherwise = MessageOutcome(0, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
 
     async def story() -> None:
         at_hand = AsyncInbox(watched)
         handful = await at_hand.take(NOW, 2)
         for outcome, brief in zip(accepted(handful), (False, True), strict=True):
-            news = News(None, otherwise, brief=brief)
-            given = Outcome(outcome.message_id, Event.ACCEPTED, news=news)
+            news = OutcomeRecords(None, otherwise, brief=brief)
+            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, news=news)
             await at_hand.settle([given], NOW)
 
     asyncio.run(story())
@@ -168,7 +170,7 @@ def test_large_messages_are_read_in_a_thread(watched: Watched, intake: Intake) -
     keep_large = arrival(content=content)
     intake.keep(keep_large)
 
-    async def story() -> Handful:
+    async def story() -> ClaimedBatch:
         return await AsyncInbox(watched).take(NOW, 2)
 
     (claimed,) = asyncio.run(story()).messages

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, make_url, text
 
-from bridge.queue.claims import Outcome
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.lanes import Line
+from bridge.queue.lanes import Lanes
 from bridge.queue.statements import INBOX
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, ids_of
@@ -35,7 +35,7 @@ def impatient(database_url: str) -> Iterator[Database]:
 
 def claimed(connection: Connection, store: Database) -> list[int]:
     """Claim in a transaction that goes on."""
-    line = Line(store, INBOX, parked_block=False)
+    line = Lanes(store, INBOX, parked_block=False)
     return line.claim(connection, owner="another", now=NOW, lease=1000, limit=10).ids
 
 
@@ -56,11 +56,11 @@ def test_where_another_looks(intake: Intake, store: Database, impatient: Databas
         with store.write() as looking:
             assert claimed(looking, store) == []
             another.rollback()
-            handful = inbox.take_bare(NOW, 10)
+            handful = inbox.claim_without_blobs(NOW, 10)
             assert (handful.messages, handful.undecided) == ([], True)
     assert ids_of(inbox.claim(NOW, 10)) == [first]
     assert inbox.claim(NOW, 10) == []
-    inbox.settle([Outcome(first, Event.ACCEPTED)], NOW)
+    inbox.settle([MessageOutcome(first, QueueEvent.ACCEPTED)], NOW)
     assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
 
@@ -72,7 +72,7 @@ def test_one_of_two_places(intake: Intake, store: Database, impatient: Database,
     inbox = Inbox(impatient, "node")
     with elsewhere(store) as looking:
         looking.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
-        handful = inbox.take_bare(NOW, 10)
+        handful = inbox.claim_without_blobs(NOW, 10)
         assert (ids_of(handful.messages), handful.undecided) == ([other], True)
     with store.read() as connection:
         marked = text("SELECT message_id FROM message_lane WHERE claimed = 1")

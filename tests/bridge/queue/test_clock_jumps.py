@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from bridge.queue.claims import Outcome
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.lease_clock import since_boot
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
 
@@ -21,7 +21,7 @@ JUMP = 10**9  # ms
 @pytest.fixture
 def store(database_url: str, database: Database) -> Iterator[Database]:
     """The database as the service opens it; without the locks by which nodes see each other."""
-    opened = Database(database_url, Pool(lease_clock=True))
+    opened = Database(database_url, DatabaseOptions(lease_clock=True))
     yield opened
     opened.dispose()
 
@@ -33,11 +33,11 @@ def test_a_clock_that_is_set_ends_no_claim(store: Database, intake: Intake, jump
     intake.keep(arrival(patient="1"))
     mine, other = Inbox(store, "node-1"), Inbox(store, "node-2")
     (claimed,) = mine.claim(NOW, 10)
-    assert other.reclaim(NOW + jump) == 0
+    assert other.requeue_expired_claims(NOW + jump) == 0
     mine.extend([claimed.message_id], NOW + jump)
-    assert other.reclaim(NOW) == 0
-    assert Outbox(store, "node-2").reclaim(NOW + jump) == 0
-    assert mine.settle([Outcome(claimed.message_id, Event.ACCEPTED)], NOW + jump).held
+    assert other.requeue_expired_claims(NOW) == 0
+    assert Outbox(store, "node-2").requeue_expired_claims(NOW + jump) == 0
+    assert mine.settle([MessageOutcome(claimed.message_id, QueueEvent.ACCEPTED)], NOW + jump).held
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -49,4 +49,4 @@ def test_times_of_another_clock_have_ended(store: Database, intake: Intake, left
     with store.write() as connection:
         until = left or since_boot() + JUMP
         connection.execute(text("UPDATE message SET lease_until = :until"), {"until": until})
-    assert Inbox(store, "node-2").reclaim(NOW) == 1
+    assert Inbox(store, "node-2").requeue_expired_claims(NOW) == 1

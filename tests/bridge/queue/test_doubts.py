@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 from typing_extensions import override
 
-from bridge.queue.claims import Claimed, Outcome, Settled
-from bridge.queue.inbox import Handful, Inbox
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.bench import Bench, accepted
@@ -24,20 +24,20 @@ class Deaf(Inbox):
     turns = 0
 
     @override
-    def take_bare(self, now: int, limit: int) -> Handful:
+    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
         """Claim one."""
-        handful = super().take_bare(now, 1)
+        handful = super().claim_without_blobs(now, 1)
         self.claims += 1
         if self.claims == 3:
             raise StoreUnavailable(LOST)
         return handful
 
     @override
-    def turn_over(
-        self, outcomes: Sequence[Outcome], now: int, limit: int
-    ) -> tuple[Settled, Handful]:
+    def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> tuple[SettlementResult, ClaimedBatch]:
         """Write outcomes down, and claim one."""
-        told = super().turn_over(outcomes, now, 1)
+        told = super().settle_and_claim(outcomes, now, 1)
         self.turns += 1
         if self.turns == 1:
             raise StoreUnavailable(LOST)
@@ -48,13 +48,13 @@ def test_what_was_claimed_and_not_heard_of(
     store: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is applied long before its lease ends, and each message once."""
-    monkeypatch.setattr("bridge.queue.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
     bench = Bench(store, intake)
     inbox = bench.inbox = Deaf(store, "node", lease=60_000)
     kept = bench.keep(*map(str, range(12)))
     applied: Counter[int] = Counter()
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         applied.update(each.message_id for each in batch)
         await asyncio.sleep(0.05)  # others are in hand while one is taken back
         yield [accepted(each) for each in batch]

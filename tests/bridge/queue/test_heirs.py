@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.queue.failover import AWAY_SECONDS, Heirs
+from bridge.queue.failover import GRACE_SECONDS, Failover
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.wakeup import Alarm
+from bridge.queue.wakeup import PollTimer
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
-from bridge.store.presence import Presence, absent
+from bridge.store.presence import Presence, without_heartbeat
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
 
@@ -43,7 +43,7 @@ def wait_until_unseen(store: Database, owner: str) -> None:
     deadline = time.monotonic() + 30
     while True:
         with store.read() as connection:
-            if absent(connection, {owner}):
+            if without_heartbeat(connection, {owner}):
                 return
         assert time.monotonic() < deadline, "the lock of a closed connection is still held"
         time.sleep(0.01)
@@ -62,11 +62,11 @@ class TestHeirs:
         assert Inbox(store, "node-2", lease=1000).claim(NOW, 10)
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
-        assert heirs.look(NOW) == 0
-        timer.now += 2 * AWAY_SECONDS
-        assert heirs.look(NOW) == 0
-        assert inbox.reclaim(LATER) == 0
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += 2 * GRACE_SECONDS
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        assert inbox.requeue_expired_claims(LATER) == 0
 
     def test_a_dead_node_is_inherited_after_a_while_and_once(
         self, store: Database, intake: Intake, other: Presence
@@ -78,10 +78,13 @@ class TestHeirs:
         wait_until_unseen(store, "node-2")
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
-        assert heirs.look(NOW) == 0
-        timer.now += AWAY_SECONDS
-        assert (heirs.look(NOW), heirs.look(NOW)) == (1, 0)
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += GRACE_SECONDS
+        assert (
+            heirs.requeue_claims_of_failed_nodes(NOW),
+            heirs.requeue_claims_of_failed_nodes(NOW),
+        ) == (1, 0)
         assert len(inbox.claim(NOW, 10)) == 1
 
     def test_our_own_claims_are_never_inherited(self, store: Database, intake: Intake) -> None:
@@ -90,10 +93,10 @@ class TestHeirs:
         inbox = Inbox(store, "node-1")
         assert inbox.claim(NOW, 10)
         timer = Timer()
-        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
-        assert heirs.look(NOW) == 0
-        timer.now += 2 * AWAY_SECONDS
-        assert heirs.look(NOW) == 0
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += 2 * GRACE_SECONDS
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
 
     def test_one_leads_and_a_name_is_had_once(
         self, store: Database, other: Presence, monkeypatch: pytest.MonkeyPatch
@@ -101,17 +104,21 @@ class TestHeirs:
         """A second node does not lead, and does not start under the first one's name."""
         second = Presence(store, ("node-3",), "test")
         second.start()
-        assert (other.leads, second.leads) == (True, False)
+        assert (other.is_leader, second.is_leader) == (True, False)
         second.stop()
-        monkeypatch.setattr("bridge.store.presence.PATIENCE_SECONDS", 0.5)
+        monkeypatch.setattr("bridge.store.presence.START_TIMEOUT_SECONDS", 0.5)
         with pytest.raises(NameTaken):
             Presence(store, ("node-2",)).start()
 
 
 def test_rests_end_when_what_was_postponed_falls_due() -> None:
     """And last as long as allowed where nothing is due."""
-    alarm = Alarm(2.0)
-    assert alarm.rest(1000) == 2.0
-    alarm.note(9000)
-    alarm.note(1500)
-    assert (alarm.rest(1000), alarm.rest(1500), alarm.rest(8000)) == (0.5, 2.0, 1.0)
+    alarm = PollTimer(2.0)
+    assert alarm.seconds_until_next(1000) == 2.0
+    alarm.add_due_time(9000)
+    alarm.add_due_time(1500)
+    assert (
+        alarm.seconds_until_next(1000),
+        alarm.seconds_until_next(1500),
+        alarm.seconds_until_next(8000),
+    ) == (0.5, 2.0, 1.0)

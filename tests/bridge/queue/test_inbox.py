@@ -5,11 +5,11 @@ import threading
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
-from bridge.queue import browse, operations
-from bridge.queue.claims import Claimed, Outcome
+from bridge.queue import operations, queries
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
@@ -30,7 +30,7 @@ class TestClaiming:
         """A claimed message says all that the worker needs."""
         given = arrival(patient=("1", "2"), flags=2)
         (receipt,) = intake.keep(given)
-        expected = Claimed(
+        expected = ClaimedMessage(
             message_id=receipt.message_id,
             payload=given.payload,
             listener=given.listener,
@@ -72,7 +72,7 @@ class TestClaiming:
         assert ids_of(inbox.claim(NOW, 1)) == [first]
         assert ids_of(other.claim(NOW, 1)) == [second]
         lane = arrivals.lane("SITE1", "2")
-        inbox.settle([Outcome(first, Event.POSTPONED, retry_at=NOW, lane=lane)], NOW)
+        inbox.settle([MessageOutcome(first, QueueEvent.POSTPONED, retry_at=NOW, lane=lane)], NOW)
         assert inbox.claim(NOW, 10) == other.claim(NOW, 10) == []
         done(other, second)
         (again,) = other.claim(NOW, 10)
@@ -104,7 +104,12 @@ class TestSettling:
         head, behind, _ = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         inbox.settle(
-            [Outcome(head, Event.POSTPONED, FailureKind.TRANSIENT, "503", retry_at=NOW + 50)], NOW
+            [
+                MessageOutcome(
+                    head, QueueEvent.POSTPONED, FailureKind.TRANSIENT, "503", retry_at=NOW + 50
+                )
+            ],
+            NOW,
         )
         assert inbox.claim(NOW + 49, 10) == []
         (again,) = inbox.claim(NOW + 50, 10)
@@ -116,7 +121,7 @@ class TestSettling:
         """However many new messages there are, what failed before gets its next attempt."""
         (head,) = keep(intake, "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(head, Event.POSTPONED, retry_at=NOW + 50)], NOW)
+        inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 50)], NOW)
         keep(intake, *map(str, range(2, 22)))
         assert head in ids_of(inbox.claim(NOW + 60, 5))
 
@@ -127,10 +132,15 @@ class TestSettling:
         parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle(
-            [Outcome(parked, Event.GIVEN_UP, FailureKind.PERMANENT, "400", "bad place")], NOW
+            [
+                MessageOutcome(
+                    parked, QueueEvent.GIVEN_UP, FailureKind.PERMANENT, "400", "bad place"
+                )
+            ],
+            NOW,
         )
-        row = browse.message(store, parked).row
-        assert (row.state, row.failure, row.code) == (State.PARKED, "permanent", "400")
+        row = queries.message(store, parked).row
+        assert (row.state, row.failure, row.code) == (QueueState.PARKED, "permanent", "400")
         assert (row.detail, row.settled_at) == ("bad place", NOW)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
@@ -139,7 +149,7 @@ class TestSettling:
         inbox = Inbox(store, "node-1", parked_block=True)
         parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         assert inbox.claim(NOW, 10) == []
         operations.cancel_message(store, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
@@ -149,20 +159,27 @@ class TestSettling:
         keep(intake, "1")
         first, second = Inbox(store, "node-1"), Inbox(store, "node-2")
         (message,) = first.claim(NOW, 1)
-        first.settle([Outcome(message.message_id, Event.POSTPONED, retry_at=NOW, doubts=3)], NOW)
+        first.settle(
+            [
+                MessageOutcome(
+                    message.message_id, QueueEvent.POSTPONED, retry_at=NOW, ambiguous_attempts=3
+                )
+            ],
+            NOW,
+        )
         (message,) = second.claim(NOW, 1)
-        assert message.doubts == 3
-        second.settle([Outcome(message.message_id, Event.POSTPONED, retry_at=NOW)], NOW)
-        assert first.claim(NOW, 1)[0].doubts == 3
+        assert message.ambiguous_attempts == 3
+        second.settle([MessageOutcome(message.message_id, QueueEvent.POSTPONED, retry_at=NOW)], NOW)
+        assert first.claim(NOW, 1)[0].ambiguous_attempts == 3
 
     def test_notes_are_kept(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """What the worker wants remembered can be read back."""
         (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         notes = {"orders": [1, "ü"]}
-        inbox.settle([Outcome(message_id, Event.IGNORED, notes=notes)], NOW)
-        detail = browse.message(store, message_id)
-        assert (detail.row.state, detail.notes) == (State.IGNORED, notes)
+        inbox.settle([MessageOutcome(message_id, QueueEvent.IGNORED, notes=notes)], NOW)
+        detail = queries.message(store, message_id)
+        assert (detail.row.state, detail.notes) == (QueueState.IGNORED, notes)
 
     def test_only_who_holds_a_claim_settles_it(
         self, intake: Intake, inbox: Inbox, store: Database
@@ -171,20 +188,22 @@ class TestSettling:
         (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         other = Inbox(store, "node-2", lease=1000)
-        assert other.reclaim(NOW + 1000) == 0
-        assert other.reclaim(NOW + 1001) == 1
+        assert other.requeue_expired_claims(NOW + 1000) == 0
+        assert other.requeue_expired_claims(NOW + 1001) == 1
         assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
-        assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW).held == set()
-        assert state_of(store, message_id) is State.CLAIMED
-        assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW).held == {message_id}
-        assert state_of(store, message_id) is State.DONE
+        assert inbox.settle([MessageOutcome(message_id, QueueEvent.GIVEN_UP)], NOW).held == set()
+        assert state_of(store, message_id) is QueueState.CLAIMED
+        assert other.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW).held == {
+            message_id
+        }
+        assert state_of(store, message_id) is QueueState.DONE
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """A worker that is slow but alive keeps what it has."""
         (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         inbox.extend([message_id], NOW + 900)
-        assert Inbox(store, "node-2").reclaim(NOW + 1800) == 0
+        assert Inbox(store, "node-2").requeue_expired_claims(NOW + 1800) == 0
 
     def test_a_restarted_node_takes_back_its_own(
         self, intake: Intake, inbox: Inbox, store: Database
@@ -192,8 +211,8 @@ class TestSettling:
         """What was in hand at a crash is queued again at once, in its old place."""
         head, behind, other = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
-        assert Inbox(store, "node-2").reclaim(NOW, starting=True) == 0
-        assert Inbox(store, "node-1").reclaim(NOW, starting=True) == 2
+        assert Inbox(store, "node-2").requeue_expired_claims(NOW, include_own=True) == 0
+        assert Inbox(store, "node-1").requeue_expired_claims(NOW, include_own=True) == 2
         assert ids_of(inbox.claim(NOW, 10)) == [head, other]
         done(inbox, head)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
@@ -209,7 +228,7 @@ class TestSettling:
 def test_workers_side_by_side(intake: Intake, store: Database) -> None:
     """Four workers at once: each message applied once, each patient's in order, none lost."""
     ids = keep(intake, *(str(n % 7) for n in range(150)), ("1", "2"), ("2", "3"), "1", "3")
-    log: list[tuple[str, Claimed]] = []
+    log: list[tuple[str, ClaimedMessage]] = []
     in_hand: set[int] = set()
     guard = threading.Lock()
     failures: list[BaseException] = []
@@ -226,7 +245,9 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
                     log.extend((name, each) for each in claimed)
                 with guard:
                     in_hand.difference_update(lanes)
-                inbox.settle([Outcome(each.message_id, Event.ACCEPTED) for each in claimed], NOW)
+                inbox.settle(
+                    [MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in claimed], NOW
+                )
         except BaseException as error:  # noqa: BLE001  # seen by the test's thread
             failures.append(error)
 

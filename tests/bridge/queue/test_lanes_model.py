@@ -17,11 +17,11 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.queue import operations as operate
-from bridge.queue.claims import Outcome
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.people import arrival
 from tests.databases import fresh_file
@@ -40,7 +40,7 @@ class Item:
     """What the model knows of a message."""
 
     patients: tuple[str, ...]
-    state: State = State.QUEUED
+    state: QueueState = QueueState.QUEUED
     due: int = 0
     owner: str = ""
     lease_until: int = 0
@@ -71,33 +71,35 @@ class Lanes(RuleBasedStateMachine):
         return [
             number
             for number, item in sorted(self.items.items())
-            if item.state is State.QUEUED
+            if item.state is QueueState.QUEUED
             and item.due <= self.now
             and not any(
                 set(other.patients) & set(item.patients)
-                and (other.state is State.CLAIMED or (before < number and self._stands(other)))
+                and (other.state is QueueState.CLAIMED or (before < number and self._stands(other)))
                 for before, other in self.items.items()
                 if before != number
             )
         ]
 
     def _stands(self, item: Item) -> bool:
-        standing = {State.QUEUED, State.CLAIMED} | ({State.PARKED} if self.parked_block else set())
+        standing = {QueueState.QUEUED, QueueState.CLAIMED} | (
+            {QueueState.PARKED} if self.parked_block else set()
+        )
         return item.state in standing
 
     def _held(self, name: str) -> list[int]:
         return [
             number
             for number, item in self.items.items()
-            if item.state is State.CLAIMED and item.owner == name
+            if item.state is QueueState.CLAIMED and item.owner == name
         ]
 
     @rule(patients=st.lists(LANES, min_size=1, max_size=5))
     def arrive(self, patients: list[tuple[str, ...]]) -> None:
         with self.database.write() as connection:
             arrivals = [arrival(patient=each) for each in patients]
-            cursor = self.database.driver(connection).cursor()
-            receipts = admit(HOT_PATHS[self.database.dialect], cursor, arrivals)
+            cursor = self.database.driver_connection(connection).cursor()
+            receipts = admit(LEDGER_DIALECTS[self.database.dialect], cursor, arrivals)
         for receipt, each in zip(receipts, patients, strict=True):
             self.items[receipt.message_id] = Item(each)
 
@@ -109,25 +111,27 @@ class Lanes(RuleBasedStateMachine):
         assert len(claimed) == min(limit, len(expected))
         for number in claimed:
             item = self.items[number]
-            item.state, item.owner, item.lease_until = State.CLAIMED, name, self.now + LEASE
+            item.state, item.owner, item.lease_until = QueueState.CLAIMED, name, self.now + LEASE
 
-    @precondition(lambda self: any(i.state is State.CLAIMED for i in self.items.values()))
+    @precondition(lambda self: any(i.state is QueueState.CLAIMED for i in self.items.values()))
     @rule(
         data=st.data(),
-        event=st.sampled_from([Event.ACCEPTED, Event.POSTPONED, Event.GIVEN_UP, Event.IGNORED]),
+        event=st.sampled_from(
+            [QueueEvent.ACCEPTED, QueueEvent.POSTPONED, QueueEvent.GIVEN_UP, QueueEvent.IGNORED]
+        ),
         delay=st.integers(0, 5),
     )
-    def settle(self, data: st.DataObject, event: Event, delay: int) -> None:
+    def settle(self, data: st.DataObject, event: QueueEvent, delay: int) -> None:
         name = self.items[data.draw(st.sampled_from(self._held("one") + self._held("two")))].owner
         numbers = data.draw(st.lists(st.sampled_from(self._held(name)), min_size=1, unique=True))
-        retry_at = self.now + delay if event is Event.POSTPONED else None
-        outcomes = [Outcome(number, event, retry_at=retry_at) for number in numbers]
+        retry_at = self.now + delay if event is QueueEvent.POSTPONED else None
+        outcomes = [MessageOutcome(number, event, retry_at=retry_at) for number in numbers]
         assert self.nodes[name].settle(outcomes, self.now).held == set(numbers)
         states = {
-            Event.ACCEPTED: State.DONE,
-            Event.POSTPONED: State.QUEUED,
-            Event.GIVEN_UP: State.PARKED,
-            Event.IGNORED: State.IGNORED,
+            QueueEvent.ACCEPTED: QueueState.DONE,
+            QueueEvent.POSTPONED: QueueState.QUEUED,
+            QueueEvent.GIVEN_UP: QueueState.PARKED,
+            QueueEvent.IGNORED: QueueState.IGNORED,
         }
         for number in numbers:
             self.items[number].state = states[event]
@@ -137,43 +141,47 @@ class Lanes(RuleBasedStateMachine):
     def wait(self, time: int) -> None:
         self.now += time
 
-    @rule(name=st.sampled_from(["one", "two"]), starting=st.booleans())
-    def reclaim(self, name: str, *, starting: bool) -> None:
+    @rule(name=st.sampled_from(["one", "two"]), include_own=st.booleans())
+    def reclaim(self, name: str, *, include_own: bool) -> None:
         dead = [
             item
             for item in self.items.values()
-            if item.state is State.CLAIMED
-            and (item.lease_until < self.now or (starting and item.owner == name))
+            if item.state is QueueState.CLAIMED
+            and (item.lease_until < self.now or (include_own and item.owner == name))
         ]
-        assert self.nodes[name].reclaim(self.now, starting=starting) == len(dead)
+        assert self.nodes[name].requeue_expired_claims(self.now, include_own=include_own) == len(
+            dead
+        )
         for item in dead:
-            item.state, item.due = State.QUEUED, 0
+            item.state, item.due = QueueState.QUEUED, 0
 
-    @precondition(lambda self: any(i.state is not State.CLAIMED for i in self.items.values()))
+    @precondition(lambda self: any(i.state is not QueueState.CLAIMED for i in self.items.values()))
     @rule(data=st.data())
     def operate(self, data: st.DataObject) -> None:
-        idle = [n for n, item in self.items.items() if item.state is not State.CLAIMED]
+        idle = [n for n, item in self.items.items() if item.state is not QueueState.CLAIMED]
         number = data.draw(st.sampled_from(idle))
         item = self.items[number]
-        if item.state is State.QUEUED or (item.state is State.PARKED and data.draw(st.booleans())):
+        if item.state is QueueState.QUEUED or (
+            item.state is QueueState.PARKED and data.draw(st.booleans())
+        ):
             operate.cancel_message(self.database, number)
-            item.state = State.CANCELLED
+            item.state = QueueState.CANCELLED
         else:
             operate.replay_message(self.database, number)
-            item.state, item.due = State.QUEUED, 0
+            item.state, item.due = QueueState.QUEUED, 0
 
-    @precondition(lambda self: any(i.state is State.PARKED for i in self.items.values()))
+    @precondition(lambda self: any(i.state is QueueState.PARKED for i in self.items.values()))
     @rule()
     def replay_the_oldest_parked(self) -> None:
-        number, item = next((n, i) for n, i in self.items.items() if i.state is State.PARKED)
+        number, item = next((n, i) for n, i in self.items.items() if i.state is QueueState.PARKED)
         operate.replay_message(self.database, number)
-        item.state, item.due = State.QUEUED, 0
+        item.state, item.due = QueueState.QUEUED, 0
 
     @invariant()
     def never_two_of_a_lane(self) -> None:
         if not hasattr(self, "items"):
             return
-        in_hand = [i.patients for i in self.items.values() if i.state is State.CLAIMED]
+        in_hand = [i.patients for i in self.items.values() if i.state is QueueState.CLAIMED]
         lanes = list(itertools.chain.from_iterable(in_hand))
         assert len(lanes) == len(set(lanes))
 

@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
-from bridge.queue import browse
-from bridge.queue.browse import Filter
-from bridge.queue.ledger.arrivals import Flag, Receipt
-from bridge.queue.states import Acknowledgment, State
+from bridge.queue import queries
+from bridge.queue.ledger.arrivals import MessageFlag, Receipt
+from bridge.queue.queries import Filter
+from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
 from tests.bridge.queue.conftest import Intake
@@ -17,17 +17,17 @@ from tests.bridge.queue.people import NOW, arrival, count_of, refused
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
     """Payload, acknowledgment and all that was said about it can be read back."""
-    given = arrival("A", flags=Flag.CHARSET_SUSPECT)
+    given = arrival("A", flags=MessageFlag.CHARSET_SUSPECT)
     (receipt,) = intake.keep(given)
-    detail = browse.message(store, receipt.message_id)
+    detail = queries.message(store, receipt.message_id)
     assert (detail.payload, detail.ack) == (given.payload, given.ack)
     assert (receipt.ack, receipt.ack_code) == (given.ack, "AA")
     assert not receipt.duplicate
     assert not receipt.reused
     row = detail.row
     assert (row.listener, row.message_type, row.mapping) == ("ris-orders", "ORM^O01", "orders")
-    assert (row.state, row.acknowledgment) == (State.QUEUED, Acknowledgment.PENDING)
-    assert (row.received_at, row.flags, row.ack_code) == (NOW, Flag.CHARSET_SUSPECT, "AA")
+    assert (row.state, row.acknowledgment) == (QueueState.QUEUED, AcknowledgmentState.PENDING)
+    assert (row.received_at, row.flags, row.ack_code) == (NOW, MessageFlag.CHARSET_SUSPECT, "AA")
 
 
 def test_ids_follow_the_order_of_arrival(intake: Intake) -> None:
@@ -45,7 +45,7 @@ def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> No
     assert (second.message_id, second.ack) == (first.message_id, first.ack)
     assert second.duplicate
     assert count_of(store) == 1
-    assert browse.message(store, first.message_id).row.retransmits == 1
+    assert queries.message(store, first.message_id).row.retransmits == 1
 
 
 def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:
@@ -62,8 +62,8 @@ def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
     (receipt,) = intake.keep(arrival("A", content="other"))
     assert receipt.reused
     assert not receipt.duplicate
-    row = browse.message(store, receipt.message_id).row
-    assert (row.state, row.flags) == (State.QUEUED, Flag.REUSED_CONTROL_ID)
+    row = queries.message(store, receipt.message_id).row
+    assert (row.state, row.flags) == (QueueState.QUEUED, MessageFlag.REUSED_CONTROL_ID)
 
 
 def test_a_control_id_used_again_where_that_is_refused(intake: Intake, store: Database) -> None:
@@ -72,8 +72,8 @@ def test_a_control_id_used_again_where_that_is_refused(intake: Intake, store: Da
     intake.keep(arrival("A"))
     (receipt,) = intake.keep(other)
     assert (receipt.ack, receipt.ack_code, receipt.reused) == (b"NAK", "AR", True)
-    row = browse.message(store, receipt.message_id).row
-    assert (row.state, row.ack_code, row.error_code) == (State.REFUSED, "AR", "205")
+    row = queries.message(store, receipt.message_id).row
+    assert (row.state, row.ack_code, row.error_code) == (QueueState.REFUSED, "AR", "205")
     (again,) = intake.keep(other)
     assert (again.ack, again.ack_code, again.duplicate) == (b"NAK", "AR", True)
 
@@ -83,7 +83,7 @@ def test_a_refusal_put_right(intake: Intake, store: Database) -> None:
     (no,) = intake.keep(refused("A"))
     (yes,) = intake.keep(arrival("A"))
     assert (no.ack_code, yes.ack_code, yes.duplicate) == ("AE", "AA", False)
-    assert browse.message(store, yes.message_id).row.flags == Flag.CORRECTED
+    assert queries.message(store, yes.message_id).row.flags == MessageFlag.CORRECTED
     (again,) = intake.keep(arrival("A"))
     assert (again.message_id, again.ack_code) == (yes.message_id, "AA")
 
@@ -123,17 +123,17 @@ def test_nul_and_every_byte(intake: Intake, store: Database) -> None:
     """Payloads are bytes: every one of them survives."""
     payload = bytes(range(256)) * 3
     (receipt,) = intake.keep(dataclasses.replace(arrival(), payload=payload, ack=payload))
-    detail = browse.message(store, receipt.message_id)
+    detail = queries.message(store, receipt.message_id)
     assert (detail.payload, detail.ack) == (payload, payload)
 
 
 def test_what_is_not_owed_stays_so(intake: Intake, store: Database) -> None:
     """A sender that wants no acknowledgment is not noted as waiting for one."""
-    given = arrival("A", acknowledgment=Acknowledgment.NOT_OWED)
+    given = arrival("A", acknowledgment=AcknowledgmentState.NOT_OWED)
     (receipt,) = intake.keep(given)
     intake.keep(given)
-    row = browse.message(store, receipt.message_id).row
-    assert row.acknowledgment is Acknowledgment.NOT_OWED
+    row = queries.message(store, receipt.message_id).row
+    assert row.acknowledgment is AcknowledgmentState.NOT_OWED
 
 
 def test_list_newest_first(intake: Intake, store: Database) -> None:
@@ -142,12 +142,12 @@ def test_list_newest_first(intake: Intake, store: Database) -> None:
     ids = [receipt.message_id for receipt in receipts]
 
     def found(wanted: Filter) -> list[int]:
-        return [row.id for row in browse.messages(store, wanted)]
+        return [row.id for row in queries.messages(store, wanted)]
 
     assert found(Filter()) == ids[::-1]
     assert found(Filter(limit=1)) == [ids[2]]
     assert found(Filter(before=ids[2])) == [ids[1], ids[0]]
-    assert found(Filter(state=State.REFUSED)) == [ids[1]]
+    assert found(Filter(state=QueueState.REFUSED)) == [ids[1]]
     assert found(Filter(since=NOW + 1)) == [ids[2]]
     assert found(Filter(source="another")) == []
 
@@ -162,7 +162,7 @@ def test_impossible_arrivals(lanes: tuple[int, ...]) -> None:
 def test_an_arrival_is_never_done() -> None:
     """Nothing arrives in a state that only work can lead to."""
     with pytest.raises(ValueError, match="arrives"):
-        arrival(state=State.DONE)
+        arrival(state=QueueState.DONE)
 
 
 def test_a_settle_that_raises(intake: Intake) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.arrivals import Receipt
 from bridge.queue.ledger.ledger import Ledger
-from bridge.queue.states import Acknowledgment
+from bridge.queue.states import AcknowledgmentState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.on_loop.short_work import ShortWork
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
+from bridge.store.short_work import ShortWork
 from tests.bridge.queue.people import arrival, count_of
 
 
@@ -24,17 +24,17 @@ def test_acknowledgments_are_noted(store: Database) -> None:
     """What was written out is noted soon after; a retransmit makes it owed again."""
     given = arrival("A")
 
-    def noted(message_id: int) -> Acknowledgment:
-        return browse.message(store, message_id).row.acknowledgment
+    def noted(message_id: int) -> AcknowledgmentState:
+        return queries.message(store, message_id).row.acknowledgment
 
-    async def story() -> list[Acknowledgment]:
+    async def story() -> list[AcknowledgmentState]:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
         number = (await ledger.accept(given)).message_id
         seen = [noted(number)]
         ledger.acknowledged(number)
         for _ in range(200):
-            if noted(number) is Acknowledgment.DELIVERED:
+            if noted(number) is AcknowledgmentState.DELIVERED:
                 break
             await asyncio.sleep(0.05)
         seen.append(noted(number))
@@ -44,7 +44,7 @@ def test_acknowledgments_are_noted(store: Database) -> None:
         await ledger.stop()
         return [*seen, noted(number)]
 
-    owed, told = Acknowledgment.PENDING, Acknowledgment.DELIVERED
+    owed, told = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
     assert asyncio.run(story()) == [owed, told, owed, told]
 
 
@@ -104,7 +104,7 @@ def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
     """Whoever asked hears of a commit after those who wait for it, and not for each of them."""
     ledger = Ledger(store)
     told: list[str] = []
-    ledger.announce(lambda: told.append("batch"))
+    ledger.call_after_batch(lambda: told.append("batch"))
 
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
@@ -170,10 +170,12 @@ class Commits:
 )
 def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: set[str]) -> None:
     """The loop commits while the disk is quick; order holds whoever commits."""
-    database = Database(f"sqlite:///{tmp_path / 'bridge.db'}", Pool(short_work_on_loop=on_loop))
+    database = Database(
+        f"sqlite:///{tmp_path / 'bridge.db'}", DatabaseOptions(short_work_on_loop=on_loop)
+    )
     upgrade(database)
     if database.short_work is not None:
-        database.short_work = ShortWork(database.turns, SlowDisk(commit_takes), lambda: 0.0)
+        database.short_work = ShortWork(database.write_lock, SlowDisk(commit_takes), lambda: 0.0)
     database.dispose()
     commits = Commits(database)
 

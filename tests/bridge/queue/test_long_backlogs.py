@@ -20,8 +20,8 @@ def test_a_claim_at_once_is_one_transaction(store: Database, intake: Intake) -> 
     (first,) = inbox.claim(NOW, 25)
     intake.keep(*(arrival(patient="1") for _ in range(BACKLOG)), arrival(patient="2"))
 
-    with pytest.raises(Busy), store.turns.at_once():
-        inbox.take_bare(NOW, 25)
+    with pytest.raises(Busy), store.write_lock.hold_without_waiting():
+        inbox.claim_without_blobs(NOW, 25)
 
     (free,) = inbox.claim(NOW, 25)
     assert free.message_id == first.message_id + BACKLOG + 1

@@ -11,10 +11,10 @@ from bridge.console import dashboard, deliveries
 from bridge.console.deliveries import DeliveryQuery
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, search_messages
-from bridge.queue import browse
-from bridge.queue.browse import Filter
+from bridge.queue import queries
+from bridge.queue.queries import Filter
 from bridge.queue.retention.policy import prune
-from bridge.queue.states import State
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.people import NOW
 
@@ -42,18 +42,18 @@ Asked = list[tuple[str, Any]]
 
 Ask = Callable[[Database], object]
 QUESTIONS: dict[str, Ask] = {
-    "open messages": browse.open_messages,
-    "by listener": browse.open_by_listener,
-    "open deliveries": browse.open_deliveries,
-    "refused": lambda store: browse.refused_since(store, 0),
-    "queued": lambda store: browse.messages(store, Filter(state=State.QUEUED)),
-    "recent": lambda store: browse.messages(store, Filter(since=_ROWS - 20, limit=1000)),
-    "queued deliveries": lambda store: browse.deliveries(store, Filter(state=State.QUEUED)),
-    "of a report": lambda store: browse.deliveries(store, Filter(report_id="r7")),
+    "open messages": queries.open_messages,
+    "by listener": queries.open_by_listener,
+    "open deliveries": queries.open_deliveries,
+    "refused": lambda store: queries.refused_since(store, 0),
+    "queued": lambda store: queries.messages(store, Filter(state=QueueState.QUEUED)),
+    "recent": lambda store: queries.messages(store, Filter(since=_ROWS - 20, limit=1000)),
+    "queued deliveries": lambda store: queries.deliveries(store, Filter(state=QueueState.QUEUED)),
+    "of a report": lambda store: queries.deliveries(store, Filter(report_id="r7")),
     "dashboard": lambda store: dashboard.figures(store, NOW + _HOUR),
-    "page: queued": lambda store: search_messages(store, MessageQuery(state=State.QUEUED)),
+    "page: queued": lambda store: search_messages(store, MessageQuery(state=QueueState.QUEUED)),
     "page: parked": lambda store: search_messages(
-        store, MessageQuery(state=State.PARKED, text="x")
+        store, MessageQuery(state=QueueState.PARKED, text="x")
     ),
     "page: number": lambda store: search_messages(
         store, MessageQuery(kind=NumberKind.ORDER, number="A1", text="x")
@@ -62,7 +62,7 @@ QUESTIONS: dict[str, Ask] = {
         store, MessageQuery(since=_ROWS - 30, until=_ROWS - 10)
     ),
     "page: deliveries": lambda store: deliveries.search_deliveries(
-        store, DeliveryQuery(state=State.QUEUED)
+        store, DeliveryQuery(state=QueueState.QUEUED)
     ),
     "retention": lambda store: prune(store, 0),
 }

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Connection, text
 
 from bridge.errors import FailureKind
-from bridge.queue import browse
-from bridge.queue.claims import News, Outcome
+from bridge.queue import queries
+from bridge.queue.claims import MessageOutcome, OutcomeRecords
 from bridge.queue.inbox import Inbox
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
@@ -34,12 +34,14 @@ class Memory:
             raise StoreUnavailable("SQLITE_FULL")
 
 
-def bringing(number: int, said: str | None) -> Outcome:
+def bringing(number: int, said: str | None) -> MessageOutcome:
     """Give an outcome with news; it is tried again where they cannot be written."""
-    otherwise = Outcome(
-        number, Event.POSTPONED, FailureKind.AMBIGUOUS, "not_remembered", retry_at=NOW
+    otherwise = MessageOutcome(
+        number, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS, "not_remembered", retry_at=NOW
     )
-    return Outcome(number, Event.ACCEPTED, news=News((number, said), otherwise))
+    return MessageOutcome(
+        number, QueueEvent.ACCEPTED, news=OutcomeRecords((number, said), otherwise)
+    )
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_all_news_of_a_batch_go_together(
     settled = mindful.settle([bringing(each, f"of {each}") for each in ids], NOW)
     assert settled.held == set(ids)
     assert memory.asked == [3]
-    assert [browse.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
+    assert [queries.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
 
 
 def test_what_cannot_be_remembered_is_tried_again_alone(
@@ -75,12 +77,12 @@ def test_what_cannot_be_remembered_is_tried_again_alone(
     given = [bringing(good, "a"), bringing(bad, None), bringing(other, "b")]
     assert mindful.settle(given, NOW).held == {good, bad, other}
     assert [state_of(store, each) for each in (good, bad, other)] == [
-        State.DONE,
-        State.QUEUED,
-        State.DONE,
+        QueueState.DONE,
+        QueueState.QUEUED,
+        QueueState.DONE,
     ]
-    assert browse.message(store, bad).row.code == "not_remembered"
-    assert browse.message(store, good).row.detail == "a"
+    assert queries.message(store, bad).row.code == "not_remembered"
+    assert queries.message(store, good).row.detail == "a"
 
 
 def test_without_a_database_nothing_is_settled(
@@ -92,10 +94,10 @@ def test_without_a_database_nothing_is_settled(
     memory.away = True
     with pytest.raises(StoreUnavailable):
         mindful.settle([bringing(number, "a")], NOW)
-    assert state_of(store, number) is State.CLAIMED
+    assert state_of(store, number) is QueueState.CLAIMED
     memory.away = False
     assert mindful.settle([bringing(number, "a")], NOW).held == {number}
-    assert state_of(store, number) is State.DONE
+    assert state_of(store, number) is QueueState.DONE
 
 
 def test_news_of_what_is_anothers_are_not_written(
@@ -105,7 +107,7 @@ def test_news_of_what_is_anothers_are_not_written(
     (number,) = keep(intake, "1")
     mindful.claim(NOW, 10)
     other = Inbox(store, "node-2", lease=1000)
-    other.reclaim(NOW + 10**6)
+    other.requeue_expired_claims(NOW + 10**6)
     other.claim(NOW + 10**6, 10)
     assert mindful.settle([bringing(number, "late")], NOW).held == set()
     assert memory.asked == []
@@ -117,12 +119,12 @@ def test_what_is_next_is_claimed_with_the_outcomes(
     """Also what stood behind one of them in its lane."""
     first, behind, other = keep(intake, "1", "1", "2")
     assert [each.message_id for each in mindful.claim(NOW, 1)] == [first]
-    settled, taken = mindful.turn_over([bringing(first, "a")], NOW, 10)
+    settled, taken = mindful.settle_and_claim([bringing(first, "a")], NOW, 10)
     assert settled.held == {first}
     assert [each.message_id for each in taken.messages] == [behind, other]
     assert not taken.more
     states = [state_of(store, each) for each in (first, behind, other)]
-    assert states == [State.DONE, State.CLAIMED, State.CLAIMED]
+    assert states == [QueueState.DONE, QueueState.CLAIMED, QueueState.CLAIMED]
 
 
 def test_nothing_is_claimed_where_news_cannot_be_remembered(
@@ -132,8 +134,8 @@ def test_nothing_is_claimed_where_news_cannot_be_remembered(
     good, bad, other = keep(intake, "1", "2", "3")
     mindful.claim(NOW, 2)
     given = [bringing(good, "a"), bringing(bad, None)]
-    settled, taken = mindful.turn_over(given, NOW, 10)
+    settled, taken = mindful.settle_and_claim(given, NOW, 10)
     assert settled.held == {good, bad}
     assert (taken.messages, taken.more) == ([], True)
     states = [state_of(store, each) for each in (good, bad, other)]
-    assert states == [State.DONE, State.QUEUED, State.QUEUED]
+    assert states == [QueueState.DONE, QueueState.QUEUED, QueueState.QUEUED]

@@ -4,28 +4,28 @@ import asyncio
 
 import pytest
 
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.ledger import Ledger, Notes
-from bridge.queue.states import Acknowledgment
+from bridge.queue.ledger.ledger import AcknowledgmentNotes, Ledger
+from bridge.queue.states import AcknowledgmentState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
 
-PENDING, DELIVERED = Acknowledgment.PENDING, Acknowledgment.DELIVERED
-NOT_OWED = Acknowledgment.NOT_OWED
+PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
+NOT_OWED = AcknowledgmentState.NOT_OWED
 
 
-def noted(store: Database) -> list[Acknowledgment]:
+def noted(store: Database) -> list[AcknowledgmentState]:
     """Read what is written down, of the oldest first."""
-    return [row.acknowledgment for row in browse.messages(store, browse.Filter())][::-1]
+    return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
 
 
 @pytest.fixture
-def notes(store: Database) -> Notes:
+def notes(store: Database) -> AcknowledgmentNotes:
     """Notes that nobody writes down: their thread has not been started."""
-    return Notes(store)
+    return AcknowledgmentNotes(store)
 
 
 def kept(intake: Intake, *arrivals: Arrival) -> list[int]:
@@ -33,7 +33,9 @@ def kept(intake: Intake, *arrivals: Arrival) -> list[int]:
     return [receipt.message_id for receipt in intake.keep(*arrivals)]
 
 
-def test_a_claim_writes_it_down(store: Database, intake: Intake, notes: Notes) -> None:
+def test_a_claim_writes_it_down(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
     """For what it takes and nothing else; and nothing is left to note."""
     first, second = kept(intake, arrival("A"), arrival("B"))
     notes.add(first)
@@ -41,13 +43,13 @@ def test_a_claim_writes_it_down(store: Database, intake: Intake, notes: Notes) -
     (claimed,) = Inbox(store, "node-1", told=notes).claim(NOW, 1)
     assert claimed.message_id == first
     assert noted(store) == [DELIVERED, PENDING]
-    assert not notes.are_told([first])
-    assert notes.are_told([second])
+    assert not notes.contains_all([first])
+    assert notes.contains_all([second])
 
 
 @pytest.mark.parametrize("told", [[], [0], [1]])
 def test_not_for_whom_nobody_has_told(
-    store: Database, intake: Intake, notes: Notes, told: list[int]
+    store: Database, intake: Intake, notes: AcknowledgmentNotes, told: list[int]
 ) -> None:
     """A claim in which one is still to be told leaves them all to the notes."""
     ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
@@ -55,10 +57,12 @@ def test_not_for_whom_nobody_has_told(
         notes.add(ids[each])
     assert len(Inbox(store, "node-1", told=notes).claim(NOW, 10)) == 2
     assert noted(store) == [PENDING, PENDING]
-    assert all(notes.are_told([ids[each]]) for each in told)
+    assert all(notes.contains_all([ids[each]]) for each in told)
 
 
-def test_who_wanted_no_answer_was_not_told(store: Database, intake: Intake, notes: Notes) -> None:
+def test_who_wanted_no_answer_was_not_told(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
     """Whatever is noted."""
     (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
     notes.add(number)
@@ -66,19 +70,21 @@ def test_who_wanted_no_answer_was_not_told(store: Database, intake: Intake, note
     assert noted(store) == [NOT_OWED]
 
 
-def test_with_an_outcome_the_next(store: Database, intake: Intake, notes: Notes) -> None:
+def test_with_an_outcome_the_next(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
     """A batch that is done claims the next in the same transaction."""
     inbox = Inbox(store, "node-1", told=notes)
     (number,) = kept(intake, arrival("A"))
     notes.add(number)
-    _, handful = inbox.turn_over([], NOW, 10)
+    _, handful = inbox.settle_and_claim([], NOW, 10)
     assert [each.message_id for each in handful.messages] == [number]
     assert noted(store) == [DELIVERED]
-    assert not notes.are_told([number])
+    assert not notes.contains_all([number])
 
 
 def test_a_claim_that_is_not_kept_forgets_nothing(
-    store: Database, intake: Intake, notes: Notes
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
     """The note is still to be written."""
     (number,) = kept(intake, arrival("A"))
@@ -93,7 +99,7 @@ def test_a_claim_that_is_not_kept_forgets_nothing(
     with pytest.raises(ZeroDivisionError):
         claim_and_fail()
     assert noted(store) == [PENDING]
-    assert notes.are_told([number])
+    assert notes.contains_all([number])
 
 
 def test_what_is_left_is_written_at_the_end(store: Database) -> None:

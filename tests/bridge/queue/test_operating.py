@@ -2,12 +2,12 @@
 
 import pytest
 
-from bridge.queue import browse, operations
-from bridge.queue.claims import Outcome
-from bridge.queue.errors import IllegalTransition, NoSuchRow, NotAsChosen
+from bridge.queue import operations, queries
+from bridge.queue.claims import MessageOutcome
+from bridge.queue.errors import IllegalTransition, NoSuchRow, StateChanged
 from bridge.queue.inbox import Inbox
 from bridge.queue.operations import Routing
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
@@ -20,7 +20,7 @@ class TestOperating:
         """A replayed message goes before what is unfinished and newer, never beside it."""
         parked, behind, last = keep(intake, "1", "1", "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
         assert operations.replay_message(store, parked) == 0
         assert inbox.claim(NOW, 10) == []
@@ -36,11 +36,11 @@ class TestOperating:
         """It waits for what is in hand behind it, and moves up when that one is postponed."""
         parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
         operations.replay_message(store, parked)
         assert inbox.claim(NOW, 10) == []
-        inbox.settle([Outcome(behind, Event.POSTPONED, retry_at=NOW + 50)], NOW)
+        inbox.settle([MessageOutcome(behind, QueueEvent.POSTPONED, retry_at=NOW + 50)], NOW)
         assert ids_of(inbox.claim(NOW + 50, 10)) == [parked]
 
     def test_replay_tells_what_overtook(
@@ -49,7 +49,7 @@ class TestOperating:
         """Whoever replays learns how many later messages of the patient were applied."""
         parked, second, _ = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
         done(inbox, second)
         assert operations.replay_message(store, parked) == 1
@@ -60,12 +60,12 @@ class TestOperating:
         """What was chosen because it was parked is left alone once somebody has replayed it."""
         (parked,) = keep(intake, "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
-        operations.replay_message(store, parked, chosen=State.PARKED)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
+        operations.replay_message(store, parked, expected_state=QueueState.PARKED)
         inbox.claim(NOW, 10)
         done(inbox, parked)
-        with pytest.raises(NotAsChosen):
-            operations.replay_message(store, parked, chosen=State.PARKED)
+        with pytest.raises(StateChanged):
+            operations.replay_message(store, parked, expected_state=QueueState.PARKED)
         assert inbox.claim(NOW, 10) == []
 
     def test_replay_of_a_refused_message(
@@ -85,9 +85,9 @@ class TestOperating:
         """A cancelled message is never applied, and what stood behind it moves up."""
         head, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
-        inbox.settle([Outcome(head, Event.POSTPONED, retry_at=NOW + 10**6)], NOW)
+        inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 10**6)], NOW)
         operations.cancel_message(store, head)
-        assert state_of(store, head) is State.CANCELLED
+        assert state_of(store, head) is QueueState.CANCELLED
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_what_does_not_follow_is_refused(
@@ -103,21 +103,21 @@ class TestOperating:
         with pytest.raises(NoSuchRow):
             operations.replay_message(store, 999)
         with pytest.raises(NoSuchRow):
-            browse.message(store, 999)
+            queries.message(store, 999)
 
     def test_counts(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """Open work is counted by state with the age of the oldest; totals count everything."""
-        assert browse.open_messages(store) == {}
+        assert queries.open_messages(store) == {}
         intake.keep(arrival(patient="1", received_at=NOW), refused())
         intake.keep(arrival(patient="1", received_at=NOW + 7))
         inbox.claim(NOW, 1)
-        depths = browse.open_messages(store)
+        depths = queries.open_messages(store)
         assert {state: (d.count, d.oldest) for state, d in depths.items()} == {
-            State.CLAIMED: (1, NOW),
-            State.QUEUED: (1, NOW + 7),
+            QueueState.CLAIMED: (1, NOW),
+            QueueState.QUEUED: (1, NOW + 7),
         }
-        assert browse.totals(store)["message"] == {
-            State.CLAIMED: 1,
-            State.QUEUED: 1,
-            State.REFUSED: 1,
+        assert queries.totals(store)["message"] == {
+            QueueState.CLAIMED: 1,
+            QueueState.QUEUED: 1,
+            QueueState.REFUSED: 1,
         }

@@ -4,12 +4,12 @@ import pytest
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
-from bridge.queue import browse, operations
-from bridge.queue.browse import Filter
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
+from bridge.queue import operations, queries
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, DeliveryRequest
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Event, State
+from bridge.queue.queries import Filter
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.people import NOW, release
 
@@ -22,7 +22,7 @@ def outbox(store: Database) -> Outbox:
     return Outbox(store, "node-1", lease=1000)
 
 
-def _queue(store: Database, outbox: Outbox, *releases: Release) -> int:
+def _queue(store: Database, outbox: Outbox, *releases: DeliveryRequest) -> int:
     with store.write() as connection:
         return outbox.enqueue(connection, releases, NOW)
 
@@ -31,7 +31,7 @@ def _keys(claimed: list[ClaimedDelivery]) -> list[str]:
     return [each.release_key for each in claimed]
 
 
-def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: Event, retry_at: int = 0) -> None:
+def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: QueueEvent, retry_at: int = 0) -> None:
     outcome = DeliveryOutcome(claimed.delivery_id, event, retry_at=retry_at)
     assert outbox.settle([outcome], NOW) == {claimed.delivery_id}
 
@@ -60,7 +60,7 @@ def test_a_release_is_queued_once(store: Database, outbox: Outbox) -> None:
     """Learning of a release again adds nothing, even after it was delivered."""
     assert _queue(store, outbox, release("K1"), release("K1")) == 1
     (claimed,) = outbox.claim(HERE, NOW, 10)
-    _settle(outbox, claimed, Event.ACCEPTED)
+    _settle(outbox, claimed, QueueEvent.ACCEPTED)
     assert _queue(store, outbox, release("K1")) == 0
     assert _queue(store, outbox, release("K1", destination="archive")) == 1
     assert outbox.claim(HERE, NOW, 10) == []
@@ -79,10 +79,10 @@ def test_order_within_a_report(store: Database, outbox: Outbox) -> None:
     _queue(store, outbox, release("final"), release("addendum"), release("other", report="R2"))
     first, other = outbox.claim(HERE, NOW, 10)
     assert _keys([first, other]) == ["final", "other"]
-    _settle(outbox, first, Event.POSTPONED, retry_at=NOW + 50)
+    _settle(outbox, first, QueueEvent.POSTPONED, retry_at=NOW + 50)
     assert outbox.claim(HERE, NOW + 49, 10) == []
     (again,) = outbox.claim(HERE, NOW + 50, 10)
-    _settle(outbox, again, Event.ACCEPTED)
+    _settle(outbox, again, QueueEvent.ACCEPTED)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["addendum"]
 
 
@@ -91,9 +91,9 @@ def test_destinations_do_not_wait_for_each_other(store: Database, outbox: Outbox
     for key in ("a", "b"):
         _queue(store, outbox, release(key), release(key, destination="archive"))
     (stuck,) = outbox.claim(HERE, NOW, 10)
-    _settle(outbox, stuck, Event.GIVEN_UP)
+    _settle(outbox, stuck, QueueEvent.GIVEN_UP)
     (claimed,) = outbox.claim("archive", NOW, 10)
-    _settle(outbox, claimed, Event.ACCEPTED)
+    _settle(outbox, claimed, QueueEvent.ACCEPTED)
     assert _keys(outbox.claim("archive", NOW, 10)) == ["b"]
 
 
@@ -101,25 +101,25 @@ def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox
     """Until a person has decided, nothing of that report is sent there; all else is."""
     _queue(store, outbox, release("a"), release("b"), release("c", report="R2"))
     parked, other = outbox.claim(HERE, NOW, 10)
-    _settle(outbox, parked, Event.GIVEN_UP)
-    _settle(outbox, other, Event.ACCEPTED)
+    _settle(outbox, parked, QueueEvent.GIVEN_UP)
+    _settle(outbox, other, QueueEvent.ACCEPTED)
     assert outbox.claim(HERE, NOW, 10) == []
     operations.skip_delivery(store, parked.delivery_id)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["b"]
-    assert browse.delivery(store, parked.delivery_id).row.state is State.CANCELLED
+    assert queries.delivery(store, parked.delivery_id).row.state is QueueState.CANCELLED
 
 
 def test_a_person_retries(store: Database, outbox: Outbox) -> None:
     """A parked delivery goes out again first; one that waits for its time goes out now."""
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
-    _settle(outbox, claimed, Event.GIVEN_UP)
+    _settle(outbox, claimed, QueueEvent.GIVEN_UP)
     operations.retry_delivery(store, claimed.delivery_id)
     (claimed,) = outbox.claim(HERE, NOW, 10)
     assert claimed.release_key == "a"
     with pytest.raises(IllegalTransition):
         operations.retry_delivery(store, claimed.delivery_id)
-    _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 10**6)
+    _settle(outbox, claimed, QueueEvent.POSTPONED, retry_at=NOW + 10**6)
     assert outbox.claim(HERE, NOW, 10) == []
     operations.retry_delivery(store, claimed.delivery_id)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
@@ -132,7 +132,7 @@ def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbo
     _queue(store, outbox, release())
     (claimed,) = outbox.claim(HERE, NOW, 10)
     postponed = DeliveryOutcome(
-        claimed.delivery_id, Event.POSTPONED, retry_at=NOW + 500, tries=claimed.tries + 1
+        claimed.delivery_id, QueueEvent.POSTPONED, retry_at=NOW + 500, tries=claimed.tries + 1
     )
     outbox.settle([postponed], NOW)
     after = Outbox(store, "node-1", lease=1000)
@@ -141,7 +141,7 @@ def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbo
     after.release([again.delivery_id], NOW + 500)
     (again,) = after.claim(HERE, NOW + 500, 10)
     assert (again.tries, again.attempts) == (1, 3)
-    _settle(after, again, Event.GIVEN_UP)
+    _settle(after, again, QueueEvent.GIVEN_UP)
     operations.retry_delivery(store, again.delivery_id)
     assert after.claim(HERE, NOW + 500, 10)[0].tries == 0
 
@@ -153,7 +153,7 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
     number = claimed.delivery_id
     assert outbox.store_payloads({number: (b"MSH|1", "C1")}) == {number: b"MSH|1"}
     assert outbox.store_payloads({number: (b"MSH|2", "C2")}) == {number: b"MSH|1"}
-    _settle(outbox, claimed, Event.POSTPONED)
+    _settle(outbox, claimed, QueueEvent.POSTPONED)
     (again,) = outbox.claim(HERE, NOW, 10)
     assert (again.payload, again.control_id, again.attempts) == (b"MSH|1", "C1", 2)
     assert outbox.store_payloads({999: (b"MSH|", "C9"), number: (b"MSH|3", "C3")}) == {
@@ -185,24 +185,24 @@ def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
     (claimed,) = outbox.claim(HERE, NOW, 10)
     outbox.store_payloads({claimed.delivery_id: (b"MSH|", "C1")})
     lost = DeliveryOutcome(
-        claimed.delivery_id, Event.POSTPONED, FailureKind.AMBIGUOUS, "timeout", sent_at=NOW + 1
+        claimed.delivery_id, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS, "timeout", sent_at=NOW + 1
     )
     outbox.settle([lost], NOW + 2)
-    row = browse.delivery(store, claimed.delivery_id).row
-    assert (row.state, row.failure, row.code) == (State.QUEUED, "ambiguous", "timeout")
+    row = queries.delivery(store, claimed.delivery_id).row
+    assert (row.state, row.failure, row.code) == (QueueState.QUEUED, "ambiguous", "timeout")
     outbox.claim(HERE, NOW + 2, 10)
     taken = DeliveryOutcome(
-        claimed.delivery_id, Event.ACCEPTED, code="AA", reply=b"ACK", sent_at=NOW + 3
+        claimed.delivery_id, QueueEvent.ACCEPTED, code="AA", reply=b"ACK", sent_at=NOW + 3
     )
     outbox.settle([taken], NOW + 4)
-    detail = browse.delivery(store, claimed.delivery_id)
+    detail = queries.delivery(store, claimed.delivery_id)
     assert (detail.payload, detail.reply, detail.orders) == (
         b"MSH|",
         b"ACK",
         [{"Accession": "A1"}],
     )
     row = detail.row
-    assert (row.state, row.sent_at, row.acknowledged_at) == (State.DONE, NOW + 3, NOW + 4)
+    assert (row.state, row.sent_at, row.acknowledged_at) == (QueueState.DONE, NOW + 3, NOW + 4)
     assert (row.code, row.failure, row.control_id) == ("AA", "", "C1")
 
 
@@ -212,14 +212,14 @@ def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
     (claimed,) = outbox.claim(HERE, NOW, 10)
     other = Outbox(store, "node-2", lease=1000)
     assert other.claim(HERE, NOW, 10) == []
-    assert other.reclaim(NOW + 1000) == 0
-    assert Outbox(store, "node-1").reclaim(NOW, starting=True) == 1
+    assert other.requeue_expired_claims(NOW + 1000) == 0
+    assert Outbox(store, "node-1").requeue_expired_claims(NOW, include_own=True) == 1
     assert _keys(other.claim(HERE, NOW, 10)) == ["a"]
-    assert outbox.settle([DeliveryOutcome(claimed.delivery_id, Event.ACCEPTED)], NOW) == set()
-    assert outbox.reclaim(NOW + 1001) == 1
+    assert outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW) == set()
+    assert outbox.requeue_expired_claims(NOW + 1001) == 1
     (mine,) = outbox.claim(HERE, NOW + 1001, 10)
     outbox.extend([mine.delivery_id], NOW + 1500)
-    assert other.reclaim(NOW + 2400) == 0
+    assert other.requeue_expired_claims(NOW + 2400) == 0
     outbox.release([mine.delivery_id], NOW)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
 
@@ -229,9 +229,9 @@ def test_a_time_that_a_wrong_clock_has_set(store: Database, outbox: Outbox) -> N
     _queue(store, outbox, release("a"), release("b", destination="archive"))
     for destination in (HERE, "archive"):
         (claimed,) = outbox.claim(destination, NOW, 10)
-        _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 3_600_000)
-    assert outbox.hasten(HERE, NOW, longest=3300) == 0
-    assert outbox.hasten(HERE, NOW, longest=60) == 1
+        _settle(outbox, claimed, QueueEvent.POSTPONED, retry_at=NOW + 3_600_000)
+    assert outbox.make_due(HERE, NOW, longest=3300) == 0
+    assert outbox.make_due(HERE, NOW, longest=60) == 1
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
     assert outbox.claim("archive", NOW, 10) == []
 
@@ -241,19 +241,19 @@ def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
     _queue(store, outbox, release("a"), release("b", report="R2"))
     _queue(store, outbox, release("c", destination="archive"))
     (parked,) = outbox.claim("archive", NOW, 10)
-    _settle(outbox, parked, Event.GIVEN_UP)
+    _settle(outbox, parked, QueueEvent.GIVEN_UP)
 
     def found(wanted: Filter) -> list[str]:
-        return [row.release_key for row in browse.deliveries(store, wanted)]
+        return [row.release_key for row in queries.deliveries(store, wanted)]
 
     assert found(Filter()) == ["c", "b", "a"]
-    assert found(Filter(state=State.PARKED)) == ["c"]
+    assert found(Filter(state=QueueState.PARKED)) == ["c"]
     assert found(Filter(source=HERE)) == ["b", "a"]
     assert found(Filter(report_id="R2")) == ["b"]
-    depths = browse.open_deliveries(store)
+    depths = queries.open_deliveries(store)
     assert {name: {s: d.count for s, d in each.items()} for name, each in depths.items()} == {
-        HERE: {State.QUEUED: 2},
-        "archive": {State.PARKED: 1},
+        HERE: {QueueState.QUEUED: 2},
+        "archive": {QueueState.PARKED: 1},
     }
 
 

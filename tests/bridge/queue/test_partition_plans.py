@@ -17,8 +17,8 @@ from bridge.queue.ledger import deduplication as arrivals
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
-from bridge.store.postgresql.connection import packed
-from bridge.store.statements import Among
+from bridge.store.postgresql.connection import binary_arrays
+from bridge.store.statements import KeyStatement
 from tests.bridge.queue.parted import FIRST, go_on_from, names, own_database
 from tests.bridge.queue.people import NOW
 
@@ -55,7 +55,7 @@ def _touched(plan: str) -> set[str]:
 
 def _explained(store: Database, statement: str, values: object) -> str:
     with store.write() as connection:
-        driver = store.driver(connection)
+        driver = store.driver_connection(connection)
         rows = driver.execute(f"EXPLAIN (VERBOSE) {statement}", values).fetchall()
         return "\n".join(row[0] for row in rows)
 
@@ -71,9 +71,9 @@ AMONG = {
 
 
 @pytest.mark.parametrize(("asked", "others"), list(AMONG.values()), ids=list(AMONG))
-def test_by_ids(store: Database, asked: Among, others: dict[str, object]) -> None:
+def test_by_ids(store: Database, asked: KeyStatement, others: dict[str, object]) -> None:
     """Among messages of two partitions, only those two are looked into."""
-    (array,) = packed((asked.kind,), [(each,) for each in IDS])
+    (array,) = binary_arrays((asked.kind,), [(each,) for each in IDS])
     plan = _explained(store, asked.postgres, {"ids": array, **others})
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
@@ -82,7 +82,7 @@ def test_settling(store: Database) -> None:
     """Outcomes are written where their messages lie, whatever they are joined with."""
     step = sql.INBOX.settle
     rows = [(each, "done", 0, "", "", "", NOW) for each in IDS]
-    plan = _explained(store, step.together, step.columns(rows))
+    plan = _explained(store, step.postgres, step.arrays(rows))
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
 

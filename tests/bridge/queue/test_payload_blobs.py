@@ -12,8 +12,8 @@ from sqlalchemy import text
 from bridge.intake.process.jobs import ContentUnreadable
 from bridge.intake.process.jobs import read as read_job
 from bridge.intake.process.order_processor import given_up
-from bridge.queue import browse
-from bridge.queue.claims import Outcome
+from bridge.queue import queries
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.payload_blobs import (
@@ -23,12 +23,12 @@ from bridge.queue.payload_blobs import (
     PayloadBlobs,
     Rest,
     count_lost,
+    delete_orphans,
     folder_of,
-    forget_orphans,
     name_of,
 )
 from bridge.queue.retention.policy import newer_than_fits, prune
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
@@ -100,7 +100,7 @@ def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> Non
     (receipt,) = intake.keep(large)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
-    assert browse.message(store, receipt.message_id).payload == large.payload
+    assert queries.message(store, receipt.message_id).payload == large.payload
     assert kept(store) == len(large.payload)
 
 
@@ -117,7 +117,7 @@ def test_another_content_under_its_control_id(intake: Intake, store: Database) -
     """Is another message with pieces of its own."""
     first, other = arrival("A", content=LARGE), arrival("A", content=LARGE + "y")
     ids = [intake.keep(each)[0].message_id for each in (first, other)]
-    assert [browse.message(store, each).payload for each in ids] == [first.payload, other.payload]
+    assert [queries.message(store, each).payload for each in ids] == [first.payload, other.payload]
 
 
 def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) -> None:
@@ -126,7 +126,7 @@ def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) ->
     with pytest.raises(KeyboardInterrupt):
         put(store, large, rest=dies)
     (receipt,) = intake.keep(large)
-    assert browse.message(store, receipt.message_id).payload == large.payload
+    assert queries.message(store, receipt.message_id).payload == large.payload
     assert kept(store) == len(large.payload)
 
 
@@ -136,7 +136,7 @@ def test_others_write_between_its_pieces(store: Database) -> None:
     other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
-        with store.turns.at_once(), other.transaction() as cursor:
+        with store.write_lock.hold_without_waiting(), other.transaction() as cursor:
             cursor.execute("SELECT count(*) FROM parcel")
             turns.append(cursor.fetchone()[0])
 
@@ -149,7 +149,7 @@ def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
     """Each of them is stored by its own size."""
     small, large = arrival("A"), arrival("B", patient="2", content=LARGE)
     receipts = intake.keep_together(small, large)
-    assert [browse.message(store, each.message_id).payload for each in receipts] == [
+    assert [queries.message(store, each.message_id).payload for each in receipts] == [
         small.payload,
         large.payload,
     ]
@@ -162,16 +162,16 @@ def test_files_of_earlier_releases(intake: Intake, store: Database) -> None:
     large = arrival("A", content=LARGE)
     (receipt,) = intake.keep(large)
     (file,) = put_in_files(store)
-    assert browse.message(store, receipt.message_id).payload == large.payload
+    assert queries.message(store, receipt.message_id).payload == large.payload
     intake.keep(large)
     assert kept(store) == file.stat().st_size == len(large.payload)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
-    forget_orphans(store, NOW + ORPHANED + 1)
+    delete_orphans(store, NOW + ORPHANED + 1)
     assert file.exists()
     with store.write() as connection:
         connection.execute(text("DELETE FROM message"))
-    assert forget_orphans(store, NOW + ORPHANED + 1) == 1
+    assert delete_orphans(store, NOW + ORPHANED + 1) == 1
     assert not folder(store).exists()
 
 
@@ -185,7 +185,7 @@ def test_a_lost_file_comes_back_with_a_retransmit(intake: Intake, store: Databas
     assert count_lost(store) == 1
     intake.keep(large)
     assert count_lost(store) == 0
-    assert browse.message(store, receipt.message_id).payload == large.payload
+    assert queries.message(store, receipt.message_id).payload == large.payload
 
 
 @sqlite
@@ -211,17 +211,17 @@ class TestForgetting:
         (receipt,) = intake.keep(arrival("A", content=LARGE))
         put(store, arrival("B", content=LARGE))
         whole = kept(store)
-        assert forget_orphans(store, NOW + ORPHANED - 1) == 0
-        assert forget_orphans(store, NOW + ORPHANED + 1) == 1
+        assert delete_orphans(store, NOW + ORPHANED - 1) == 0
+        assert delete_orphans(store, NOW + ORPHANED + 1) == 1
         assert kept(store) == whole // 2
-        assert len(browse.message(store, receipt.message_id).payload) > LENGTH
+        assert len(queries.message(store, receipt.message_id).payload) > LENGTH
 
     def test_one_that_comes_again_after_all(self, intake: Intake, store: Database) -> None:
         """A day late, its pieces count as new from then on."""
         late = NOW + ORPHANED
         put(store, arrival("A", content=LARGE))
         put(store, arrival("A", content=LARGE, received_at=late))
-        assert forget_orphans(store, late + 1) == 0
+        assert delete_orphans(store, late + 1) == 0
 
     @sqlite
     def test_files_without_a_row(self, intake: Intake, store: Database) -> None:
@@ -230,8 +230,8 @@ class TestForgetting:
         (own,) = put_in_files(store)
         for name in (name_of(1, 2), f"{name_of(1, 2)}.x7.part", "notes.txt"):
             (folder(store) / name).write_text("left")
-        forget_orphans(store, NOW)
-        assert len(browse.message(store, receipt.message_id).payload) > LENGTH
+        delete_orphans(store, NOW)
+        assert len(queries.message(store, receipt.message_id).payload) > LENGTH
         assert {each.name for each in folder(store).iterdir()} == {own.name, "notes.txt"}
 
     def test_retention(self, intake: Intake, store: Database) -> None:
@@ -243,7 +243,7 @@ class TestForgetting:
         assert newer_than_fits(store, 2 * LENGTH) == 0
         inbox = Inbox(store, "node")
         inbox.claim(NOW, 1)
-        inbox.settle([Outcome(message_id, Event.ACCEPTED)], NOW)
+        inbox.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW)
         archived: list[bytes] = []
 
         def archive(_table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -251,7 +251,7 @@ class TestForgetting:
 
         assert prune(store, NOW + 1, archive=archive).messages == 1
         assert archived == [large.payload]
-        assert forget_orphans(store, NOW + ORPHANED + 1) == 1
+        assert delete_orphans(store, NOW + ORPHANED + 1) == 1
         assert kept(store) == 0
 
 
@@ -275,7 +275,7 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
         patched.setattr(Path, "read_bytes", fails)
         claimed = inbox.claim(NOW, 10)
         with pytest.raises(StoreUnavailable, match="EIO"):
-            [browse.message(store, each.message_id) for each in claimed]
+            [queries.message(store, each.message_id) for each in claimed]
 
     (broken,) = [each for each in claimed if each.unreadable]
     (other,) = [each for each in claimed if not each.unreadable]
@@ -284,7 +284,7 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
     with pytest.raises(ContentUnreadable) as raised:
         read_job(broken, {})
     outcome = given_up(broken, raised.value)
-    assert (outcome.event, outcome.code) == (Event.POSTPONED, "content_unreadable")
+    assert (outcome.event, outcome.code) == (QueueEvent.POSTPONED, "content_unreadable")
     inbox.settle([dataclasses.replace(outcome, retry_at=NOW)], NOW)
     (again,) = inbox.claim(NOW, 10)
     assert (again.message_id, again.unreadable) == (broken.message_id, "")

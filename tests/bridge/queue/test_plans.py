@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import Connection, text
 
 from bridge.queue import statements as sql
-from bridge.queue.claims import Outcome
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import deduplication as arrivals
-from bridge.queue.states import Event
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
-from bridge.store.postgresql.connection import by_index_alone, packed
-from bridge.store.statements import Among, Step, among
+from bridge.store.postgresql.connection import binary_arrays, force_index_scans
+from bridge.store.statements import BulkStatement, KeyStatement, key_statement
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000
@@ -79,13 +79,13 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
     return "\n".join(str(row[-1]) for row in rows)
 
 
-def _plan_of_some(connection: Connection, asked: Among, others: Mapping[str, Any]) -> str:
+def _plan_of_some(connection: Connection, asked: KeyStatement, others: Mapping[str, Any]) -> str:
     """Give the plan for a hundred rows."""
     keys = list(range(1, 101))
     if connection.dialect.name == "sqlite":
         how, ids = f"EXPLAIN QUERY PLAN {asked.sqlite}", json.dumps(keys)
     else:
-        (array,) = packed((asked.kind,), [(key,) for key in keys])
+        (array,) = binary_arrays((asked.kind,), [(key,) for key in keys])
         how, ids = f"EXPLAIN {asked.postgres}", array
     rows = connection.exec_driver_sql(how, {"ids": ids, **others}).all()
     return "\n".join(str(row[-1]) for row in rows)
@@ -129,7 +129,7 @@ LOOKS = {
 
 
 @pytest.mark.parametrize(("asked", "others"), list(LOOKS.values()), ids=list(LOOKS))
-def test_what_stands_before(filled: Database, asked: Among, others: dict[str, Any]) -> None:
+def test_what_stands_before(filled: Database, asked: KeyStatement, others: dict[str, Any]) -> None:
     """Rows are searched by their keys, and who stands before them by lane; never looked for."""
     with filled.write() as connection:
         plan = _plan_of_some(connection, asked, others)
@@ -138,16 +138,16 @@ def test_what_stands_before(filled: Database, asked: Among, others: dict[str, An
 
 
 OWN = {
-    "held": among(sql.INBOX.held),
+    "held": key_statement(sql.INBOX.held),
     "extended": sql.INBOX.extend,
-    "held deliveries": among(sql.OUTBOX.held),
+    "held deliveries": key_statement(sql.OUTBOX.held),
 }
 
 
 @pytest.mark.parametrize("asked", list(OWN.values()), ids=list(OWN))
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_what_is_in_hand(filled: Database, asked: Among) -> None:
+def test_what_is_in_hand(filled: Database, asked: KeyStatement) -> None:
     """
     What one holds is searched by its key, not among all that anybody holds.
 
@@ -163,10 +163,10 @@ def test_what_is_in_hand(filled: Database, asked: Among) -> None:
 @pytest.mark.parametrize("step", [sql.INBOX.guard, sql.OUTBOX.guard], ids=["inbox", "outbox"])
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_who_is_about_to_leave(filled: Database, step: Step) -> None:
+def test_who_is_about_to_leave(filled: Database, step: BulkStatement) -> None:
     """The places that others stand behind are searched one by one, however many they are."""
     with filled.write() as connection:
-        plan = _plan(filled, connection, step.together, step.columns([(n, n) for n in range(100)]))
+        plan = _plan(filled, connection, step.postgres, step.arrays([(n, n) for n in range(100)]))
     assert "lane_pkey" in plan
     assert "Seq Scan" not in plan
 
@@ -182,10 +182,13 @@ def test_whether_any_is_known_where_nobody_has_counted(store: Database) -> None:
         connection.execute(text("ALTER TABLE message_identity SET (autovacuum_enabled = off)"))
         connection.execute(text(_IDENTITIES))
     with store.write() as connection:
-        driver = store.driver(connection)
-        by_index_alone(driver)
+        driver = store.driver_connection(connection)
+        force_index_scans(driver)
         for count in (1, 10, 320):
-            asked = f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}", packed(kinds, [message] * count)
+            asked = (
+                f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}",
+                binary_arrays(kinds, [message] * count),
+            )
             plan = "\n".join(row[0] for row in driver.execute(*asked).fetchall())
             assert "(identity = asked.identity)" in plan
             assert "Join Filter" not in plan
@@ -205,13 +208,15 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("step", "rows"), list(STEPS.values()), ids=list(STEPS))
-def test_what_becomes_of_a_batch(filled: Database, step: Step, rows: list[tuple[Any, ...]]) -> None:
+def test_what_becomes_of_a_batch(
+    filled: Database, step: BulkStatement, rows: list[tuple[Any, ...]]
+) -> None:
     """A hundred rows are claimed, settled and let go of by their keys, on either database."""
     with filled.write() as connection:
         if filled.dialect == "sqlite":
-            plan = _plan(filled, connection, step.each, rows[0])
+            plan = _plan(filled, connection, step.sqlite, rows[0])
         else:
-            plan = _plan(filled, connection, step.together, step.columns(rows))
+            plan = _plan(filled, connection, step.postgres, step.arrays(rows))
     assert "SCAN" not in plan
     assert "Seq Scan" not in plan
 
@@ -238,8 +243,8 @@ def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
     claimed = inbox.claim(NOW, 100)
     head = next(each for each in claimed if each.lanes == (-1,))
     others = [each.message_id for each in claimed if each is not head]
-    inbox.settle([Outcome(head.message_id, Event.POSTPONED, retry_at=NOW + 10**9)], NOW)
-    inbox.settle([Outcome(each, Event.ACCEPTED) for each in others], NOW)
+    inbox.settle([MessageOutcome(head.message_id, QueueEvent.POSTPONED, retry_at=NOW + 10**9)], NOW)
+    inbox.settle([MessageOutcome(each, QueueEvent.ACCEPTED) for each in others], NOW)
     number, took = 0, []
     begun = time.perf_counter()
     while number < 5000:
@@ -247,7 +252,7 @@ def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
         batch = inbox.claim(NOW, 100)
         took.append(time.perf_counter() - before)
         assert len(batch) == 100
-        inbox.settle([Outcome(each.message_id, Event.ACCEPTED) for each in batch], NOW)
+        inbox.settle([MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in batch], NOW)
         number += len(batch)
     rate = number / (time.perf_counter() - begun)
     took.sort()

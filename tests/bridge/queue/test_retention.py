@@ -2,14 +2,14 @@
 
 from sqlalchemy import text
 
-from bridge.queue import browse
-from bridge.queue.claims import Outcome
+from bridge.queue import queries
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.retention.policy import Pruned, prune
+from bridge.queue.retention.policy import PruneResult, prune
 from bridge.queue.retention.rows import BATCH, FEWEST, HOLD, REST, next_batch
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival, refused, release
@@ -24,15 +24,23 @@ def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
     queued, claimed, parked, done = (receipt.message_id for receipt in kept)
     inbox.claim(OLD, 10)
     inbox.release([queued], OLD)
-    inbox.settle([Outcome(parked, Event.GIVEN_UP), Outcome(done, Event.ACCEPTED)], OLD)
+    inbox.settle(
+        [MessageOutcome(parked, QueueEvent.GIVEN_UP), MessageOutcome(done, QueueEvent.ACCEPTED)],
+        OLD,
+    )
     intake.keep(refused(received_at=OLD), refused(received_at=NOW))
     pauses: list[float] = []
     pruned = prune(store, NOW - 5000, batch=1, pause=pauses.append)
-    assert pruned == Pruned(messages=2, deliveries=0)
+    assert pruned == PruneResult(messages=2, deliveries=0)
     assert len(pauses) == 2
-    left = {row.id: row.state for row in browse.messages(store, browse.Filter())}
+    left = {row.id: row.state for row in queries.messages(store, queries.Filter())}
     assert {queued, claimed, parked} < left.keys()
-    assert sorted(left.values()) == [State.CLAIMED, State.PARKED, State.QUEUED, State.REFUSED]
+    assert sorted(left.values()) == [
+        QueueState.CLAIMED,
+        QueueState.PARKED,
+        QueueState.QUEUED,
+        QueueState.REFUSED,
+    ]
     with store.read() as connection:
         bodies = connection.execute(text("SELECT message_id FROM message_body")).scalars()
         assert set(bodies) == left.keys()
@@ -44,7 +52,7 @@ def test_what_was_settled_recently_stays(intake: Intake, store: Database) -> Non
     (receipt,) = intake.keep(arrival(received_at=OLD))
     intake.keep(arrival(patient="2"))
     inbox.claim(OLD, 1)
-    inbox.settle([Outcome(receipt.message_id, Event.ACCEPTED)], NOW)
+    inbox.settle([MessageOutcome(receipt.message_id, QueueEvent.ACCEPTED)], NOW)
     assert prune(store, NOW - 5000).messages == 0
     assert prune(store, NOW + 1).messages == 1
 
@@ -64,8 +72,8 @@ def test_deliveries_too(store: Database) -> None:
         outbox.enqueue(connection, [release(report="R1"), release(report="R2")], OLD)
     first, _ = outbox.claim("ris-results", OLD, 10)
     outbox.store_payloads({first.delivery_id: (b"MSH|", "C1")})
-    outbox.settle([DeliveryOutcome(first.delivery_id, Event.ACCEPTED)], OLD)
-    assert prune(store, NOW) == Pruned(messages=0, deliveries=1)
+    outbox.settle([DeliveryOutcome(first.delivery_id, QueueEvent.ACCEPTED)], OLD)
+    assert prune(store, NOW) == PruneResult(messages=0, deliveries=1)
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM delivery_body")).scalar_one() == 0
 

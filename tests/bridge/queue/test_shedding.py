@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import browse, operations
-from bridge.queue.claims import Outcome
+from bridge.queue import operations, queries
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.retention import partitions
 from bridge.queue.retention.policy import prune
-from bridge.queue.states import Event, State
+from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import TABLES
 from bridge.store.records import exceptions
-from bridge.store.records.exceptions import Subject
+from bridge.store.records.exceptions import ExceptionSubject
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.parted import FIRST, go_on_from, ids_in, names, own_database
 from tests.bridge.queue.people import NOW, arrival, refused
@@ -64,7 +64,9 @@ def _next_partition(store: Database, intake: Intake) -> int:
 def test_a_whole_partition(full: Database, intake: Intake) -> None:
     """Its tables are dropped, all that is known of its messages too, each archived once."""
     with full.write() as connection:
-        exceptions.note(connection, Subject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW)
+        exceptions.add(
+            connection, ExceptionSubject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW
+        )
     last = _next_partition(full, intake)
     archived: list[int] = []
     pruned = prune(
@@ -79,7 +81,7 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert [ids_in(full, table) for table in TABLES] == [[last], [last], []]
     assert ids_in(full, "message_identity") == [last]
-    assert [each.row_id for each in exceptions.unseen(full, 10)] == [last]
+    assert [each.row_id for each in exceptions.list_unseen(full, 10)] == [last]
 
 
 def test_what_goes_on(full: Database, intake: Intake) -> None:
@@ -91,14 +93,14 @@ def test_what_goes_on(full: Database, intake: Intake) -> None:
         connection.execute(text("INSERT INTO message_number VALUES (7, :id)"), {"id": parked})
     inbox = Inbox(full, "node")
     inbox.claim(OLD, 10)
-    inbox.settle([Outcome(parked, Event.GIVEN_UP)], OLD)
-    inbox.settle([Outcome(lately, Event.ACCEPTED)], NOW)
+    inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], OLD)
+    inbox.settle([MessageOutcome(lately, QueueEvent.ACCEPTED)], NOW)
     last = _next_partition(full, intake)
     assert prune(full, NOW - 5000).messages == SIZE - 2
     assert names(full) == [f"from_{last}"]
     assert ids_in(full, "message_rest") == ids_in(full, "message_body_rest") == [parked, lately]
     assert ids_in(full, "message_number") == [parked]
-    assert browse.message(full, parked).payload == waits.payload
+    assert queries.message(full, parked).payload == waits.payload
     (again,) = intake.keep(waits)
     assert (again.duplicate, again.message_id) == (True, parked)
     operations.replay_message(full, parked)
@@ -193,9 +195,9 @@ def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
     operations.replay_message(full, FIRST, operations.Routing("orders", "v", (5,)))
     clock[0] += 1
     assert inbox.claim(NOW, 10) == []
-    inbox.hurry()
+    inbox.expect_old_messages()
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [FIRST]
-    assert browse.message(full, FIRST).row.state is State.CLAIMED
+    assert queries.message(full, FIRST).row.state is QueueState.CLAIMED
 
 
 def test_kill_minus_nine_between(

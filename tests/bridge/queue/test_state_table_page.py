@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridge.queue.states import TRANSITIONS, Acknowledgment
+from bridge.queue.states import TRANSITIONS, AcknowledgmentState
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "durability.md"
 
@@ -17,4 +17,4 @@ def test_the_page_shows_the_table() -> None:
 def test_the_page_shows_the_other_axis() -> None:
     """Each value of the acknowledgment axis is explained."""
     page = PAGE.read_text("utf-8")
-    assert all(f"| {each} | " in page for each in Acknowledgment)
+    assert all(f"| {each} | " in page for each in AcknowledgmentState)

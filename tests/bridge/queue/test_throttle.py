@@ -2,7 +2,15 @@
 
 import pytest
 
-from bridge.queue.throttle import BUSY, FLOOD, LEAST, LONGEST, RUSH, Throttle, unthrottled
+from bridge.queue.worker.throttle import (
+    BUSY,
+    FLOOD,
+    LEAST,
+    LONGEST,
+    RUSH,
+    ProcessingThrottle,
+    unthrottled,
+)
 
 
 class Day:
@@ -10,7 +18,7 @@ class Day:
 
     def __init__(self) -> None:
         self.count, self.now, self.spent = 0, 100.0, 7.0
-        self.throttle = Throttle(lambda: self.count, lambda: self.now, lambda: self.spent)
+        self.throttle = ProcessingThrottle(lambda: self.count, lambda: self.now, lambda: self.spent)
         self.throttle.worked(0.1)
 
     def goes_by(self, rate: float, load: float, seconds: float = 3.0) -> None:

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 from typing_extensions import override
 
-from bridge.queue.claims import Claimed, Outcome, Settled
-from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.worker import Worker
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.queue.worker.worker import Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.bench import Bench, accepted
@@ -29,14 +29,14 @@ class Turning(Inbox):
     away = False
 
     @override
-    def turn_over(
-        self, outcomes: Sequence[Outcome], now: int, limit: int
-    ) -> tuple[Settled, Handful]:
+    def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> tuple[SettlementResult, ClaimedBatch]:
         """Count, and turn over."""
         self.asked += 1
         if self.away:
             raise StoreUnavailable("SQLITE_FULL")
-        return super().turn_over(outcomes, now, limit)
+        return super().settle_and_claim(outcomes, now, limit)
 
 
 @pytest.mark.parametrize("away", [False, True])
@@ -44,7 +44,7 @@ def test_who_is_done_claims_what_came_meanwhile(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
     """With its outcomes, as often as some came; by the ordinary ways where that cannot be."""
-    monkeypatch.setattr("bridge.queue.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
     bench.keep("1")
     inbox = Turning(bench.store, "node")
     inbox.away = away
@@ -52,7 +52,9 @@ def test_who_is_done_claims_what_came_meanwhile(
     log: list[int] = []
 
     async def story() -> None:
-        async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        async def apply(
+            batch: Sequence[ClaimedMessage],
+        ) -> AsyncGenerator[Sequence[MessageOutcome]]:
             log.extend(each.message_id for each in batch)
             if len(log) < 4:
                 await asyncio.to_thread(bench.keep, "1", str(len(log)))

@@ -7,11 +7,11 @@ import pytest
 from typing_extensions import override
 
 from bridge.errors import FailureKind
-from bridge.queue import browse
-from bridge.queue.claims import Claimed, Outcome, Settled
-from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, State
-from bridge.queue.worker import Apply, Worker
+from bridge.queue import queries
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.bench import Bench, accepted
@@ -25,10 +25,10 @@ def bench(store: Database, intake: Intake) -> Bench:
     return Bench(store, intake)
 
 
-def applying(outcome: Callable[[Claimed], Outcome], log: list[int]) -> Apply:
+def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]) -> Apply:
     """Make an apply that notes what it was given."""
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         log.extend(each.message_id for each in batch)
         await asyncio.sleep(0)
         yield [outcome(each) for each in batch]
@@ -52,7 +52,7 @@ def test_what_raises_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixtu
     bench.keep("1", "2")
     tries: list[int] = []
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         tries.append(len(batch))
         if len(tries) == 1:
             raise ValueError("SECRET")
@@ -69,22 +69,24 @@ def test_an_outcome_that_is_missing(bench: Bench) -> None:
     (first, second) = bench.keep("1", "2")
     seen: list[int] = []
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         seen.extend(each.message_id for each in batch)
         yield [accepted(each) for each in batch if each.message_id == first or len(seen) > 2]
 
     bench.run(apply, bench.all_done)
     assert seen == [first, second, second]
-    assert browse.message(bench.store, second).row.attempts == 2
+    assert queries.message(bench.store, second).row.attempts == 2
 
 
 def test_the_retry_policy_sets_the_time(bench: Bench) -> None:
     """What is postponed without a time of its own gets one from the policy."""
     bench.keep("1")
 
-    def postponed(each: Claimed) -> Outcome:
+    def postponed(each: ClaimedMessage) -> MessageOutcome:
         if each.attempts < 4:
-            return Outcome(each.message_id, Event.POSTPONED, FailureKind.TRANSIENT, "503")
+            return MessageOutcome(
+                each.message_id, QueueEvent.POSTPONED, FailureKind.TRANSIENT, "503"
+            )
         return accepted(each)
 
     log: list[int] = []
@@ -98,7 +100,7 @@ def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
     log: list[int] = []
     go_on = asyncio.Event()
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         (each,) = batch
         if each.message_id == slow:
             await go_on.wait()
@@ -116,7 +118,7 @@ def test_what_comes_meanwhile_is_one_batch(bench: Bench) -> None:
     bench.keep("1")
     sizes: list[int] = []
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         sizes.append(len(batch))
         if len(sizes) == 1:
             for patient in "23":
@@ -134,7 +136,7 @@ class Flaky(Inbox):
     away = 2
 
     @override
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+    def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """Fail twice, then settle."""
         if self.away:
             self.away -= 1
@@ -144,7 +146,7 @@ class Flaky(Inbox):
 
 def test_outcomes_survive_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was applied is written down as soon as the database takes it, not applied again."""
-    monkeypatch.setattr("bridge.queue.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
     bench.keep("1", "2")
     bench.inbox = Flaky(bench.store, "node")
     log: list[int] = []
@@ -166,20 +168,20 @@ def test_stop_gives_back_what_hangs(bench: Bench) -> None:
     bench.keep("1")
     begun: list[int] = []
 
-    async def hang(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def hang(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         begun.append(len(batch))
         await asyncio.sleep(60)
         yield []
 
     bench.run(hang, lambda: bool(begun), drain=0.01)
-    assert bench.states() == [State.QUEUED]
+    assert bench.states() == [QueueState.QUEUED]
 
 
 def test_notify_wakes_at_once(bench: Bench) -> None:
     """A worker that is told does not wait for its next look."""
     applied = asyncio.Event()
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         applied.set()
         yield [accepted(each) for each in batch]
 
@@ -200,7 +202,7 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
 def without_looking(bench: Bench, **settings: int) -> None:
     """Run a worker that hardly ever looks by itself, until all is applied."""
 
-    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield [accepted(each) for each in batch]
 
     async def story() -> None:
@@ -227,10 +229,10 @@ class Counted(Inbox):
     asked = 0
 
     @override
-    def take_bare(self, now: int, limit: int) -> Handful:
+    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
         """Count, and take."""
         self.asked += 1
-        return super().take_bare(now, limit)
+        return super().claim_without_blobs(now, limit)
 
 
 def test_nothing_is_asked_for_in_vain(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from bridge.runtime.http_protocol import MAX_HEADERS
 from bridge.runtime.probes import PATIENCE, Probes, Readiness
 from bridge.runtime.web_server import WebServer, bind
 from bridge.store.database import Database
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +71,7 @@ async def test_an_exhausted_pool_holds_no_readiness_up(
     url = f"sqlite:///{tmp_path / 'bridge.db'}"
     if store == "postgresql":
         url = request.getfixturevalue("postgres_url")
-    database = Database(url, Pool(size=1, overflow=0, timeout=2 * PATIENCE))
+    database = Database(url, DatabaseOptions(size=1, overflow=0, timeout=2 * PATIENCE))
     ready = Readiness()
     await ready.begin()
     probes = Probes(Metrics(), ready, database, lambda: 0).over(None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.checkpoints import Checkpoints
+from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 
 PAGES = 20
@@ -25,13 +25,13 @@ def table(database: Database) -> None:
 
 
 @pytest.fixture
-def checkpoints(database: Database) -> Iterator[Checkpoints]:
+def checkpoints(database: Database) -> Iterator[WalCheckpointer]:
     """Checkpoints of a log that is long at twenty pages."""
-    checkpoints, ended = Checkpoints(database, pages=PAGES), threading.Event()
+    checkpoints, ended = WalCheckpointer(database, pages=PAGES), threading.Event()
 
     def look_on() -> None:
         while not ended.wait(0.02):
-            checkpoints.look()
+            checkpoints.run()
 
     looking = threading.Thread(target=look_on)
     looking.start()
@@ -101,7 +101,7 @@ def test_the_log_is_written_by_sqlite_alone(database: Database) -> None:
 def test_a_reader_is_not_waited_for(database: Database) -> None:
     """A reader keeps the log as it is and holds up no writer; the log is copied afterwards."""
     write(database, 1)
-    with closing(database.apart()) as reader:
+    with closing(database.dedicated_connection()) as reader:
         reader.execute("BEGIN")
         before = reader.execute("SELECT count(*) FROM heap").fetchone()
         write(database, PAGES)

@@ -18,7 +18,7 @@ from bridge.store.errors import (
     StoreUnavailable,
     UnsupportedStore,
 )
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 from tests.conftest import ask_server
 
 
@@ -114,13 +114,13 @@ def test_serialized_appends_commit_in_order(database: Database) -> None:
 def test_alone(database: Database) -> None:
     """Of two transactions at once only one holds a name; afterwards it is free again."""
     with database.write() as connection:
-        assert database.alone(connection, "job")
+        assert database.try_lock(connection, "job")
         if database.dialect == "postgresql":
             with database.write() as other:
-                assert not database.alone(other, "job")
-                assert database.alone(other, "another job")
+                assert not database.try_lock(other, "job")
+                assert database.try_lock(other, "another job")
     with database.write() as connection:
-        assert database.alone(connection, "job")
+        assert database.try_lock(connection, "job")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # PostgreSQL has many writers
@@ -156,7 +156,7 @@ def test_a_lock_that_does_not_come_is_busy(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting for another's lock ends, as Busy."""
-    monkeypatch.setattr(database.turns, "patience", 0.05)
+    monkeypatch.setattr(database.write_lock, "timeout", 0.05)
     failures: list[StoreError] = []
 
     def second() -> None:
@@ -201,7 +201,7 @@ def test_a_server_that_keeps_nothing_is_not_ours(postgres_server: str, postgres_
 @pytest.mark.postgres
 def test_a_pool_has_its_limits(postgres_url: str) -> None:
     """As many connections as were allowed, and whoever comes then is told that it is busy."""
-    small = Database(postgres_url, Pool(size=1, overflow=1, timeout=0.2))
+    small = Database(postgres_url, DatabaseOptions(size=1, overflow=1, timeout=0.2))
     try:
         with small.read(), small.read(), pytest.raises(Busy), small.read():
             pass
@@ -219,5 +219,5 @@ def test_who_comes_next_gets_the_connection_used_last(database: Database) -> Non
     used = set()
     for _ in range(4):
         with database.read() as connection:
-            used.add(id(database.driver(connection)))
+            used.add(id(database.driver_connection(connection)))
     assert len(used) == 1

@@ -5,6 +5,7 @@ import pytest
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError
 
+from bridge.store.error_translation import is_connection_lost, translate
 from bridge.store.errors import (
     Busy,
     Conflict,
@@ -12,7 +13,6 @@ from bridge.store.errors import (
     StoreError,
     StoreUnavailable,
 )
-from bridge.store.faults import fault, lost_connection
 
 POSTGRES = {
     "23505": Conflict,  # unique_violation
@@ -36,18 +36,18 @@ POSTGRES = {
 def test_postgres(state: str, expected: type[StoreError]) -> None:
     """Each class of PostgreSQL's codes, raw or wrapped by SQLAlchemy."""
     error = errors.lookup(state)("Key (mrn)=(SECRET) is no good")
-    assert type(fault(error)) is expected
-    assert type(fault(DBAPIError("SELECT", {}, error))) is expected
-    assert "SECRET" not in str(fault(error))
+    assert type(translate(error)) is expected
+    assert type(translate(DBAPIError("SELECT", {}, error))) is expected
+    assert "SECRET" not in str(translate(error))
 
 
 def test_a_connection_that_went_away() -> None:
     """Without a code there was no server to give one."""
     gone = psycopg.OperationalError("server closed the connection unexpectedly")
-    assert isinstance(fault(gone), StoreUnavailable)
-    assert lost_connection(gone)
-    assert lost_connection(errors.AdminShutdown())
-    assert lost_connection(errors.IdleInTransactionSessionTimeout())
-    assert not lost_connection(errors.ReadOnlySqlTransaction())
-    assert not lost_connection(errors.DiskFull())
-    assert not lost_connection(errors.UniqueViolation())
+    assert isinstance(translate(gone), StoreUnavailable)
+    assert is_connection_lost(gone)
+    assert is_connection_lost(errors.AdminShutdown())
+    assert is_connection_lost(errors.IdleInTransactionSessionTimeout())
+    assert not is_connection_lost(errors.ReadOnlySqlTransaction())
+    assert not is_connection_lost(errors.DiskFull())
+    assert not is_connection_lost(errors.UniqueViolation())

@@ -20,14 +20,14 @@ def _count(database: Database) -> int:
 
 
 def _fail(database: Database) -> None:
-    with database.forgetting() as connection:
+    with database.delete_without_sync() as connection:
         connection.execute(text("DELETE FROM alert"))
         raise RuntimeError
 
 
 def test_only_what_is_forgotten_is_committed_lazily(database: Database) -> None:
     """The same connection, taken from the pool again, waits for the disk again."""
-    with database.forgetting() as connection:
+    with database.delete_without_sync() as connection:
         assert _how(database, connection) == _LAZY[database.dialect]
     for _ in range(3):
         with database.write() as connection:
@@ -48,6 +48,6 @@ def test_after_a_failure_too(database: Database) -> None:
     assert _count(database) == 1
     with database.write() as connection:
         assert _how(database, connection) == _DURABLE[database.dialect]
-    with database.forgetting() as connection:
+    with database.delete_without_sync() as connection:
         connection.execute(text("DELETE FROM alert"))
     assert _count(database) == 0

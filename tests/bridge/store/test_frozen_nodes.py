@@ -23,7 +23,7 @@ from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.connection import BRIEF_SECONDS
 from bridge.store.presence import Presence
 from tests.eventually import eventually
@@ -81,7 +81,7 @@ def follow(database: Database) -> None:
 
 def sign_in_a_rush(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:
     """Sign by many threads at once; say how many signatures were committed."""
-    database = Database(url, Pool(size=threads))
+    database = Database(url, DatabaseOptions(size=threads))
 
     def sign(number: int) -> None:
         for place in range(each):
@@ -338,10 +338,10 @@ def test_a_stopped_process_loses_its_presence(node: Database, postgres_url: str)
     with forked(be_present, postgres_url) as (pipe, pid):
         assert pipe.recv() == "leads"
         other.start()
-        assert not other.leads
+        assert not other.is_leader
         os.kill(pid, signal.SIGSTOP)
         try:
-            eventually(lambda: other.leads)
+            eventually(lambda: other.is_leader)
         finally:
             other.stop()
 
@@ -350,7 +350,7 @@ def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
     """Lead, until the process is killed."""
     presence = Presence(Database(url), ("node-1",), "frozen test")
     presence.start()
-    eventually(lambda: presence.leads)
+    eventually(lambda: presence.is_leader)
     parent.send("leads")
     select.select([], [], [])
 
@@ -366,9 +366,13 @@ def test_every_kind_of_connection_has_its_limits(node: Database, distant: Databa
         "tcp_user_timeout": "30000",
     }
     writer = distant.writer()
-    with closing(writer), closing(distant.apart()) as apart, distant.read() as connection:
+    with (
+        closing(writer),
+        closing(distant.dedicated_connection()) as apart,
+        distant.read() as connection,
+    ):
         with writer.transaction() as cursor:
-            drivers = (distant.driver(connection), cursor.connection, apart)
+            drivers = (distant.driver_connection(connection), cursor.connection, apart)
         for driver in drivers:
             for name, value in wanted.items():
                 said = driver.execute(_SAID, {"name": name}).fetchone()

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.store.database import Database
 from bridge.store.errors import Busy
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -18,16 +18,18 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def small(tmp_path: Path) -> Database:
     """A file with few connections."""
-    return Database(f"sqlite:///{tmp_path / 'small.db'}", Pool(2, 0, 20.0))
+    return Database(f"sqlite:///{tmp_path / 'small.db'}", DatabaseOptions(2, 0, 20.0))
 
 
-async def test_a_glance_waits_on_a_thread(small: Database) -> None:
-    """While all connections are lent the loop goes on; the glance is answered when one is free."""
+async def test_an_inline_read_waits_on_a_thread(small: Database) -> None:
+    """While all connections are lent, the loop goes on; the read ends when one is free."""
     work = DatabaseExecutor(small, 1)
     with ExitStack() as lent:
         for _ in range(4):  # a file has two beyond its pool
             lent.enter_context(small.read())
-        asked = asyncio.ensure_future(work.glance(lambda c: c.execute(text("SELECT 1")).scalar()))
+        asked = asyncio.ensure_future(
+            work.read_inline(lambda c: c.execute(text("SELECT 1")).scalar())
+        )
         for _ in range(10):
             await asyncio.sleep(0)
         assert not asked.done()
@@ -41,10 +43,10 @@ async def test_hasty_work_is_refused_rather_than_kept_waiting(small: Database) -
     with ExitStack() as lent:
         for _ in range(2):
             lent.enter_context(small.read())
-        with small.turns.at_once():
-            for reading in (small.read, small.look, small.write):
+        with small.write_lock.hold_without_waiting():
+            for reading in (small.read, small.read_committed, small.write):
                 with pytest.raises(Busy), reading():
                     pass
-    with small.turns.at_once(), small.read() as connection:
+    with small.write_lock.hold_without_waiting(), small.read() as connection:
         assert connection.execute(text("SELECT 1")).scalar() == 1
     small.dispose()

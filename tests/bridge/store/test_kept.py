@@ -8,9 +8,9 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy, StatementRefused
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 
-ONE = Pool(size=1, overflow=0, timeout=0.2)
+ONE = DatabaseOptions(size=1, overflow=0, timeout=0.2)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def table(database: Database) -> None:
 def used(database: Database) -> object:
     """The driver's connection that a writer has."""
     with database.write() as connection:
-        return database.driver(connection)
+        return database.driver_connection(connection)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -56,7 +56,7 @@ def test_a_reader_finds_a_connection_beside_the_writers(database_url: str) -> No
         for _ in range(2):
             with database.write() as connection:
                 connection.execute(text("SELECT 1"))
-            with database.look() as connection:
+            with database.read_committed() as connection:
                 assert connection.execute(text("SELECT 2")).scalar() == 2
             with database.read() as connection:
                 assert connection.execute(text("SELECT 3")).scalar() == 3
@@ -65,23 +65,27 @@ def test_a_reader_finds_a_connection_beside_the_writers(database_url: str) -> No
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("how", ["write", "fleeting"])
+@pytest.mark.parametrize("how", ["write", "write_without_sync"])
 def test_whoever_writes_at_once_waits_for_no_connection(database_url: str, how: str) -> None:
     """As many as there may be are read by: then it is Busy. Where one is kept, it is had."""
-    database = Database(database_url, Pool(size=1, overflow=0, timeout=3))
+    database = Database(database_url, DatabaseOptions(size=1, overflow=0, timeout=3))
     try:
         with ExitStack() as readers:
             for _ in range(3):
                 readers.enter_context(database.read())
             began = time.monotonic()
-            with pytest.raises(Busy), database.turns.at_once(), getattr(database, how)():
+            with (
+                pytest.raises(Busy),
+                database.write_lock.hold_without_waiting(),
+                getattr(database, how)(),
+            ):
                 pass
             assert time.monotonic() - began < 1
         used(database)
         with ExitStack() as readers:
             for _ in range(2):
                 readers.enter_context(database.read())
-            with database.turns.at_once(), getattr(database, how)() as connection:
+            with database.write_lock.hold_without_waiting(), getattr(database, how)() as connection:
                 assert connection.execute(text("SELECT 1")).scalar() == 1
     finally:
         database.dispose()

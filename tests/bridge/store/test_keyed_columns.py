@@ -17,7 +17,7 @@ from bridge.store.keyed_columns import (
     BRIDGE_TABLE,
     ENGINE,
     ENGINE_TABLE,
-    establish,
+    ensure_keyed,
     fingerprint_of,
 )
 
@@ -54,7 +54,7 @@ def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
     """Each hash becomes the keyed one, times stay, and a second start changes nothing."""
     fill(database)
     for _ in range(2):
-        establish(database, BRIDGE_TABLE, BRIDGE)
+        ensure_keyed(database, BRIDGE_TABLE, BRIDGE)
         with database.read() as connection:
             numbers = connection.execute(text("SELECT number, message_id FROM message_number"))
             assert {tuple(each) for each in numbers} == {
@@ -75,10 +75,10 @@ def test_another_key_is_refused(database: Database) -> None:
     """A node with a key of its own does not start; the rows stay as they are."""
     for table, columns in ((BRIDGE_TABLE, BRIDGE), (ENGINE_TABLE, ENGINE)):
         index_key.use(bytes(range(index_key.KEY_BYTES)))
-        establish(database, table, columns)
+        ensure_keyed(database, table, columns)
         index_key.use(OTHER)
         with pytest.raises(WrongIndexKey, match=r"secrets/index\.key"):
-            establish(database, table, columns)
+            ensure_keyed(database, table, columns)
 
 
 @pytest.mark.usefixtures("_own_key")

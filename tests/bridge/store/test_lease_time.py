@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.store.database import Database
-from bridge.store.lease_clock import lease_time, machine_time, since_boot
-from bridge.store.pool import Pool
+from bridge.store.lease_clock import claim_time, lease_time, since_boot
+from bridge.store.options import DatabaseOptions
 
 LONG = 10**9  # ms that a clock is set
 NOW = 1_800_000_000_000
@@ -13,7 +13,7 @@ NOW = 1_800_000_000_000
 @pytest.fixture
 def ticking(database_url: str, database: Database) -> Database:
     """The database as the service opens it."""
-    return Database(database_url, Pool(lease_clock=True))
+    return Database(database_url, DatabaseOptions(lease_clock=True))
 
 
 def test_no_node_says_what_the_time_is(ticking: Database) -> None:
@@ -23,5 +23,5 @@ def test_no_node_says_what_the_time_is(ticking: Database) -> None:
         assert times == sorted(times)
         assert times[-1] - times[0] < LONG
         if ticking.dialect == "sqlite":
-            assert machine_time(connection, NOW) <= since_boot()
+            assert claim_time(connection, NOW) <= since_boot()
     ticking.dispose()

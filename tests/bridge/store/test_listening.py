@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import Listener
+from bridge.store.postgresql.notifications import NotificationListener
 
 pytestmark = pytest.mark.postgres
 
@@ -39,7 +39,7 @@ def ear() -> Ear:
 def here(postgres_url: str, ear: Ear) -> Iterator[Database]:
     """A database with a listener that is ready."""
     database = Database(postgres_url)
-    listener = Listener(database, CHANNEL, ear)
+    listener = NotificationListener(database, CHANNEL, ear)
     listener.start()
     assert ear.wait(), "a listener looks once, when it begins"
     yield database
@@ -60,13 +60,13 @@ def test_others_are_heard_at_their_commit_and_oneself_never(
 ) -> None:
     """Neither what is not committed nor one's own words."""
     with elsewhere.write() as connection:
-        elsewhere.announce(connection, CHANNEL)
+        elsewhere.notify(connection, CHANNEL)
         assert not ear.wait(0.3)
     assert ear.wait()
     with here.write() as connection:
-        here.announce(connection, CHANNEL)
+        here.notify(connection, CHANNEL)
     with elsewhere.write() as connection:
-        elsewhere.announce(connection, "another_channel")
+        elsewhere.notify(connection, "another_channel")
     assert not ear.wait(0.3)
 
 
@@ -79,7 +79,7 @@ def test_a_listener_whose_connection_is_cut_listens_again(
         assert connection.execute(text(cut)).all()
     assert ear.wait()
     with elsewhere.write() as connection:
-        elsewhere.announce(connection, CHANNEL)
+        elsewhere.notify(connection, CHANNEL)
     assert ear.wait()
 
 
@@ -89,10 +89,10 @@ def test_on_sqlite_nobody_is_heard_and_nothing_runs(
     """A listener may be started and stopped all the same."""
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('quiet') / 'quiet.db'}")
     ear = Ear()
-    listener = Listener(database, CHANNEL, ear)
+    listener = NotificationListener(database, CHANNEL, ear)
     listener.start()
     with database.write() as connection:
-        database.announce(connection, CHANNEL)
+        database.notify(connection, CHANNEL)
     listener.stop()
     assert not ear.wait(0)
     database.dispose()

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError, StoreUnavailable
-from bridge.store.pool import Pool
-from bridge.store.statements import Words, run, run_all
+from bridge.store.options import DatabaseOptions
+from bridge.store.statements import BoundStatement, execute_all, execute_sql
 
-ONE = Pool(size=1, overflow=0, timeout=5.0)
+ONE = DatabaseOptions(size=1, overflow=0, timeout=5.0)
 """Whoever writes has the connection that was looked by."""
 
 
@@ -27,15 +27,15 @@ def alone(postgres_url: str) -> Iterator[Database]:
 
 def test_answers_are_the_same(database: Database) -> None:
     """One by one and at one go, on either database."""
-    asked = [Words("SELECT 1", {}), Words("SELECT 2", {})]
-    with database.look() as connection:
-        assert [each.scalar() for each in run_all(connection, asked)] == [1, 2]
-        assert run(connection, "SELECT 3", {}).scalar() == 3
+    asked = [BoundStatement("SELECT 1", {}), BoundStatement("SELECT 2", {})]
+    with database.read_committed() as connection:
+        assert [each.scalar() for each in execute_all(connection, asked)] == [1, 2]
+        assert execute_sql(connection, "SELECT 3", {}).scalar() == 3
 
 
 def test_no_transaction_stands_around_a_look(alone: Database) -> None:
     """After each statement the server has nothing open, and sees what others commit."""
-    with alone.look() as connection:
+    with alone.read_committed() as connection:
         for _ in range(2):
             assert connection.execute(text("SELECT count(*) FROM looked")).scalar() == 0
             assert driver(connection).info.transaction_status.name == "IDLE"
@@ -44,22 +44,22 @@ def test_no_transaction_stands_around_a_look(alone: Database) -> None:
 @pytest.mark.parametrize("failing", [False, True])
 def test_whoever_writes_afterwards_writes_all_or_nothing(alone: Database, failing: bool) -> None:
     """Also after a look that failed: the connection is as it was."""
-    with alone.look() as connection:
-        run(connection, "SELECT 1", {})
+    with alone.read_committed() as connection:
+        execute_sql(connection, "SELECT 1", {})
     if failing:
-        with pytest.raises(StatementRefused), alone.look() as connection:
-            run(connection, "SELECT nothing", {})
+        with pytest.raises(StatementRefused), alone.read_committed() as connection:
+            execute_sql(connection, "SELECT nothing", {})
     with pytest.raises(StoreError), alone.write() as connection:  # noqa: PT012  # one unit
         connection.execute(text("INSERT INTO looked VALUES (1)"))
         connection.execute(text("INSERT INTO looked VALUES (1)"))
-    with alone.look() as connection:
-        assert run(connection, "SELECT count(*) FROM looked", {}).scalar() == 0
+    with alone.read_committed() as connection:
+        assert execute_sql(connection, "SELECT count(*) FROM looked", {}).scalar() == 0
 
 
 def test_a_server_that_goes_meanwhile_is_unavailable(alone: Database) -> None:
     """And the next one is asked by another connection."""
-    with pytest.raises(StoreUnavailable), alone.look() as connection:
-        run(connection, "SELECT pg_terminate_backend(pg_backend_pid())", {})
+    with pytest.raises(StoreUnavailable), alone.read_committed() as connection:
+        execute_sql(connection, "SELECT pg_terminate_backend(pg_backend_pid())", {})
     with alone.write() as connection:
         assert not driver(connection).autocommit
 

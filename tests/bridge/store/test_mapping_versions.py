@@ -5,10 +5,10 @@ from dataclasses import replace
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Draft, Origin, Version
+from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft, MappingVersion
 
-FIRST = Version("orders", "aaaa0000", {"orders.yaml": "kind: orders\n"})
-SECOND = Version("orders", "bbbb0000", {"orders.yaml": "kind: orders # Ü\n"})
+FIRST = MappingVersion("orders", "aaaa0000", {"orders.yaml": "kind: orders\n"})
+SECOND = MappingVersion("orders", "bbbb0000", {"orders.yaml": "kind: orders # Ü\n"})
 
 
 def test_activations(database: Database) -> None:
@@ -16,28 +16,28 @@ def test_activations(database: Database) -> None:
     upgrade(database)
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
-        kept.activate(connection, FIRST, 1, "service", "", Origin.START)
-        kept.activate(connection, SECOND, 2, "ann", "Grüße", Origin.ACTIVATE)
-        last = kept.activate(connection, FIRST, 3, "bob", "", Origin.ROLLBACK)
-        kept.keep(connection, Version("orders", SECOND.version, {}), 4)
+        kept.activate(connection, FIRST, 1, "service", "", ActivationOrigin.START)
+        kept.activate(connection, SECOND, 2, "ann", "Grüße", ActivationOrigin.ACTIVATE)
+        last = kept.activate(connection, FIRST, 3, "bob", "", ActivationOrigin.ROLLBACK)
+        kept.store(connection, MappingVersion("orders", SECOND.version, {}), 4)
     with database.read() as connection:
-        assert kept.latest(connection) == last
-        assert kept.in_force(connection)["orders"].version == FIRST.version
+        assert kept.latest_activation_id(connection) == last
+        assert kept.active_versions(connection)["orders"].version == FIRST.version
         entries = kept.history(connection, "orders")
         assert kept.find(connection, "orders", SECOND.version) == SECOND
         assert kept.find(connection, "orders", "nothing") is None
         assert set(kept.versions(connection, "orders")) == {FIRST.version, SECOND.version}
     assert [(each.version, each.actor, each.origin) for each in entries] == [
-        (FIRST.version, "bob", Origin.ROLLBACK),
-        (SECOND.version, "ann", Origin.ACTIVATE),
-        (FIRST.version, "service", Origin.START),
+        (FIRST.version, "bob", ActivationOrigin.ROLLBACK),
+        (SECOND.version, "ann", ActivationOrigin.ACTIVATE),
+        (FIRST.version, "service", ActivationOrigin.START),
     ]
 
 
 def test_drafts(database: Database) -> None:
     """Each author's own: saved over the revision it was written on, and dropped once."""
     upgrade(database)
-    ann = Draft("orders", "ann", {"orders.yaml": "x"}, "aaaa", 0, "", 1)
+    ann = MappingDraft("orders", "ann", {"orders.yaml": "x"}, "aaaa", 0, "", 1)
     with database.write() as connection:
         assert kept.save_draft(connection, ann) == 1
         assert kept.save_draft(connection, replace(ann, actor="bob", saved_at=2)) == 1

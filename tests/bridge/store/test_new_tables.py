@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
-from bridge.store.postgresql.connection import packed
+from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.records.order_index import NUMBERS
 
 pytestmark = [
@@ -24,7 +24,7 @@ _ORDERS = """
 
 def asked(connection: Connection, patients: list[str], how: str = "") -> list[tuple[Any, ...]]:
     """Ask for the orders of patients by the very text that runs."""
-    (array,) = packed(("text",), [(each,) for each in patients])
+    (array,) = binary_arrays(("text",), [(each,) for each in patients])
     statement = f"{how} {NUMBERS.postgres}"
     rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})
     return [tuple(row) for row in rows]

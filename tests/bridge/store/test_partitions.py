@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import browse
+from bridge.queue import queries
 from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 from bridge.store.migration import revisions, upgrade
-from bridge.store.postgresql.partitions import Partition, bounded, make_room
+from bridge.store.postgresql.partitions import Partition, create_ahead, parse_bounds
 from tests.bridge.queue.parted import FIRST, go_on_from, ids_in, names, own_database
 from tests.conftest import address_of, ask_server
 
@@ -49,21 +49,23 @@ def _fill(store: Database, first: int, last: int, state: str = "done") -> None:
 
 def test_what_postgresql_says_of_bounds() -> None:
     """The oldest begins with whatever is there; the last one has no bounds."""
-    oldest = bounded("message_from_0", "FOR VALUES FROM (MINVALUE) TO ('1000000')")
+    oldest = parse_bounds("message_from_0", "FOR VALUES FROM (MINVALUE) TO ('1000000')")
     assert oldest == Partition(0, 1_000_000, "from_0")
-    second = bounded("message_from_7", "FOR VALUES FROM ('7') TO ('9')")
+    second = parse_bounds("message_from_7", "FOR VALUES FROM ('7') TO ('9')")
     assert second == Partition(7, 9, "from_7")
-    assert bounded("message_rest", "DEFAULT") is None
+    assert parse_bounds("message_rest", "DEFAULT") is None
 
 
 def test_nodes_that_make_room_at_once(store: Database) -> None:
     """Half a partition is free beyond the newest message, made once, whoever looks."""
-    assert make_room(store) == 0
+    assert create_ahead(store) == 0
     assert go_on_from(store, FIRST - 50, 100) == 0
     with store.write() as connection:
         connection.execute(text("SELECT setval('message_ids', :n)"), {"n": FIRST - 49})
     made: list[int] = []
-    nodes = [threading.Thread(target=lambda: made.append(make_room(store, 100))) for _ in range(4)]
+    nodes = [
+        threading.Thread(target=lambda: made.append(create_ahead(store, 100))) for _ in range(4)
+    ]
     for node in nodes:
         node.start()
     for node in nodes:
@@ -80,7 +82,7 @@ def test_what_comes_while_nobody_makes_room(store: Database) -> None:
     _fill(store, FIRST + 21, FIRST + 25)
     assert ids_in(store, "message_rest") == list(range(FIRST + 10, FIRST + 21))
     assert ids_in(store, f"message_from_{FIRST + 21}") == list(range(FIRST + 21, FIRST + 26))
-    assert browse.message(store, FIRST + 15).ack == b"MSA"
+    assert queries.message(store, FIRST + 15).ack == b"MSA"
 
 
 def test_who_reads_is_not_waited_for_long(store: Database) -> None:
@@ -88,7 +90,7 @@ def test_who_reads_is_not_waited_for_long(store: Database) -> None:
     with store.read() as connection:
         connection.execute(text("SELECT count(*) FROM message"))
         assert go_on_from(store, FIRST, 100) == 0
-    assert make_room(store, 100) == 1
+    assert create_ahead(store, 100) == 1
 
 
 def test_an_old_database(postgres_server: str) -> None:

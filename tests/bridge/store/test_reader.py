@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.store.connections import Reader
+from bridge.store.connections import KeyReader
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreUnavailable
-from bridge.store.statements import among
+from bridge.store.statements import key_statement
 
 
 @pytest.fixture
-def reader(database: Database) -> Reader:
+def reader(database: Database) -> KeyReader:
     """A reader of a small table."""
     with database.write() as connection:
         connection.execute(text("DROP TABLE IF EXISTS squares"))
@@ -19,28 +19,28 @@ def reader(database: Database) -> Reader:
     return database.reader()
 
 
-def test_what_is_committed_is_found_at_once(database: Database, reader: Reader) -> None:
+def test_what_is_committed_is_found_at_once(database: Database, reader: KeyReader) -> None:
     """Each answer is a transaction of its own: nothing of an earlier one stays."""
-    asked = among("SELECT n FROM squares WHERE n IN :names", "names", "text")
+    asked = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
     assert sorted(reader.rows(asked, ["a", "c", "d"])) == [("a",), ("c",)]
     with database.write() as connection:
         connection.execute(text("INSERT INTO squares VALUES ('d')"))
     assert reader.rows(asked, ["d"]) == [("d",)]
 
 
-def test_a_refused_question_quotes_nothing_and_the_next_is_answered(reader: Reader) -> None:
+def test_a_refused_question_quotes_nothing_and_the_next_is_answered(reader: KeyReader) -> None:
     """The driver's own words stay inside."""
-    wrong = among("SELECT nothing FROM squares WHERE n IN :names", "names", "text")
+    wrong = key_statement("SELECT nothing FROM squares WHERE n IN :names", "names", "text")
     with pytest.raises(StatementRefused) as refused:
         reader.rows(wrong, ["Doe"])
     assert "Doe" not in str(refused.value)
-    right = among("SELECT n FROM squares WHERE n IN :names", "names", "text")
+    right = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
     assert reader.rows(right, ["a"]) == [("a",)]
 
 
-def test_once_it_is_closed_nobody_opens_it_again(database: Database, reader: Reader) -> None:
+def test_once_it_is_closed_nobody_opens_it_again(database: Database, reader: KeyReader) -> None:
     """Who still asks hears that it is not to be had, and leaves no connection behind."""
-    asked = among("SELECT n FROM squares WHERE n IN :names", "names", "text")
+    asked = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
     assert reader.rows(asked, ["a"]) == [("a",)]
     database.dispose()
     with pytest.raises(StoreUnavailable):
@@ -52,7 +52,7 @@ def test_a_connection_that_the_server_ended_is_made_anew(postgres_url: str) -> N
     """Whoever asks next notices nothing."""
     database = Database(postgres_url)
     reader = database.reader()
-    own = among(
+    own = key_statement(
         "SELECT pg_backend_pid() FROM unnest(array['a']) AS n WHERE n IN :names", "names", "text"
     )
     ((pid,),) = reader.rows(own, ["a"])

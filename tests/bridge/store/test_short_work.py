@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.store.errors import Busy
-from bridge.store.locks import Turns, Turnstile
-from bridge.store.on_loop.short_work import ShortWork
+from bridge.store.locks import FairLock, WriteLock
+from bridge.store.short_work import ShortWork
 
 
 class Disk:
@@ -32,7 +32,7 @@ def disk() -> Disk:
 @pytest.fixture
 def short_work(disk: Disk) -> ShortWork:
     """By that disk."""
-    return ShortWork(Turns(Turnstile(), 1.0), lambda: disk.now, lambda: disk.computed)
+    return ShortWork(WriteLock(FairLock(), 1.0), lambda: disk.now, lambda: disk.computed)
 
 
 def done(short_work: ShortWork, disk: Disk, seconds: float, times: int) -> int:
@@ -40,7 +40,7 @@ def done(short_work: ShortWork, disk: Disk, seconds: float, times: int) -> int:
     count = 0
     for _ in range(times):
         try:
-            short_work.do(lambda: disk.rest(seconds))
+            short_work.run(lambda: disk.rest(seconds))
         except Busy:
             disk.now += 0.001
         else:
@@ -66,11 +66,11 @@ def test_a_slow_disk_is_left_to_threads(short_work: ShortWork, disk: Disk) -> No
 def test_what_computes_is_not_slow(short_work: ShortWork, disk: Disk) -> None:
     """A thread would compute as long, and the others would wait for the interpreter."""
     for _ in range(50):
-        short_work.do(lambda: disk.compute(0.01))
+        short_work.run(lambda: disk.compute(0.01))
 
 
 def test_what_fails_is_told(short_work: ShortWork, disk: Disk) -> None:
     """And the turn is free for the next."""
     with pytest.raises(ZeroDivisionError):
-        short_work.do(lambda: 1 // 0)
+        short_work.run(lambda: 1 // 0)
     assert done(short_work, disk, 0.0, 1) == 1

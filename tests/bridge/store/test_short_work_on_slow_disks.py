@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.store.errors import Busy
-from bridge.store.locks import Turns, Turnstile
-from bridge.store.on_loop.short_work import ShortWork
+from bridge.store.locks import FairLock, WriteLock
+from bridge.store.short_work import ShortWork
 
 MOST_HELD_UP = 0.1
 """Of a loop's time."""
@@ -26,13 +26,13 @@ class Disk:
 
 def short_work_on(disk: Disk) -> ShortWork:
     """Give who commits to it, and computes nothing."""
-    return ShortWork(Turns(Turnstile(), 1.0), timer=lambda: disk.now, computed=lambda: 0.0)
+    return ShortWork(WriteLock(FairLock(), 1.0), timer=lambda: disk.now, computed=lambda: 0.0)
 
 
 def commit(short_work: ShortWork, disk: Disk) -> bool:
     """Commit here if that is to be; tell whether it was."""
     try:
-        short_work.do(disk.commit)
+        short_work.run(disk.commit)
     except Busy:
         return False
     return True

@@ -8,7 +8,15 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, LargeBinary, MetaData,
 from bridge.store.columns import BIG_KEY
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
-from bridge.store.statements import Step, among, ask, carry_out, insert_rows, insertion, unnested
+from bridge.store.statements import (
+    BulkStatement,
+    execute_keys,
+    execute_rows,
+    insert_rows,
+    key_statement,
+    prepare_insert,
+    unnest,
+)
 
 TABLE = Table(
     "sample",
@@ -20,15 +28,17 @@ TABLE = Table(
     Column("octets", LargeBinary),
     Column("body", JSON),
 )
-INSERT = insertion(TABLE, ("name", "number", "flag", "octets", "body"))
-RENAME = Step(
+INSERT = prepare_insert(TABLE, ("name", "number", "flag", "octets", "body"))
+RENAME = BulkStatement(
     ("bigint", "text"),
     "UPDATE sample SET name = ?2 WHERE id = ?1",
-    f"UPDATE sample AS s SET name = n.name FROM {unnested(('bigint', 'text'))} AS n (id, name)"  # noqa: S608  # our own names
+    f"UPDATE sample AS s SET name = n.name FROM {unnest(('bigint', 'text'))} AS n (id, name)"  # noqa: S608  # our own names
     " WHERE s.id = n.id",
 )
-NUMBERED = among("SELECT name FROM sample WHERE number IN :ids AND flag = :flag ORDER BY id")
-NAMED = among("SELECT id FROM sample WHERE name IN :names ORDER BY id", "names", "text")
+NUMBERED = key_statement(
+    "SELECT name FROM sample WHERE number IN :ids AND flag = :flag ORDER BY id"
+)
+NAMED = key_statement("SELECT id FROM sample WHERE name IN :names ORDER BY id", "names", "text")
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -71,8 +81,8 @@ def test_a_step_changes_each_row(filled: Database) -> None:
     """Of many rows each gets its own value; no rows are no statement."""
     with filled.write() as connection:
         ids = [row.id for row in connection.execute(text("SELECT id FROM sample ORDER BY id"))]
-        carry_out(connection, RENAME, [(ids[0], "first"), (ids[2], "third")])
-        assert carry_out(connection, RENAME, []) is None
+        execute_rows(connection, RENAME, [(ids[0], "first"), (ids[2], "third")])
+        assert execute_rows(connection, RENAME, []) is None
         names = connection.execute(text("SELECT name FROM sample ORDER BY id")).scalars().all()
     assert names == ["first", "ü\n", "third"]
 
@@ -81,12 +91,12 @@ def test_rows_are_found_among_their_keys(filled: Database) -> None:
     """By numbers of 64 bits and by text, with other conditions, and by no keys at all."""
     with filled.read() as connection:
         flag = {"flag": True}
-        assert ask(connection, NUMBERED, [-(2**63), 2**63 - 1, 7], **flag).scalars() == [
+        assert execute_keys(connection, NUMBERED, [-(2**63), 2**63 - 1, 7], **flag).scalars() == [
             ROWS[0]["name"],
             None,
         ]
-        assert ask(connection, NUMBERED, [], **flag).all() == []
-        assert len(ask(connection, NAMED, [ROWS[0]["name"], "ü\n", "nobody"]).all()) == 2
+        assert execute_keys(connection, NUMBERED, [], **flag).all() == []
+        assert len(execute_keys(connection, NAMED, [ROWS[0]["name"], "ü\n", "nobody"]).all()) == 2
 
 
 def test_all_of_it_or_nothing(filled: Database) -> None:
@@ -95,4 +105,4 @@ def test_all_of_it_or_nothing(filled: Database) -> None:
     with pytest.raises(Conflict), filled.write() as connection:
         insert_rows(connection, INSERT, rows)
     with filled.read() as connection:
-        assert len(ask(connection, NAMED, ["new"]).all()) == 0
+        assert len(execute_keys(connection, NAMED, ["new"]).all()) == 0

@@ -10,11 +10,11 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, StoreUnavailable
-from bridge.store.pool import Pool
-from bridge.store.postgresql.requirements import doubts
-from bridge.store.postgresql.synchrony import Synchrony
+from bridge.store.options import DatabaseOptions
+from bridge.store.postgresql.requirements import server_problems
+from bridge.store.postgresql.synchronous_commit import SynchronousCommit
 
-REQUIRED = Pool(require_synchronous=True)
+REQUIRED = DatabaseOptions(require_synchronous=True)
 
 
 class Server:
@@ -47,9 +47,9 @@ def server() -> Server:
 
 
 @pytest.fixture
-def synchrony(server: Server) -> Synchrony:
+def synchrony(server: Server) -> SynchronousCommit:
     """What is asked before each write to it."""
-    return Synchrony(lambda: server, required=True, timer=lambda: server.now)
+    return SynchronousCommit(lambda: server, required=True, timer=lambda: server.now)
 
 
 @pytest.mark.parametrize(
@@ -61,31 +61,31 @@ def synchrony(server: Server) -> Synchrony:
     ],
 )
 def test_a_setting_that_is_changed_later(
-    server: Server, synchrony: Synchrony, settings: tuple[str, str], problem: str
+    server: Server, synchrony: SynchronousCommit, settings: tuple[str, str], problem: str
 ) -> None:
     """It is noticed within a second, in both directions; until then nobody asks again."""
     synchrony.require()
     server.settings = settings
     synchrony.require()
-    assert (server.asked, synchrony.is_met) == (1, True)
+    assert (server.asked, synchrony.is_satisfied) == (1, True)
     server.now += 1
-    assert not synchrony.is_met
+    assert not synchrony.is_satisfied
     with pytest.raises(NotSynchronous, match=problem):
         synchrony.require()
     server.settings = ("remote_apply", "street")
     server.now += 1
     synchrony.require()
-    assert synchrony.is_met
+    assert synchrony.is_satisfied
 
 
-def test_a_server_that_is_away(server: Server, synchrony: Synchrony) -> None:
+def test_a_server_that_is_away(server: Server, synchrony: SynchronousCommit) -> None:
     """What nobody could ask is not taken for granted; when it is back it is asked again."""
     synchrony.require()
     server.now += 1
     server.is_away = True
     with pytest.raises(StoreUnavailable):
         synchrony.require()
-    assert not synchrony.is_met
+    assert not synchrony.is_satisfied
     server.is_away = False
     synchrony.require()
 
@@ -96,7 +96,12 @@ def test_no_standby_no_write(postgres_url: str) -> None:
     database = Database(postgres_url, REQUIRED)
     writer = database.writer()
     ways: list[Callable[[], Any]] = [
-        *(database.write, database.forgetting, database.session, database.fleeting),
+        *(
+            database.write,
+            database.delete_without_sync,
+            database.session,
+            database.write_without_sync,
+        ),
         *(writer.transaction, writer.single),
     ]
     try:
@@ -133,7 +138,7 @@ def test_weak_commits(postgres_url: str, weak: str) -> None:
             with database.read() as connection:
                 found = connection.execute(text("SHOW synchronous_commit")).scalar()
                 assert found == expected
-        found = [each.text for each in doubts(free) if "synchronous_commit" in each.text]
+        found = [each.text for each in server_problems(free) if "synchronous_commit" in each.text]
         assert [weak in each for each in found] == [True]
     finally:
         required.dispose()
@@ -142,5 +147,5 @@ def test_weak_commits(postgres_url: str, weak: str) -> None:
 
 def test_a_file_has_no_standby(database: Database) -> None:
     """Nothing is asked of SQLite, nor where nothing is required."""
-    database.synchrony.require()
-    assert database.synchrony.is_met
+    database.synchronous_commit.require()
+    assert database.synchronous_commit.is_satisfied

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy, StatementRefused
-from bridge.store.on_loop.short_work import ShortWork
+from bridge.store.short_work import ShortWork
 
 SOON = 0.5
 """Seconds: far less than anybody would wait for a turn."""
@@ -38,7 +38,7 @@ def is_refused_at_once(database: Database, number: int) -> bool:
     """Whether writing is refused, and how soon."""
     began = time.monotonic()
     try:
-        with database.turns.at_once():
+        with database.write_lock.hold_without_waiting():
             insert(database, number)
     except Busy:
         assert time.monotonic() - began < SOON
@@ -50,13 +50,13 @@ def is_refused_at_once(database: Database, number: int) -> bool:
 @pytest.mark.usefixtures("table")
 def test_others_wait_for_what_is_done_at_once(database: Database) -> None:
     """All of it: a thread that comes in between writes afterwards."""
-    with database.turns.at_once():
+    with database.write_lock.hold_without_waiting():
         thread = threading.Thread(target=insert, args=(database, 3))
         thread.start()
         insert(database, 1)
         time.sleep(0.05)
         assert kept(database) == [1]
-        with database.fleeting() as connection:
+        with database.write_without_sync() as connection:
             connection.execute(text("INSERT INTO kept VALUES (2)"))
         assert kept(database) == [1, 2]
     thread.join()
@@ -84,11 +84,11 @@ def test_no_thread_is_waited_for(database: Database) -> None:
 def test_no_process_is_waited_for(database: Database, fleeting: bool) -> None:
     """As one that is not ours; whoever may wait does so afterwards, by the same connection."""
     assert database.file is not None
-    how = database.fleeting if fleeting else database.write
+    how = database.write_without_sync if fleeting else database.write
     other = sqlite3.connect(database.file, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
-    with pytest.raises(Busy), database.turns.at_once(), how():
+    with pytest.raises(Busy), database.write_lock.hold_without_waiting(), how():
         pass
     assert time.monotonic() - began < SOON
     threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
@@ -103,7 +103,11 @@ def test_no_process_is_waited_for(database: Database, fleeting: bool) -> None:
 @pytest.mark.usefixtures("table")
 def test_a_failure_leaves_the_turn_to_others(database: Database) -> None:
     """And nothing of what was written."""
-    with pytest.raises(StatementRefused), database.turns.at_once(), database.write() as connection:  # noqa: PT012  # one unit
+    with (  # noqa: PT012  # one unit
+        pytest.raises(StatementRefused),
+        database.write_lock.hold_without_waiting(),
+        database.write() as connection,
+    ):
         connection.execute(text("INSERT INTO kept VALUES (1)"))
         connection.execute(text("INSERT INTO nowhere VALUES (1)"))
     thread = threading.Thread(target=insert, args=(database, 2))
@@ -118,7 +122,7 @@ def test_a_failure_leaves_the_turn_to_others(database: Database) -> None:
 def test_a_server_is_always_waited_for(database: Database) -> None:
     """There it is nothing for who may not wait."""
     assert is_refused_at_once(database, 1)
-    with pytest.raises(Busy), database.glimpse():
+    with pytest.raises(Busy), database.read_on_loop():
         pass
 
 
@@ -126,13 +130,13 @@ def test_a_server_is_always_waited_for(database: Database) -> None:
 @pytest.mark.usefixtures("table")
 def test_a_glimpse_waits_for_no_connection(database: Database) -> None:
     """The one that is kept is lent; where somebody has it, or nobody looked yet, that is told."""
-    database.short_work = ShortWork(database.turns)  # with the plug-in, whatever the run has
-    with pytest.raises(Busy), database.glimpse():
+    database.short_work = ShortWork(database.write_lock)  # with the plug-in, whatever the run has
+    with pytest.raises(Busy), database.read_on_loop():
         pass
     insert(database, 1)
-    with database.look() as connection:
-        with pytest.raises(Busy), database.glimpse():
+    with database.read_committed() as connection:
+        with pytest.raises(Busy), database.read_on_loop():
             pass
         assert connection.execute(text("SELECT count(*) FROM kept")).scalar() == 1
-    with database.glimpse() as connection:
+    with database.read_on_loop() as connection:
         assert connection.execute(text("SELECT count(*) FROM kept")).scalar() == 1

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from bridge.store.locks import Turnstile
+from bridge.store.locks import FairLock
 from tests.eventually import eventually
 
 
 def test_first_come_first_served() -> None:
     """Whoever waits longest goes next, however many wait."""
-    turnstile = Turnstile()
+    turnstile = FairLock()
     passed: list[int] = []
 
     def visitor(number: int) -> None:
@@ -33,7 +33,7 @@ def test_first_come_first_served() -> None:
 
 def test_an_urgent_writer_goes_first_but_not_twice() -> None:
     """It passes all that wait; after its turn one of them has the next."""
-    turnstile = Turnstile()
+    turnstile = FairLock()
     passed: list[str] = []
 
     def visitor(name: str) -> None:
@@ -55,7 +55,7 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
 
 def test_waiting_ends() -> None:
     """A turn that does not come in time is given up, and nobody waits for it later."""
-    turnstile = Turnstile()
+    turnstile = FairLock()
     turnstile.acquire(1)
     got: list[bool] = []
     thread = threading.Thread(target=lambda: got.append(turnstile.acquire(0.01)))
@@ -68,7 +68,7 @@ def test_waiting_ends() -> None:
 
 def test_not_reentrant() -> None:
     """A thread that holds the turn and asks again is told so instead of hanging."""
-    turnstile = Turnstile()
+    turnstile = FairLock()
     turnstile.acquire(1)
     with pytest.raises(RuntimeError):
         turnstile.acquire(1)

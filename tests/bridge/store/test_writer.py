@@ -47,11 +47,11 @@ def test_only_who_asks_for_it_waits(
     """In whatever order it is asked for."""
     usual = patience(database)
     for _ in range(2):
-        with database.turns.at_once(), writer.transaction() as cursor:
+        with database.write_lock.hold_without_waiting(), writer.transaction() as cursor:
             cursor.execute("INSERT INTO heap VALUES (1)")
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        with pytest.raises(Busy), database.turns.at_once(), writer.transaction():
+        with pytest.raises(Busy), database.write_lock.hold_without_waiting(), writer.transaction():
             pass
         assert time.monotonic() - began < A_WHILE
         threading.Timer(A_WHILE, other.execute, ["ROLLBACK"]).start()
@@ -65,12 +65,16 @@ def test_only_who_asks_for_it_waits(
 def test_who_gets_its_connection_next_waits(database: Database, writer: Writer) -> None:
     """Whether it is let go in peace or for an error."""
     usual = patience(database)
-    with database.turns.at_once(), writer.transaction():
+    with database.write_lock.hold_without_waiting(), writer.transaction():
         pass
-    with pytest.raises(ZeroDivisionError), database.turns.at_once(), writer.transaction():
+    with (
+        pytest.raises(ZeroDivisionError),
+        database.write_lock.hold_without_waiting(),
+        writer.transaction(),
+    ):
         _ = 1 / 0
     assert patience(database) == usual
-    with database.turns.at_once(), writer.transaction():
+    with database.write_lock.hold_without_waiting(), writer.transaction():
         pass
     writer.close()
     assert patience(database) == usual

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 
-from bridge.audit.events import AuditEvent, Origin, Outcome
+from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
@@ -37,7 +37,7 @@ def audit_event(
         outcome,
         {**details, **request_origin(request)},
         actor="" if caller is None else caller.email or ("service" if caller.service else ""),
-        origin=Origin.APP if caller is None or not caller.token_id else Origin.API,
+        origin=AuditOrigin.APP if caller is None or not caller.token_id else AuditOrigin.API,
         source=engine_of(request).client(request),
         target=target,
     )

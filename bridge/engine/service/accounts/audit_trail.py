@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from bridge.audit.chain import ENGINE_CHAIN, Chain
-from bridge.audit.events import AuditEvent, Origin, Outcome
+from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.engine.documents.fhir_audit_event import AuditedPatient, AuditEntry
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.timestamps import iso
@@ -41,7 +41,7 @@ TOMBSTONES = metadata.tables["engine_tombstone"]
 ORDERS = metadata.tables["engine_report_order"]
 
 PAGE = 500
-_PEOPLE = (Origin.API, Origin.APP, Origin.CONSOLE)
+_PEOPLE = (AuditOrigin.API, AuditOrigin.APP, AuditOrigin.CONSOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class AuditRow:
             self.action,
             self.outcome == Outcome.SUCCESS,
             self.site_id,
-            self.user or ("" if self.origin == Origin.SERVICE else self.actor),
+            self.user or ("" if self.origin == AuditOrigin.SERVICE else self.actor),
             self.token_id,
             self.reports,
             self.details,

@@ -98,7 +98,7 @@ class SignInLimiter:
             if any(self._is_empty(connection, each) for each in wanted):
                 return None  # a flood of refused attempts writes nothing
         try:
-            with self._database.fleeting() as connection:
+            with self._database.write_without_sync() as connection:
                 for each in wanted:
                     self._take(connection, each)
         except _Denied:
@@ -118,7 +118,7 @@ class SignInLimiter:
     def note_undeclared_proxy(self, address: str) -> None:
         """Keep for `bridge check` that the clients behind a proxy are not told apart."""
         row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MOST_PROXIES}
-        with self._database.fleeting() as connection:
+        with self._database.write_without_sync() as connection:
             connection.execute(_NOTE, row)
         self._proxies.add(address)
 

@@ -16,8 +16,8 @@ from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.caller import Caller, TokenScope
-from bridge.store.connections import Reader
-from bridge.store.statements import among, ask
+from bridge.store.connections import KeyReader
+from bridge.store.statements import execute_keys, key_statement
 
 PREFIX = "rbt_"
 SECRET_BYTES = 32
@@ -28,7 +28,7 @@ ACCOUNTS = metadata.tables["engine_account"]
 
 RandomBytes = Callable[[int], bytes]
 
-VALID: Final = among(
+VALID: Final = key_statement(
     """
     SELECT t.token_hash, t.id, t.account_id, a.email, t.service, t.scopes, t.site_id
     FROM engine_access_token AS t LEFT JOIN engine_account AS a ON a.id = t.account_id
@@ -63,10 +63,10 @@ def token_hash(secret: str) -> str:
 def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
     """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
     hashed = token_hash(secret)
-    return _bearers(ask(connection, VALID, [hashed], now=now)).get(hashed)
+    return _bearers(execute_keys(connection, VALID, [hashed], now=now)).get(hashed)
 
 
-def authenticate_all(reader: Reader, secrets: Sequence[str], now: int) -> list[Caller | None]:
+def authenticate_all(reader: KeyReader, secrets: Sequence[str], now: int) -> list[Caller | None]:
     """Return the bearer of each of these tokens."""
     hashes = [token_hash(secret) for secret in secrets]
     found = _bearers(reader.rows(VALID, list(dict.fromkeys(hashes)), now=now))

@@ -22,11 +22,11 @@ from bridge.engine.service.launch.first_text import FirstText, first_text_of
 from bridge.engine.service.report_lookup import mark_updated
 from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.store.statements import among, ask, insert_rows, insertion
+from bridge.store.statements import execute_keys, insert_rows, key_statement, prepare_insert
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
-_INSERT_REPORTS: Final = insertion(
+_INSERT_REPORTS: Final = prepare_insert(
     REPORTS,
     (
         "report_id",
@@ -45,7 +45,7 @@ _INSERT_REPORTS: Final = insertion(
     ),
     returning="report_id, pk",
 )
-_INSERT_ORDERS: Final = insertion(
+_INSERT_ORDERS: Final = prepare_insert(
     ORDERS,
     (
         "report_pk",
@@ -61,7 +61,9 @@ _INSERT_ORDERS: Final = insertion(
         "updated_at",
     ),
 )
-_KEYS: Final = among("SELECT report_id, pk FROM engine_report WHERE report_id IN :ids", kind="text")
+_KEYS: Final = key_statement(
+    "SELECT report_id, pk FROM engine_report WHERE report_id IN :ids", kind="text"
+)
 _CREATED: Final = {
     Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
     Status.DRAFT: ChangeEvent.REPORT_CREATED,
@@ -166,7 +168,7 @@ def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
     """Insert reports; return their keys by their ids."""
     stored = insert_rows(connection, _INSERT_REPORTS, rows)
     if stored is None or not stored.returns_rows:
-        stored = ask(connection, _KEYS, [row["report_id"] for row in rows])
+        stored = execute_keys(connection, _KEYS, [row["report_id"] for row in rows])
     return {row.report_id: row.pk for row in stored}
 
 

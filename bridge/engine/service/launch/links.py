@@ -24,7 +24,7 @@ from bridge.engine.links import (
     new_handle,
 )
 from bridge.engine.records.tables import metadata
-from bridge.store.statements import insert_rows, insertion
+from bridge.store.statements import insert_rows, prepare_insert
 
 LINKS = metadata.tables["engine_link"]
 TOKENS = metadata.tables["engine_access_token"]
@@ -32,7 +32,7 @@ SESSIONS = metadata.tables["engine_browser_session"]
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 
-_INSERT = insertion(
+_INSERT = prepare_insert(
     LINKS,
     (
         "handle_hash",

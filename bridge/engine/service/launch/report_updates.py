@@ -25,16 +25,16 @@ from bridge.engine.service.reports.files import attach, initial_text
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.engine.service.worklist.assignment import open_for
-from bridge.store.statements import among, ask
+from bridge.store.statements import execute_keys, key_statement
 
-_NAMES: Final = among(
+_NAMES: Final = key_statement(
     """
     SELECT DISTINCT mrn, tags ->> 'PatientName' AS name FROM engine_report_order
     WHERE site_id = :site_id AND mrn IN :mrns
     """,
     "mrns",
     "text",
-).instead("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
+).with_sqlite_part("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
 
 
 def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
@@ -52,7 +52,7 @@ def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
     """Return the PatientNames that a site has under each of these identifiers."""
     found: dict[str, set[str]] = {}
-    for mrn, name in ask(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
+    for mrn, name in execute_keys(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
         if name:
             found.setdefault(mrn, set()).add(name)
     return found

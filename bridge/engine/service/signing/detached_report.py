@@ -18,7 +18,14 @@ from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.work import Work
-from bridge.store.statements import Plain, Words, plain, said, say, stored_json
+from bridge.store.statements import (
+    BoundStatement,
+    DialectStatement,
+    bind,
+    dialect_statement,
+    execute,
+    stored_json,
+)
 
 _TABLE: Final = metadata.tables[str(Report.__tablename__)]
 _NAMES: Final = tuple(column.name for column in _TABLE.columns)
@@ -34,7 +41,7 @@ _READ: Final = f"""
         )
 """  # noqa: S608  # a table's own names
 # The look-up and the lock in one: whoever asks sees then if the order is still the report's.
-_LOCKED: Final = Plain(_READ, plain(f"{_READ} FOR UPDATE OF r").postgres)
+_LOCKED: Final = DialectStatement(_READ, dialect_statement(f"{_READ} FOR UPDATE OF r").postgres)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,14 @@ class DetachedReport:
     report: Report
     before: Mapping[str, Any]
 
-    def written(self, connection: Connection) -> list[Words]:
+    def written(self, connection: Connection) -> list[BoundStatement]:
         """Give what writes down all that has changed, to be run with others."""
         now = vars(self.report)
         changed = tuple(name for name in _NAMES if now[name] != self.before[name])
         if not changed:
             return []
         values = {name: _stored(name, now[name]) for name in changed}
-        return [said(connection, _update(changed), pk=self.report.pk, **values)]
+        return [bind(connection, _update(changed), pk=self.report.pk, **values)]
 
 
 def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
@@ -62,7 +69,7 @@ def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
     report's orders now, sees to that.
     """
     asked = {"site_id": identity.site_id, "mrn": identity.mrn, "accession": identity.accession}
-    row = say(work.connection, _LOCKED, **asked).first()
+    row = execute(work.connection, _LOCKED, **asked).first()
     if row is None:
         return None
     values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
@@ -84,7 +91,7 @@ def _stored(name: str, value: Any) -> Any:
 
 
 @cache
-def _update(names: tuple[str, ...]) -> Plain:
+def _update(names: tuple[str, ...]) -> DialectStatement:
     """Say it for some columns: it is always the same few."""
     sets = ", ".join(f"{name} = :{name}" for name in names)
-    return plain(f"UPDATE engine_report SET {sets} WHERE pk = :pk")  # noqa: S608  # a table's own names
+    return dialect_statement(f"UPDATE engine_report SET {sets} WHERE pk = :pk")  # noqa: S608  # a table's own names

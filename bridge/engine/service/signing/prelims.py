@@ -43,7 +43,7 @@ from bridge.engine.service.lifecycle import (
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.report_status import StatusRecord, reports_by_key, status_records
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.store.statements import carry
+from bridge.store.statements import execute_bound
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
@@ -123,7 +123,7 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     if newest is None or account_id is None or newest.read_by_id == account_id:
         return False
     asked = person_statement(work, report.site_id, account_id)
-    described, role = read_author(carry(work.connection, asked))
+    described, role = read_author(execute_bound(work.connection, asked))
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
     return may_review(rules, newest.group_name, PrelimReader(described["email"], role))

@@ -20,12 +20,12 @@ from bridge.engine.service.report_lookup import key_of, mark_updated
 from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
-from bridge.store.statements import Words, plain, run_all, said
+from bridge.store.statements import BoundStatement, bind, dialect_statement, execute_all
 
 RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
 
 # What may be NULL says of which type it is.
-_OWE: Final = plain(
+_OWE: Final = dialect_statement(
     """
     INSERT INTO engine_release (report_pk, addendum_pk, kind, due_at, released_at, sequence)
     SELECT CAST(:report_pk AS bigint), CAST(:addendum_pk AS bigint), CAST(:kind AS text),
@@ -52,7 +52,7 @@ def schedule(
     due_at: int | None = None,
     addendum: Addendum | None = None,
     context: ReportContext | None = None,
-    before: Sequence[Words] = (),
+    before: Sequence[BoundStatement] = (),
 ) -> None:
     """
     Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number.
@@ -69,8 +69,8 @@ def schedule(
     }
     number = addendum.number if addendum else None
     connection = work.connection
-    owed = said(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
-    row["sequence"] = run_all(connection, [*before, owed])[-1].scalar()
+    owed = bind(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
+    row["sequence"] = execute_all(connection, [*before, owed])[-1].scalar()
     if due_at is None:
         _announce(work, report, ReportRelease(**row), addendum, context)
 

@@ -44,9 +44,9 @@ from bridge.engine.service.signing import releases
 from bridge.engine.service.signing.detached_report import lock_detached
 from bridge.engine.service.signing.prelims import review
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.store.statements import Words, inserted, insertion, run_all
+from bridge.store.statements import BoundStatement, bind_insert, execute_all, prepare_insert
 
-_KEPT: Final = insertion(
+_KEPT: Final = prepare_insert(
     metadata.tables[str(Signature.__tablename__)],
     (
         "report_pk",
@@ -145,7 +145,7 @@ def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
     proxy = work.actor.account_id not in (None, signer_id)
     if proxy:
         asked.append(person_statement(work, report.site_id, work.actor.account_id))
-    summary, orders, author, *acting = run_all(connection, asked)
+    summary, orders, author, *acting = execute_all(connection, asked)
     signer, role = read_author(author)
     if proxy:
         actor, _ = read_author(acting[0])
@@ -164,7 +164,7 @@ def _signature(
     signer: dict[str, Any],
     orders: Sequence[GroupOrder],
     time_zone: str | None,
-) -> Words:
+) -> BoundStatement:
     """Let the report say that it is signed; give what keeps the signing."""
     accept_default_text(report)
     content = document_json(report)
@@ -187,7 +187,7 @@ def _signature(
         "content_hash": report.content_hash,
         "cleared": [],
     }
-    return inserted(work.connection, _KEPT, [row])
+    return bind_insert(work.connection, _KEPT, [row])
 
 
 def unsign(work: Work, identity: OrderId) -> Report:

@@ -34,14 +34,14 @@ from bridge.engine_client.models import Visitor
 from bridge.engine_client.transport import Caller
 from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.verdict import Judge
-from bridge.queue.deliveries import Release
-from bridge.queue.ledger.deduplication import HOT_PATHS
+from bridge.queue.deliveries import DeliveryRequest
+from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
 from bridge.runtime.probes import Probes, Readiness
 from bridge.store.database import Database
-from bridge.store.records import order_saving
-from bridge.store.records.order_index import IndexedOrder, Key
+from bridge.store.records import order_writes
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.listeners import ControlIds, listenings
@@ -207,8 +207,8 @@ class Office:
         verdict = Judge(listening, print).judge(Frame(payload), moment)
         arrival = Answers(listening, ControlIds()).arrival(verdict, payload, moment)
         with self.database.write() as connection:
-            cursor = self.database.driver(connection).cursor()
-            return admit(HOT_PATHS[self.database.dialect], cursor, [arrival])[0].message_id
+            cursor = self.database.driver_connection(connection).cursor()
+            return admit(LEDGER_DIALECTS[self.database.dialect], cursor, [arrival])[0].message_id
 
     def index(self) -> None:
         """Let what was stored be found."""
@@ -254,11 +254,13 @@ def fill(office: Office) -> None:
     ):
         payload = order(number, name=PATIENTS[site])
         office.messages[site] = office.store(listener, payload)
-        key = Key(site, f"M{number}", f"A{number}")
-        release = Release(destination, f"R{number}", f"R{number}:1", "final", now_ms(), told(key))
+        key = OrderIndexKey(site, f"M{number}", f"A{number}")
+        release = DeliveryRequest(
+            destination, f"R{number}", f"R{number}:1", "final", now_ms(), told(key)
+        )
         with office.database.write() as connection:
             seen = IndexedOrder(key, "ordered", office.messages[site], office.messages[site])
-            order_saving.save(connection, [replace(seen, report_id=f"R{number}")])
+            order_writes.save(connection, [replace(seen, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
         outbox.store_payloads({claimed.delivery_id: (payload, f"D{number}")})
@@ -268,7 +270,7 @@ def fill(office: Office) -> None:
     office.index()
 
 
-def told(key: Key) -> Mapping[str, Any]:
+def told(key: OrderIndexKey) -> Mapping[str, Any]:
     """What the outbox keeps of an order."""
     named = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return {"orders": [{**named, "PatientName": PATIENTS[key.site]}], "status": "Final"}

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from bridge.admin.definitions.activation import note_start
 from bridge.cli.application import application
 from bridge.runtime.schedule import now_ms
-from bridge.store.records import exceptions, merged_patients, order_saving, unmapped_codes
-from bridge.store.records.exceptions import Subject
-from bridge.store.records.order_index import IndexedOrder, Key
-from bridge.store.records.unmapped_codes import Met, Place
+from bridge.store.records import exceptions, merged_patients, order_writes, unmapped_codes
+from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from tests.acceptance.orders import order
 from tests.bridge.console.http.office import Office
 
@@ -23,8 +23,8 @@ def note(office: Office) -> None:
     """A cancelled order whose report is kept, at each site; an order of SITE1 that differs."""
     with office.database.write() as connection:
         kept = [(office.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
-        exceptions.note(connection, Subject.MESSAGE, kept, now_ms())
-        exceptions.note(connection, Subject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
+        exceptions.add(connection, ExceptionSubject.MESSAGE, kept, now_ms())
+        exceptions.add(connection, ExceptionSubject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
 
 
 def test_they_are_listed_seen_and_recorded(office: Office) -> None:
@@ -88,10 +88,10 @@ def test_an_order_is_found_by_each_of_its_numbers(office: Office) -> None:
     assert b"FI-40" in payload
     message = office.store("orders", payload)
     office.index()
-    key = Key("SITE1", "M40", "A40")
+    key = OrderIndexKey("SITE1", "M40", "A40")
     with office.database.write() as connection:
         known = IndexedOrder(key, "ordered", message, message, placer="PL-40", filler="FI-40")
-        order_saving.save(connection, [known])
+        order_writes.save(connection, [known])
     for number in ("A40", "PL-40", " FI-40 "):
         assert find(office, "operator", accession=number) == ["A40"]
     assert find(office, "operator", accession="nobody's") == []
@@ -119,9 +119,9 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     assert b"ACC-41" in payload
     message = office.store("orders", payload)
     office.index()
-    key = Key("SITE1", "M41", "ACC-41")
+    key = OrderIndexKey("SITE1", "M41", "ACC-41")
     with office.database.write() as connection:
-        order_saving.save(connection, [IndexedOrder(key, "ordered", message, message)])
+        order_writes.save(connection, [IndexedOrder(key, "ordered", message, message)])
 
     wanted = {"kind": "order", "number": "ACC-41"}
     found = office.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
@@ -140,8 +140,8 @@ def test_order_tracking_shows_the_message_that_changed_an_order_under_another_nu
     other = office.store("north", order(43, accession="A43"))
     office.index()
     with office.database.write() as connection:
-        known = IndexedOrder(Key("SITE1", "M42", "A42"), "cancelled", first, other)
-        order_saving.save(connection, [known])
+        known = IndexedOrder(OrderIndexKey("SITE1", "M42", "A42"), "cancelled", first, other)
+        order_writes.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
         told = office.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
         assert [each["id"] for each in told["messages"]] == wanted
@@ -223,8 +223,8 @@ def meet(office: Office, code: str, place: str = "PID-8.1") -> None:
     """Let the definition in force have met a code."""
     note_start(office.settings, office.database, now_ms())
     version = office.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
-    met = Met(version, place, "empty", 3)
-    unmapped_codes.add(office.database, {Place("orders", "sex", code): met}, now_ms())
+    met = CodeUse(version, place, "empty", 3)
+    unmapped_codes.add(office.database, {CodeKey("orders", "sex", code): met}, now_ms())
 
 
 def codes(office: Office, who: str = "author") -> dict[str, dict[str, object]]:

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import text
 
 from bridge.console.http import messages
-from bridge.queue import browse
-from bridge.queue.states import State
+from bridge.queue import queries
+from bridge.queue.states import QueueState
 from tests.acceptance.orders import order
 from tests.bridge.console.http.office import Office
 
@@ -30,7 +30,7 @@ def test_an_edited_message_is_a_new_one_and_the_old_one_stays(office: Office) ->
     """Queued with its own bytes, linked both ways, recorded with who and why; twice is once."""
     old = office.store("orders", order(41, name="DOE^JANE"))
     park(office, old)
-    was = browse.message(office.database, old)
+    was = queries.message(office.database, old)
     segments = edit(office, old, "M41", "M42")
     path = f"/api/messages/{old}"
     checked = office.call("editor", "POST", f"{path}/check", {"segments": segments})
@@ -38,10 +38,10 @@ def test_an_edited_message_is_a_new_one_and_the_old_one_stays(office: Office) ->
     body = {"segments": segments, "reason": "wrong patient number"}
     new = office.call("editor", "POST", f"{path}/send-again", body).json()["id"]
     assert office.call("editor", "POST", f"{path}/send-again", body).json()["id"] == new
-    made = browse.message(office.database, new)
+    made = queries.message(office.database, new)
     assert made.payload == was.payload.replace(b"M41", b"M42")
-    assert (made.row.state, made.row.listener) == (State.QUEUED, "orders")
-    assert browse.message(office.database, old) == was
+    assert (made.row.state, made.row.listener) == (QueueState.QUEUED, "orders")
+    assert queries.message(office.database, old) == was
     steps = {
         each: office.call("viewer", "GET", f"/api/messages/{each}").json()["timeline"]
         for each in (old, new)
@@ -68,7 +68,7 @@ def test_an_edit_meets_the_check_that_every_message_meets(office: Office) -> Non
     bad = [segments[0].replace("^~", "~^"), *segments[1:]]
     told = office.call("editor", "POST", f"{path}/check", {"segments": bad})
     assert (told.status_code, told.json()["place"]) == (400, "MSH-2")
-    assert browse.messages(office.database, browse.Filter(limit=1))[0].id == newest
+    assert queries.messages(office.database, queries.Filter(limit=1))[0].id == newest
 
 
 def test_many_are_replayed_by_what_they_have_in_common(office: Office) -> None:
@@ -81,8 +81,8 @@ def test_many_are_replayed_by_what_they_have_in_common(office: Office) -> None:
     wanted = {"state": "parked", "text": "locked"}
     told = office.call("editor1", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["failed"], told["more"]) == (3, [], False)
-    states = {each: browse.message(office.database, each).row.state for each in (*ours, theirs)}
-    assert states == {**dict.fromkeys(ours, State.QUEUED), theirs: State.PARKED}
+    states = {each: queries.message(office.database, each).row.state for each in (*ours, theirs)}
+    assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
     deeds = office.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
     assert {f"message {each}" for each in ours} <= {each["subject"] for each in deeds}
 
@@ -99,8 +99,8 @@ def test_the_oldest_of_very_many_are_replayed_first(
     wanted = {"state": "parked", "text": "very_many"}
     told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["more"]) == (3, True)
-    states = [browse.message(office.database, each).row.state for each in stored]
-    assert states == [State.QUEUED] * 3 + [State.PARKED] * 2
+    states = [queries.message(office.database, each).row.state for each in stored]
+    assert states == [QueueState.QUEUED] * 3 + [QueueState.PARKED] * 2
     told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["more"]) == (2, False)
 

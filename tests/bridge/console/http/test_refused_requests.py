@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.audit.chain import ENGINE_CHAIN
-from bridge.audit.events import Origin
+from bridge.audit.events import AuditOrigin
 from bridge.engine.service.accounts.audit_trail import TrailQuery, read_newest
 from bridge.network_source import Proxies
 from bridge.wiring import stores
@@ -99,7 +99,7 @@ def test_behind_a_trusted_proxy(office: Office) -> None:
     office.call(CHIEF, "GET", "/api/deeds")
     engine = stores.open_engine_database(office.settings)
     with engine.read() as connection:
-        query = TrailQuery(user=email_of(office, AUTHOR), origins=(Origin.CONSOLE,))
+        query = TrailQuery(user=email_of(office, AUTHOR), origins=(AuditOrigin.CONSOLE,))
         rows = read_newest(connection, query, 2, ENGINE_CHAIN)
     engine.dispose()
     assert {each.source for each in rows} == {"203.0.113.9"}

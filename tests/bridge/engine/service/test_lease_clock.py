@@ -8,7 +8,7 @@ from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Actor, Work
 from bridge.store.database import Database
-from bridge.store.pool import Pool
+from bridge.store.options import DatabaseOptions
 
 NOW = 1_800_000_000_000
 JUMP = 10**9  # ms
@@ -19,7 +19,7 @@ def test_a_clock_that_is_set_ends_no_lease(
     database_url: str, database: Database, jump: int
 ) -> None:
     """Another session, of a node whose clock is far off, does not write meanwhile."""
-    opened = Database(database_url, Pool(lease_clock=True))
+    opened = Database(database_url, DatabaseOptions(lease_clock=True))
     mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
     report = Report()
     with opened.read() as connection:

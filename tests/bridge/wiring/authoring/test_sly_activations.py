@@ -14,7 +14,7 @@ from bridge.console.context import ActivationRequest, DraftEdit
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
-from bridge.store.records.mapping_versions import Origin, Version
+from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
 from bridge.wiring.listeners import WrongKind
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -56,7 +56,7 @@ class Room:
     def version(self, name: str = "foo") -> str:
         """What is in force; empty where nothing is."""
         with self.database.read() as connection:
-            found = kept.in_force(connection).get(name)
+            found = kept.active_versions(connection).get(name)
         return found.version if found else ""
 
 
@@ -151,7 +151,7 @@ def test_checked_by_another_release(room: Room) -> None:
     """What a draft remembers of its check is not believed."""
     bad = {"foo.yaml": "include: orders.yaml\ntags: {Race: PDI-10}\n"}
     with room.database.write() as connection:
-        draft = kept.Draft("foo", ANN, bad, room.version(), 0, "0123456789abcdef", 1)
+        draft = kept.MappingDraft("foo", ANN, bad, room.version(), 0, "0123456789abcdef", 1)
         kept.save_draft(connection, draft)
     with pytest.raises(InvalidContent):
         room.activate()
@@ -159,13 +159,13 @@ def test_checked_by_another_release(room: Room) -> None:
 
 def test_a_version_that_no_longer_compiles_is_not_rolled_back_to(room: Room) -> None:
     """An older release could read it; this one cannot."""
-    old = Version("foo", "00000000deadbeef", {"foo.yaml": "kind: orders\nflux: 1\n"})
+    old = MappingVersion("foo", "00000000deadbeef", {"foo.yaml": "kind: orders\nflux: 1\n"})
     good = room.version()
     with room.database.write() as connection:
-        kept.activate(connection, old, 2, ANN, "", Origin.ACTIVATE)
+        kept.activate(connection, old, 2, ANN, "", ActivationOrigin.ACTIVATE)
         now = kept.find(connection, "foo", good)
         assert now is not None
-        kept.activate(connection, now, 3, ANN, "", Origin.ACTIVATE)
+        kept.activate(connection, now, 3, ANN, "", ActivationOrigin.ACTIVATE)
     with pytest.raises(InvalidContent):
         room.desk.rollback(ActivationRequest("foo", ANN, "", good, version=old.version))
     assert room.version() == good

@@ -3,7 +3,8 @@ Short work on an SQLite file, done in a turn of the event loop.
 
 A thread costs two changes of the interpreter, each of which may take half a millisecond while other
 threads compute: as long as a few rows take on a file. The loop waits for nobody: where another
-thread or another process writes, and where the disk is slow, `do` raises Busy, and the caller gives
+thread or another process writes, and where the disk is slow, `run` raises Busy, and the caller
+gives
 the work to a thread.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bridge.store.errors import Busy
-from bridge.store.locks import Turns
+from bridge.store.locks import WriteLock
 
 SHORT = 25
 """So many messages, orders or launches are short work: some two milliseconds."""
@@ -32,7 +33,7 @@ class ShortWork:
 
     def __init__(
         self,
-        turns: Turns,
+        turns: WriteLock,
         timer: Callable[[], float] = time.monotonic,
         computed: Callable[[], float] = time.thread_time,
     ) -> None:
@@ -43,7 +44,7 @@ class ShortWork:
         self._usual = 0.0  # seconds of waiting, mostly for the disk
         self._slow_until = float("-inf")
 
-    def do(self, work: Callable[[], Result]) -> Result:
+    def run(self, work: Callable[[], Result]) -> Result:
         """
         Do work of one transaction, or of several in turn; raise what it raises.
 
@@ -53,7 +54,7 @@ class ShortWork:
         if began < self._slow_until:
             raise Busy("too slow for this")
         computed = self._computed()
-        with self._turns.at_once():
+        with self._turns.hold_without_waiting():
             result = work()
         now = self._timer()
         self._note(now - began - (self._computed() - computed), now)

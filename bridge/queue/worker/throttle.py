@@ -22,7 +22,7 @@ _SAMPLE = 0.1  # seconds
 _USUAL = 1.0  # seconds over which it is judged whether arrivals are a flood
 
 
-class Throttle:
+class ProcessingThrottle:
     """Watches arrivals and the processor; returns whether to apply less, and how long to wait."""
 
     def __init__(
@@ -71,6 +71,6 @@ class Throttle:
         return self._share
 
 
-def unthrottled() -> Throttle:
+def unthrottled() -> ProcessingThrottle:
     """Return the throttle of a worker in a process without listeners."""
-    return Throttle(lambda: 0, lambda: 0.0, lambda: 0.0)
+    return ProcessingThrottle(lambda: 0, lambda: 0.0, lambda: 0.0)

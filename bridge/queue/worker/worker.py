@@ -18,14 +18,14 @@ from typing import TypeVar
 
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.queue.claims import Claimed, Outcome, Settled
-from bridge.queue.in_flight import Batch, Doubts, Hands
-from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.states import Event, Policy
-from bridge.queue.throttle import SMALL, Throttle, unthrottled
-from bridge.queue.wakeup import Alarm
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.queue.states import QueueEvent, RetryPolicy
+from bridge.queue.wakeup import PollTimer
+from bridge.queue.worker.in_flight import Batch, InFlightBatches, UnconfirmedClaims
+from bridge.queue.worker.throttle import SMALL, ProcessingThrottle, unthrottled
 from bridge.store.errors import Busy, StoreError, StoreUnavailable
-from bridge.store.on_loop.short_work import SHORT
+from bridge.store.short_work import SHORT
 
 Result = TypeVar("Result")
 
@@ -38,48 +38,50 @@ class AsyncInbox:
         self._short_work = inbox.short_work
         self._more = False  # whether the last claim left what could have been claimed
 
-    async def take(self, now: int, limit: int) -> Handful:
+    async def take(self, now: int, limit: int) -> ClaimedBatch:
         """Claim up to `limit` messages, fewer where that is sooner. Raises StoreError."""
-        claim = partial(self._inbox.take_bare, now)
+        claim = partial(self._inbox.claim_without_blobs, now)
         return await self._whole(await self._do(claim, limit, is_short=not self._more))
 
-    async def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+    async def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """Write outcomes down. Raises StoreError."""
 
-        def settle(_limit: int) -> Settled:
+        def settle(_limit: int) -> SettlementResult:
             return self._inbox.settle(outcomes, now)
 
         return await self._do(settle, 0, is_short=_are_short(outcomes))
 
-    async def turn_over(self, outcomes: Sequence[Outcome], now: int, limit: int) -> Handful:
-        """Write outcomes down and claim, in one transaction, as `take` does. Raises StoreError."""
-        turn_over = partial(self._inbox.turn_over, outcomes, now)
+    async def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> ClaimedBatch:
+        """Write outcomes down and claim, in one transaction, as `add` does. Raises StoreError."""
+        turn_over = partial(self._inbox.settle_and_claim, outcomes, now)
         is_short = not self._more and _are_short(outcomes)
         _, handful = await self._do(turn_over, limit, is_short=is_short)
         return await self._whole(handful)
 
-    async def _whole(self, handful: Handful) -> Handful:
+    async def _whole(self, handful: ClaimedBatch) -> ClaimedBatch:
         self._more = handful.more
         if all(each.payload for each in handful.messages):
             return handful
-        return await Threads.INTAKE.run(self._inbox.whole, handful)
+        return await Threads.INTAKE.run(self._inbox.with_payloads, handful)
 
     async def _do(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
         """Do work that may claim up to `limit` messages, or fewer where it is short."""
         if is_short and self._short_work is not None:
             try:
-                return self._short_work.do(partial(work, min(limit, SHORT)))
+                return self._short_work.run(partial(work, min(limit, SHORT)))
             except Busy:  # nothing was claimed; outcomes that were written stay written
                 pass
         return await Threads.INTAKE.run(work, limit)
 
 
-def _are_short(outcomes: Sequence[Outcome]) -> bool:
+def _are_short(outcomes: Sequence[MessageOutcome]) -> bool:
     brief = all(each.news is None or each.news.brief for each in outcomes)
     return brief and len(outcomes) <= SHORT
 
 
-Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
+Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
 """
 Applies messages of different lanes, given oldest first; an outcome for each, in any order.
 
@@ -89,7 +91,7 @@ Outcomes are given as they come, and are written down before it goes on.
 POLL = 0.25
 """Seconds between looks at the inbox when nobody notifies."""
 
-AWAY = Policy(first=0.25, maximum=5.0)
+AWAY = RetryPolicy(first=0.25, maximum=5.0)
 """How often a service that is away is knocked at."""
 
 COMPANY = 0.025
@@ -98,7 +100,7 @@ COMPANY = 0.025
 _GLANCE = 0.02  # seconds between looks at a rush
 _PAUSE = 1.0  # seconds, when the database is not to be had
 
-_NOTHING = Handful([], more=False, undecided=False)
+_NOTHING = ClaimedBatch([], more=False, undecided=False)
 
 _log = logging.getLogger(__name__)
 
@@ -118,10 +120,10 @@ class Worker:
         clock: Callable[[], int],
         batch: int = 100,
         parallel: int = 4,
-        policy: Policy | None = None,
+        policy: RetryPolicy | None = None,
         random: Random | None = None,
         poll: float = POLL,
-        throttle: Throttle | None = None,
+        throttle: ProcessingThrottle | None = None,
         company: float = COMPANY,
     ) -> None:
         self._inbox = inbox
@@ -129,16 +131,16 @@ class Worker:
         self._apply = apply
         self._clock = clock
         self._batch = batch
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         self._random = random or SystemRandom()
-        self._alarm = Alarm(poll)
+        self._alarm = PollTimer(poll)
         self._throttle = throttle or unthrottled()
         self._company = company
         self._newest: Batch | None = None
         self._more = False  # whether the last claim left what could have been claimed
         self._turning: set[Batch] = set()  # batches that are just claiming the next
-        self._hands = Hands(parallel)
-        self._doubts = Doubts(inbox, self._hands, clock)
+        self._hands = InFlightBatches(parallel)
+        self._doubts = UnconfirmedClaims(inbox, self._hands, clock)
         self._news = asyncio.Event()
         self._stopping = False
         self._away = 0  # batches in a row that never reached the service
@@ -147,7 +149,9 @@ class Worker:
 
     async def start(self) -> None:
         """Take back what our former self had claimed, and begin."""
-        await Threads.INTAKE.run(self._inbox.reclaim, self._clock(), starting=True)
+        await Threads.INTAKE.run(
+            self._inbox.requeue_expired_claims, self._clock(), include_own=True
+        )
         self._stopping = False
         self._loop = asyncio.create_task(self._run(), name="worker")
 
@@ -157,7 +161,7 @@ class Worker:
         self.notify()
         if self._loop is not None:
             await asyncio.wait([self._loop])
-        await self._hands.drained(drain)
+        await self._hands.wait_until_empty(drain)
         ids = self._hands.message_ids()
         await self._hands.cancel()
         if ids:
@@ -168,9 +172,9 @@ class Worker:
         """Tell that there may be something to claim. On the event loop's thread."""
         self._news.set()
 
-    def look_around(self) -> None:
+    def notify_of_old_messages(self) -> None:
         """As `notify`, where it may be something old that others have queued."""
-        self._inbox.hurry()
+        self._inbox.expect_old_messages()
         self.notify()
 
     @property
@@ -185,27 +189,27 @@ class Worker:
         Called three times a lease. Raises StoreError.
         """
         await Threads.LEASES.run(self._inbox.extend, self._hands.message_ids(), self._clock())
-        if await Threads.LEASES.run(self._inbox.reclaim, self._clock()):
-            self.look_around()
+        if await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock()):
+            self.notify_of_old_messages()
 
     async def _run(self) -> None:
         while not self._stopping:
-            await self._hands.room()
+            await self._hands.acquire_slot()
             await self._give_way()
             await self._wait_for_service()
             due = await self._gather()
             handful = await self._claim() if due else _NOTHING
             if not self._begin(handful):
-                self._hands.give_back()
+                self._hands.release_slot()
             if not handful.messages or not handful.more:
                 await self._rest()
 
-    def _begin(self, handful: Handful, after: Batch | None = None) -> bool:
+    def _begin(self, handful: ClaimedBatch, after: Batch | None = None) -> bool:
         """Work on what was claimed, in the room of the batch before if it is given; tell if so."""
         if not handful.messages:
             return False
         self._newest = task = asyncio.create_task(self._work(handful.messages))
-        self._hands.take(task, handful.messages, after)
+        self._hands.add(task, handful.messages, after)
         task.add_done_callback(self._finished)
         return True
 
@@ -244,21 +248,21 @@ class Worker:
         return self._more or self._newest is newest
 
     def _finished(self, task: Batch) -> None:
-        self._hands.let_go(task)
+        self._hands.remove(task)
         if self._undecided:
             self.notify()
 
-    async def _claim(self) -> Handful:
+    async def _claim(self) -> ClaimedBatch:
         self._news.clear()
         if self._stopping:
             return _NOTHING
         try:
             if not self._turning:
-                await self._doubts.clear()
+                await self._doubts.requeue()
             handful = await self._at_hand.take(self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
-            self._doubts.any = True
+            self._doubts.possible = True
             await asyncio.sleep(_PAUSE)
             return _NOTHING
         self._note(handful)
@@ -269,15 +273,15 @@ class Worker:
         small = self._throttle.is_loaded or self._away
         return min(self._batch, SMALL) if small else self._batch
 
-    def _note(self, handful: Handful) -> None:
+    def _note(self, handful: ClaimedBatch) -> None:
         self._undecided, self._more = handful.undecided, handful.more
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._alarm.rest(self._clock())):
+            async with asyncio.timeout(self._alarm.seconds_until_next(self._clock())):
                 await self._news.wait()
 
-    async def _work(self, claimed: Sequence[Claimed]) -> None:
+    async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
         began = asyncio.get_running_loop().time()
         open_ = {each.message_id: each.attempts for each in claimed}
         reached = False
@@ -295,7 +299,7 @@ class Worker:
         self._throttle.worked(asyncio.get_running_loop().time() - began)
 
     async def _finish(
-        self, outcomes: Sequence[Outcome], open_: dict[int, int], *, reached: bool = False
+        self, outcomes: Sequence[MessageOutcome], open_: dict[int, int], *, reached: bool = False
     ) -> None:
         """Settle those of the open messages; they are given with their attempts."""
         known = [self._dated(e, open_[e.message_id]) for e in outcomes if e.message_id in open_]
@@ -306,22 +310,22 @@ class Worker:
 
     def _goes_on(self, left: int) -> bool:
         """Tell whether a batch of which so many are left is to claim the next when it settles."""
-        held_up = self._stopping or self._away or self._throttle.pause > 0 or self._doubts.any
+        held_up = self._stopping or self._away or self._throttle.pause > 0 or self._doubts.possible
         if left or held_up:
             return False
         return self._more or (self._news.is_set() and self._newest is asyncio.current_task())
 
-    def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
+    def _dated(self, outcome: MessageOutcome, attempts: int) -> MessageOutcome:
         """Set the time of the next attempt where the outcome leaves it to the policy."""
-        if outcome.event is not Event.POSTPONED:
+        if outcome.event is not QueueEvent.POSTPONED:
             return outcome
         if outcome.retry_at is None:
             delay = self._policy.delay(attempts, self._random)
             outcome = replace(outcome, retry_at=self._clock() + round(delay * 1000))
-        self._alarm.note(outcome.retry_at or 0)
+        self._alarm.add_due_time(outcome.retry_at or 0)
         return outcome
 
-    async def _settle(self, outcomes: Sequence[Outcome], *, goes_on: bool) -> None:
+    async def _settle(self, outcomes: Sequence[MessageOutcome], *, goes_on: bool) -> None:
         """Write the outcomes down, however long the database is away."""
         while True:
             try:
@@ -331,7 +335,7 @@ class Worker:
                 settled = await self._at_hand.settle(outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
-                self._doubts.any |= goes_on
+                self._doubts.possible |= goes_on
                 goes_on = False
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -339,15 +343,15 @@ class Worker:
                 self.notify()
             return
 
-    async def _turn_over(self, outcomes: Sequence[Outcome]) -> None:
+    async def _turn_over(self, outcomes: Sequence[MessageOutcome]) -> None:
         """Write outcomes down and claim the next batch, to which the room of this one goes."""
         done = asyncio.current_task()
         assert done is not None  # noqa: S101  # this is a coroutine
         self._news.clear()
         self._turning.add(done)
-        handful = Handful([], more=True, undecided=False)
+        handful = ClaimedBatch([], more=True, undecided=False)
         try:
-            handful = await self._at_hand.turn_over(outcomes, self._clock(), self._size())
+            handful = await self._at_hand.settle_and_claim(outcomes, self._clock(), self._size())
         finally:
             self._turning.remove(done)
             if (handful.more and not handful.messages) or _any_postponed(outcomes):
@@ -356,9 +360,9 @@ class Worker:
         self._begin(handful, done)
 
 
-def _any_postponed(outcomes: Sequence[Outcome]) -> bool:
-    return any(each.event is Event.POSTPONED for each in outcomes)
+def _any_postponed(outcomes: Sequence[MessageOutcome]) -> bool:
+    return any(each.event is QueueEvent.POSTPONED for each in outcomes)
 
 
-def _unknown(message_id: int) -> Outcome:
-    return Outcome(message_id, Event.POSTPONED, FailureKind.AMBIGUOUS, "no-outcome")
+def _unknown(message_id: int) -> MessageOutcome:
+    return MessageOutcome(message_id, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS, "no-outcome")

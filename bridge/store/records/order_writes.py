@@ -10,17 +10,17 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from bridge.store.records.message_time import columns
-from bridge.store.records.order_index import IndexedOrder, Key, by_site
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey, by_site
 from bridge.store.statements import (
-    Step,
-    Words,
-    among,
-    ask,
-    carried,
-    carry,
-    carry_out,
-    is_asked_once,
-    unnested,
+    BoundStatement,
+    BulkStatement,
+    bind_rows,
+    execute_bound,
+    execute_keys,
+    execute_rows,
+    is_postgresql,
+    key_statement,
+    unnest,
 )
 
 _COLUMNS: Final = (
@@ -57,34 +57,34 @@ _REPLACED = ", ".join(
 _KNOWN = f"ON CONFLICT (site, accession, mrn) DO UPDATE SET {_REPLACED}"
 
 # What both drivers are given: our own names, and places for values.
-SAVE: Final = Step(
+SAVE: Final = BulkStatement(
     _kinds(_COLUMNS),
     f"INSERT INTO bridge_order ({_names(_COLUMNS)}) VALUES ({_asked(_COLUMNS)}) {_KNOWN}",  # noqa: S608  # see above
     f"INSERT INTO bridge_order ({_names(_COLUMNS)})"  # noqa: S608  # see above
-    f" SELECT * FROM {unnested(_kinds(_COLUMNS))} {_KNOWN} RETURNING id, site, mrn, accession",
+    f" SELECT * FROM {unnest(_kinds(_COLUMNS))} {_KNOWN} RETURNING id, site, mrn, accession",
 )
-SIGNALS: Final = Step(
+SIGNALS: Final = BulkStatement(
     _kinds(_SIGNAL),
     f"INSERT INTO order_signal ({_names(_SIGNAL)}) VALUES ({_asked(_SIGNAL)})",  # noqa: S608  # see above
-    f"INSERT INTO order_signal ({_names(_SIGNAL)}) SELECT * FROM {unnested(_kinds(_SIGNAL))}",  # noqa: S608  # see above
+    f"INSERT INTO order_signal ({_names(_SIGNAL)}) SELECT * FROM {unnest(_kinds(_SIGNAL))}",  # noqa: S608  # see above
 )
-REPORTS: Final = Step(
+REPORTS: Final = BulkStatement(
     _kinds(_REPORT),
     "UPDATE bridge_order SET report_id = ?4"
     " WHERE site = ?1 AND mrn = ?2 AND accession = ?3 AND report_id <> ?4",
     f"""
     UPDATE bridge_order AS o SET report_id = new.report_id
-    FROM {unnested(_kinds(_REPORT))} AS new ({_names(_REPORT)})
+    FROM {unnest(_kinds(_REPORT))} AS new ({_names(_REPORT)})
     WHERE o.site = new.site AND o.mrn = new.mrn AND o.accession = new.accession
         AND o.report_id <> new.report_id
     """,  # noqa: S608  # see above
 )
-IDS: Final = among(
+IDS: Final = key_statement(
     "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys",
     "keys",
     "text",
 )
-FORGET_SIGNALS: Final = among("DELETE FROM order_signal WHERE order_id IN :ids")
+FORGET_SIGNALS: Final = key_statement("DELETE FROM order_signal WHERE order_id IN :ids")
 
 
 def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
@@ -97,38 +97,40 @@ def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
 
 
 def _save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
-    stored = carry_out(connection, SAVE, [_values(order) for order in orders])
-    if is_asked_once(connection) and stored is not None:
-        ids = {Key(row.site, row.mrn, row.accession): row.id for row in stored}
+    stored = execute_rows(connection, SAVE, [_values(order) for order in orders])
+    if is_postgresql(connection) and stored is not None:
+        ids = {OrderIndexKey(row.site, row.mrn, row.accession): row.id for row in stored}
     else:
         ids = _ids(connection, [order.key for order in orders])
     numbers = [ids[order.key] for order in orders]
-    ask(connection, FORGET_SIGNALS, numbers)
+    execute_keys(connection, FORGET_SIGNALS, numbers)
     signals = [
         (number, each.kind, each.signal)
         for number, order in zip(numbers, orders, strict=True)
         for each in order.signals
     ]
-    carry_out(connection, SIGNALS, signals)
+    execute_rows(connection, SIGNALS, signals)
 
 
-def set_reports(connection: Connection, reports: Mapping[Key, str]) -> None:
+def set_reports(connection: Connection, reports: Mapping[OrderIndexKey, str]) -> None:
     """Note which report each order belongs to now; unknown orders are passed over."""
-    for words in reports_set(connection, reports):
-        carry(connection, words)
+    for words in bind_reports(connection, reports):
+        execute_bound(connection, words)
 
 
-def reports_set(connection: Connection, reports: Mapping[Key, str]) -> list[Words]:
+def bind_reports(
+    connection: Connection, reports: Mapping[OrderIndexKey, str]
+) -> list[BoundStatement]:
     """Give what `set_reports` runs, to be run with others."""
     rows = [(*key, report_id) for key, report_id in sorted(reports.items())]
-    return [carried(connection, REPORTS, rows)] if rows else []
+    return [bind_rows(connection, REPORTS, rows)] if rows else []
 
 
-def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
+def _ids(connection: Connection, keys: Sequence[OrderIndexKey]) -> dict[OrderIndexKey, int]:
     return {
-        Key(row.site, row.mrn, row.accession): row.id
+        OrderIndexKey(row.site, row.mrn, row.accession): row.id
         for site, accessions in by_site(keys)
-        for row in ask(connection, IDS, accessions, site=site)
+        for row in execute_keys(connection, IDS, accessions, site=site)
     }
 
 

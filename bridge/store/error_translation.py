@@ -36,12 +36,14 @@ _SQLITE_UNIQUE = {
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Give what `fault` understands; PostgreSQL's driver raises nothing where nobody loaded it."""
+    """Give what `translate` understands; PostgreSQL's driver raises nothing where nobody loaded
+    it.
+    """
     server = _server()
     return (*_ERRORS, server.ERRORS) if server else _ERRORS
 
 
-def fault(error: Exception) -> StoreError:
+def translate(error: Exception) -> StoreError:
     """Translate a driver's or SQLAlchemy's error."""
     cause = error.orig if isinstance(error, StatementError) else error
     if isinstance(cause, sqlite3.Error):
@@ -50,29 +52,29 @@ def fault(error: Exception) -> StoreError:
         return Busy("no connection free")
     server = _server()
     if server and isinstance(cause, server.ERRORS):
-        translated: StoreError = server.of_server(cause)
+        translated: StoreError = server.translate(cause)
         return translated
     return StatementRefused(type(cause).__name__)
 
 
-def lost_connection(error: Exception) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Tell whether the error ended the connection it came over."""
     if isinstance(error, DBAPIError):
-        return error.connection_invalidated or _without_server(error.orig)
-    return _without_server(error)
+        return error.connection_invalidated or _is_server_gone(error.orig)
+    return _is_server_gone(error)
 
 
-def _without_server(error: BaseException | None) -> bool:
+def _is_server_gone(error: BaseException | None) -> bool:
     server = _server()
-    return server is not None and bool(server.without_server(error))
+    return server is not None and bool(server.is_connection_lost(error))
 
 
 def _server() -> ModuleType | None:
     if "psycopg" not in sys.modules:
         return None
-    from bridge.store.postgresql import faults  # noqa: PLC0415  # see there
+    from bridge.store.postgresql import driver  # noqa: PLC0415  # only where psycopg is loaded
 
-    return faults
+    return driver
 
 
 def _of_sqlite(error: sqlite3.Error) -> StoreError:

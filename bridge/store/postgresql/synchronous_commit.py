@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from bridge.store.error_translation import driver_errors, translate
 from bridge.store.errors import NotSynchronous
-from bridge.store.faults import driver_errors, fault
 
 # What sessions of our role begin with: for our own, `bridge.store.postgresql.connection` switches
 # `off` to `on`.
@@ -27,7 +27,7 @@ _TOO_WEAK: Final = frozenset({"off", "local"})
 _FRESH: Final = 1.0  # seconds that an answer counts
 
 
-class Synchrony:
+class SynchronousCommit:
     """What the server promises; asked before each write, from any thread."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Synchrony:
         self._asked_at = float("-inf")
 
     @property
-    def is_met(self) -> bool:
+    def is_satisfied(self) -> bool:
         """Whether something may be written without asking the server now."""
         return not self._required or (self._is_fresh and not self._problem)
 
@@ -78,7 +78,7 @@ class Synchrony:
             commit, standbys = self._driver.execute(_ASK).fetchone()
         except driver_errors() as error:
             self._close()
-            raise fault(error) from None
+            raise translate(error) from None
         if commit in _TOO_WEAK:
             self._problem = f"synchronous_commit is {commit}"
         else:

@@ -18,11 +18,11 @@ from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
-from bridge.queue.states import Acknowledgment, State
+from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 
-OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)
-ATTENTION = (State.PARKED, State.REFUSED, State.CANCELLED)
+OPEN = (QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED)
+ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
 """What wants a person, or wanted one: the few that have an index."""
 _AT_ONCE = 500
 
@@ -31,7 +31,7 @@ _AT_ONCE = 500
 class Filter:
     """What to list: the newest first, or those before the id `before`; None leaves it open."""
 
-    state: State | None = None
+    state: QueueState | None = None
     source: str | None = None  # the listener of messages, the destination of deliveries
     report_id: str | None = None  # of deliveries
     since: int | None = None  # ms
@@ -108,20 +108,20 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
     return DeliveryDetail(listed_delivery(row), orders, _bytes(body.payload), _bytes(body.reply))
 
 
-def open_messages(database: Database) -> dict[State, Depth]:
+def open_messages(database: Database) -> dict[QueueState, Depth]:
     """Count what is queued, claimed or parked. Costs what is open, not what is done."""
     with database.read() as connection:
         found = _depths(connection, MESSAGE, "listener", "received_at", by_source=False)
         return found.get("", {})
 
 
-def open_by_listener(database: Database) -> dict[str, dict[State, Depth]]:
+def open_by_listener(database: Database) -> dict[str, dict[QueueState, Depth]]:
     """Count what is queued, claimed or parked, for each listener that has any."""
     with database.read() as connection:
         return _depths(connection, MESSAGE, "listener", "received_at", by_source=True)
 
 
-def open_deliveries(database: Database) -> dict[str, dict[State, Depth]]:
+def open_deliveries(database: Database) -> dict[str, dict[QueueState, Depth]]:
     """Count what is queued, claimed or parked, for each destination that has any."""
     with database.read() as connection:
         return _depths(connection, DELIVERY, "destination", "created_at", by_source=True)
@@ -135,7 +135,7 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
     """Count what each listener has refused since then (ms), among the newest of all."""
     newest = (
         select(MESSAGE.c.listener, MESSAGE.c.received_at)
-        .where(*in_state(MESSAGE, State.REFUSED))
+        .where(*in_state(MESSAGE, QueueState.REFUSED))
         .order_by(MESSAGE.c.id.desc())
         .limit(MOST_REFUSED)
     )
@@ -144,14 +144,14 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
     return dict(Counter(row.listener for row in rows if row.received_at >= since))
 
 
-def totals(database: Database) -> dict[str, dict[State, int]]:
+def totals(database: Database) -> dict[str, dict[QueueState, int]]:
     """Count all by state. Reads every row: for people, not for metrics."""
-    found: dict[str, dict[State, int]] = {}
+    found: dict[str, dict[QueueState, int]] = {}
     with database.read() as connection:
         for table in (MESSAGE, DELIVERY):
             counted = select(table.c.state, func.count()).group_by(table.c.state)
             rows = connection.execute(counted)
-            found[table.name] = {State(state): number for state, number in rows}
+            found[table.name] = {QueueState(state): number for state, number in rows}
     return found
 
 
@@ -182,9 +182,9 @@ def _filtered(
 
 def _depths(
     connection: Connection, table: TableClause, source: str, came: str, *, by_source: bool
-) -> dict[str, dict[State, Depth]]:
+) -> dict[str, dict[QueueState, Depth]]:
     """Count the open states one by one: each has an index of its own, together they have none."""
-    found: dict[str, dict[State, Depth]] = {}
+    found: dict[str, dict[QueueState, Depth]] = {}
     group = [out_of_order(table.c[source])] if by_source else []
     for state in OPEN:
         counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
@@ -197,7 +197,7 @@ def _depths(
     return found
 
 
-def in_state(table: TableClause, state: State) -> list[ColumnElement[bool]]:
+def in_state(table: TableClause, state: QueueState) -> list[ColumnElement[bool]]:
     """
     Make the conditions by which rows in a state are found by its partial index.
 
@@ -214,9 +214,9 @@ FEW = 5000
 """So many rows are sorted for a page without anybody waiting."""
 
 
-def are_few(connection: Connection, table: TableClause, state: State | None) -> bool:
+def are_few(connection: Connection, table: TableClause, state: QueueState | None) -> bool:
     """Tell whether so little waits, or is in hand, that all of it can be sorted for a page."""
-    if state not in (State.QUEUED, State.CLAIMED):
+    if state not in (QueueState.QUEUED, QueueState.CLAIMED):
         return False
     some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(FEW + 1)
     return connection.execute(select(func.count()).select_from(some.subquery())).scalar_one() <= FEW
@@ -224,7 +224,7 @@ def are_few(connection: Connection, table: TableClause, state: State | None) -> 
 
 def list_id(table: TableClause, *, alone: bool) -> ColumnElement[int]:
     """
-    Make the id by which a list goes. With `alone` the rows are found by their state, and sorted.
+    Make the id by which a list goes. With `try_lock` the rows are found by their state, and sorted.
 
     Else it may go down all ids until it has enough: long, where there are few.
     """
@@ -236,22 +236,22 @@ def out_of_order(name: ColumnElement[str]) -> ColumnElement[str]:
     return name.concat("")
 
 
-def _literal(state: State) -> ColumnElement[str]:
+def _literal(state: QueueState) -> ColumnElement[str]:
     return literal(state.value, literal_execute=True)
 
 
 def listed_message(row: Mapping[Any, Any]) -> MessageRow:
     """Make a message's row of its columns, for those who look in other ways."""
     states = {
-        "state": State(row["state"]),
-        "acknowledgment": Acknowledgment(row["acknowledgment"]),
+        "state": QueueState(row["state"]),
+        "acknowledgment": AcknowledgmentState(row["acknowledgment"]),
     }
     return MessageRow(**{**row, **states})
 
 
 def listed_delivery(row: Mapping[Any, Any]) -> DeliveryRow:
     """Make a delivery's row of its columns, for those who look in other ways."""
-    return DeliveryRow(**{**row, "state": State(row["state"])})
+    return DeliveryRow(**{**row, "state": QueueState(row["state"])})
 
 
 def _bytes(value: Any) -> bytes | None:

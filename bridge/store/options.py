@@ -10,13 +10,14 @@ LOCK_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class DatabaseOptions:
     """
     Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
 
-    `require_synchronous`: see `bridge.store.postgresql.synchrony`; `lease_clock`:
+    `require_synchronous`: see `bridge.store.postgresql.synchronous_commit`; `lease_clock`:
     `bridge.store.lease_clock`;
-    `short_work_on_loop`: `bridge.store.on_loop`; `commit_delay`: `bridge.queue.commit_delay`.
+    `short_work_on_loop`: `bridge.store.on_loop`; `commit_delay`:
+    `bridge.queue.ledger.commit_delay`.
     """
 
     size: int = 10
@@ -28,7 +29,7 @@ class Pool:
     commit_delay: bool = True
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def engine_arguments(self) -> dict[str, Any]:
         """Give what SQLAlchemy calls them."""
         return {
             "pool_size": self.size,

@@ -1,0 +1,1 @@
+"""The worker: claim stored messages, apply them, and settle the outcomes."""
