@@ -1,5 +1,6 @@
 """
-HL7 v2 to and from the report service: the message model and the mapping language.
+HL7 v2 messages and the mapping language: messages to order events, released reports to messages.
 
-Pure: definitions are text handed in or a folder to read; nothing here sends, stores or waits.
+The package is pure. It reads definitions from texts or from a folder; it does not send, store or
+wait.
 """

@@ -1,8 +1,8 @@
 """
-Compile the definitions of a folder, and check them: every mistake at once, with its place.
+The compiler of definitions: checks all of a definition, and reports each error with its location.
 
-The one file of this package that opens files, and only the definitions'. What is compiled
-is immutable and refers to no file any more.
+This is the only module of the package that reads files, and it reads only definitions. A compiled
+mapping is immutable and does not refer to files.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
 from mappings.outbound.definition import OutboundMapping, compile_outbound
 
 DEFINITIONS = Path(__file__).parent / "definitions"
-"""The definitions that ship; `bridge init` copies them."""
+"""The folder of the definitions that are shipped; `bridge init` copies them."""
 
 Compiled = InboundMapping | OutboundMapping
 
@@ -38,27 +38,31 @@ GENERAL = ("kind", "about", "include")
 
 
 def load(folder: Path, name: str) -> Compiled:
-    """Compile the definition `name` of a folder. Raises MappingErrors, OSError."""
+    """Compile a definition of a folder. Raises MappingErrors, OSError."""
     return compile_sources(read_folder(folder), name)
 
 
 def compile_sources(sources: Sources, name: str) -> Compiled:
     """Compile a definition from texts. Raises MappingErrors."""
-    notebook = Diagnostics()
-    compiled = _compile(sources, name, notebook)
-    if compiled is None or notebook.failed:
-        raise MappingErrors(notebook.issues)
+    diagnostics = Diagnostics()
+    compiled = _compile(sources, name, diagnostics)
+    if compiled is None or diagnostics.failed:
+        raise MappingErrors(diagnostics.issues)
     return compiled
 
 
 def compile_with_files(sources: Sources, name: str) -> tuple[Compiled, Sources]:
-    """Compile a definition; give it with no more than the files it needs. Raises MappingErrors."""
+    """
+    Compile a definition.
+
+    return it with the texts of the files that it uses. Raises MappingErrors.
+    """
     made = compile_sources(sources, name)
     return made, {file: sources[file] for file in made.files}
 
 
 def check(folder: Path, name: str | None = None) -> list[Issue]:
-    """Name every mistake of one definition, or of all of a folder with its code tables."""
+    """Return the issues of one definition, or of all definitions and code tables of a folder."""
     sources = read_folder(folder)
     return check_sources(
         sources, [name] if name else definition_names(sources), tables=name is None
@@ -66,17 +70,17 @@ def check(folder: Path, name: str | None = None) -> list[Issue]:
 
 
 def check_sources(sources: Sources, chosen: Sequence[str], *, tables: bool) -> list[Issue]:
-    """Name every mistake of these definitions; with `tables`, of all code tables too."""
-    notebook = Diagnostics()
+    """Return the issues of definitions; with `tables`, also those of all code tables."""
+    diagnostics = Diagnostics()
     for name in chosen:
-        _compile(sources, name, notebook)
+        _compile(sources, name, diagnostics)
     for table in names(sources) if tables else ():
-        read_table(sources, table, notebook)
-    return notebook.issues
+        read_table(sources, table, diagnostics)
+    return diagnostics.issues
 
 
 def read_folder(folder: Path) -> Sources:
-    """Read every file a definition may refer to: YAML, code tables, hooks."""
+    """Read the files that definitions may refer to: YAML files, code tables and hooks."""
     files = [
         *folder.glob("*.yaml"),
         *folder.glob("*.py"),
@@ -87,38 +91,42 @@ def read_folder(folder: Path) -> Sources:
 
 
 def _text(path: Path) -> str:
-    """Read a file as UTF-8; bytes that are not show up as a mistake where they matter."""
+    """Decode a file as UTF-8. Other bytes are replaced, and reported where the text is used."""
     return path.read_bytes().decode("utf-8-sig", errors="replace")
 
 
 def definition_names(sources: Sources) -> list[str]:
-    """Name the definitions of a folder: the YAML files on its top level."""
+    """
+    Return the names of the definitions of a folder:
+
+    its YAML files without those of subfolders.
+    """
     return sorted(
         file.removesuffix(".yaml") for file in sources if file.endswith(".yaml") and "/" not in file
     )
 
 
-def _compile(sources: Sources, name: str, notebook: Diagnostics) -> Compiled | None:
+def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled | None:
     file = f"{name}.yaml"
     if file not in sources:
         place = YamlNode(None, file, 1, 1)
-        notebook.unknown(place, "mapping", name, definition_names(sources))
+        diagnostics.unknown(place, "mapping", name, definition_names(sources))
         return None
-    root = load_tree(sources, file, notebook)
+    root = load_tree(sources, file, diagnostics)
     if root is None:
         return None
     kind_node = root.get("kind")
     if kind_node is None:
-        if not notebook.failed:  # it may stand in what could not be included
-            notebook.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
+        if not diagnostics.failed:  # it may stand in what could not be included
+            diagnostics.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
         return None
-    kind = notebook.choice(kind_node, "kind", KINDS)
+    kind = diagnostics.read_choice(kind_node, "kind", KINDS)
     if kind is None:
         return None
-    entries = notebook.mapping(root, (*GENERAL, *KINDS[kind]))
-    shop = CompilationContext(sources, notebook)
-    made = _made(kind, name, root, entries, shop)
-    files = tuple(sorted({file, *shop.files, *notebook.included}))
+    entries = diagnostics.read_mapping(root, (*GENERAL, *KINDS[kind]))
+    context = CompilationContext(sources, diagnostics)
+    made = _made(kind, name, root, entries, context)
+    files = tuple(sorted({file, *context.files, *diagnostics.included}))
     made = replace(made, version=_version(sources, files), files=files)
     if isinstance(made, InboundMapping):
         return replace(made, sources={file: sources[file] for file in files})
@@ -126,19 +134,19 @@ def _compile(sources: Sources, name: str, notebook: Diagnostics) -> Compiled | N
 
 
 def _made(
-    kind: str, name: str, root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+    kind: str, name: str, root: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> Compiled:
     if kind in ("results", "status"):
-        return compile_outbound(name, root, entries, shop)
-    taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
+        return compile_outbound(name, root, entries, context)
+    taken = compile_acceptance(entries.get("accept"), root, context.diagnostics)
     plan: OrderRules | PatientRules
     compile_plan = compile_orders if kind == "orders" else compile_patients
-    plan = compile_plan(root, entries, shop)
-    return InboundMapping(name, "", taken, plan, takes_long=shop.notebook.takes_long)
+    plan = compile_plan(root, entries, context)
+    return InboundMapping(name, "", taken, plan, takes_long=context.diagnostics.takes_long)
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:
-    """Hash everything a definition was compiled from."""
+    """Return a hash of all files of which a definition is compiled."""
     digest = sha256()
     for name in files:
         digest.update(f"{name}\0{sources[name]}\0".encode())

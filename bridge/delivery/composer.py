@@ -196,7 +196,7 @@ def draft_of(delivery: ClaimedDelivery, known: Known, destination: Destination) 
 def in_sections(destination: Destination, event: ResultEvent) -> bool:
     """Whether a receiver gets the text of an event in sections of their own."""
     mapping = None if event in SILENT else destination.mapping_for(event)
-    return mapping is not None and bool(mapping.manner.layout.sections.codes)
+    return mapping is not None and bool(mapping.style.layout.sections.codes)
 
 
 def indexed(

@@ -104,7 +104,7 @@ class ReportTexts:
                 each: await self._file(each)(
                     order, draft.time_zone, addenda=draft.addenda, prelim_until=until
                 )
-                for each in draft.mapping.manner.formats
+                for each in draft.mapping.style.formats
             }
             if not files:
                 return Content(export)
@@ -125,7 +125,7 @@ def _order(draft: Draft) -> OrderKey:
 
 
 def _is_signed_text(draft: Draft) -> bool:
-    return draft.event in SIGNED and not draft.mapping.manner.formats
+    return draft.event in SIGNED and not draft.mapping.style.formats
 
 
 def _check_signed(draft: Draft, export: Export) -> None:

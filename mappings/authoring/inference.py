@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 
 from mappings.hl7.charset import is_codec
 from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.elements import cut, pick
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
-from mappings.language.accessors import compile_path, repetitions
+from mappings.language.accessors import compile_path
 from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.scope import ListenerDefaults, MessageScope, split_orders
 from mappings.language.transforms import is_uid
@@ -100,15 +101,14 @@ class Samples:
 
 
 def _identifiers(group: MessageScope) -> list[str]:
-    places = group.rows("PID")
+    places = group.visible_positions("PID")
     text = group.message.segment(places[0]).field_text(3) if places else ""
-    return [each for each in repetitions(text, group.delimiters) if each]
+    return [each for each in cut(text, group.delimiters.repetition) if each]
 
 
 def _part(text: str, number: int, delimiters: Delimiters) -> str:
-    parts = text.split(delimiters.component) if delimiters.component else [text]
-    part = parts[number - 1] if len(parts) >= number else ""
-    return part.split(delimiters.subcomponent)[0].strip() if delimiters.subcomponent else part
+    component = pick(text, delimiters.component, number)
+    return pick(component, delimiters.subcomponent, 1).strip()
 
 
 def read_samples(raw: Sequence[bytes]) -> Samples:

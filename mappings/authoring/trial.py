@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from mappings.authoring.variants import sort_parts
 from mappings.hl7.elements import MessageSyntax
-from mappings.hl7.message import Lines, Message
+from mappings.hl7.message import Message, SegmentLines
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
@@ -55,7 +55,7 @@ class _Fields(list[str]):
         return super().__getitem__(number)
 
 
-class _WatchedLines(Lines):
+class _WatchedLines(SegmentLines):
     """Lines that remember which of their fields were read."""
 
     __slots__ = ("read",)
@@ -64,10 +64,10 @@ class _WatchedLines(Lines):
         self,
         raw: list[bytes],
         names: Sequence[str],
-        reading: MessageSyntax,
+        syntax: MessageSyntax,
         text: str | None = None,
     ) -> None:
-        super().__init__(raw, names, reading, text)
+        super().__init__(raw, names, syntax, text)
         self.read: list[set[int]] = [set() for _ in raw]
 
     @override

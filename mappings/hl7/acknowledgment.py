@@ -1,10 +1,9 @@
-"""Acknowledgments: build them for received messages, read those that come back.
+"""
+Acknowledgments: build them for received messages, and parse those of receivers.
 
-Up to 2.4 one ERR with a repetition for each error, from 2.5 one ERR for each. Bytes in, bytes
-out are `mappings.hl7.acknowledgment`'s business; this file makes text.
-
-Built with the sender's own delimiters and bytes; read with all the tolerance the field needs.
-When to send which code is decided elsewhere. Texts name classes of errors and places only.
+They are built with the delimiters and bytes of the sender. Up to v2.4 one ERR has a repetition for
+each error, from v2.5 there is one ERR for each error. Texts name error classes and locations, never
+values. Parsing tolerates deviations. The caller decides which code is sent.
 """
 
 import re
@@ -45,13 +44,13 @@ NAMES = {
     ErrorCode.RECORD_LOCKED: "Application record locked",
     ErrorCode.INTERNAL: "Application internal error",
 }
-"""Table 0357's own words for the codes."""
+"""The descriptions of table 0357."""
 
 
 def err_segments(
     refusals: Sequence[MessageRefusal], marks: Delimiters, *, version: tuple[int, ...]
 ) -> list[str]:
-    """Return the ERR segments for refusals in the form of a version such as (2, 5, 1)."""
+    """Return the ERR segments of refusals in the parts of a version such as (2, 5, 1)."""
     if not refusals:
         return []
     if version < (2, 5):
@@ -61,12 +60,12 @@ def err_segments(
 
 
 def short(text: str) -> str:
-    """Cut a text to what MSA-3 and ERR-8 are sure to hold."""
+    """Cut a text to the length that MSA-3 and ERR-8 can hold."""
     return text[:_LONGEST_TEXT]
 
 
 def _segment(refusal: MessageRefusal, marks: Delimiters) -> str:
-    """ERR of 2.5 and later: ERL, CWE, severity, diagnostics, user message (§2.15.5)."""
+    """Return an ERR of v2.5 or later: ERL, CWE, severity, diagnostics, user message (§2.15.5)."""
     code = marks.component.join(
         (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
     )
@@ -77,14 +76,14 @@ def _segment(refusal: MessageRefusal, marks: Delimiters) -> str:
 
 
 def _eld(refusal: MessageRefusal, marks: Delimiters) -> str:
-    """ELD of 2.4 and earlier: segment, sequence, field, code (HL7 v2.4 §2.16.5.1)."""
+    """Return an ELD of v2.4 or earlier: segment, sequence, field, code (HL7 v2.4 §2.16.5.1)."""
     code = (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
-    where = [*_location(refusal.place), "", "", ""][:3]
-    return marks.component.join((*where, marks.subcomponent.join(code)))
+    location = [*_location(refusal.place), "", "", ""][:3]
+    return marks.component.join((*location, marks.subcomponent.join(code)))
 
 
 def _location(place: str) -> list[str]:
-    """`PID-3[2].1` as ERL: segment, sequence, field, repetition, component, subcomponent."""
+    """Convert a path to the components of ERL: `PID-3[2].1` is PID, 1, 3, 2, 1."""
     try:
         path = Path.parse(place)
     except InvalidPath:
@@ -96,11 +95,11 @@ def _location(place: str) -> list[str]:
     return [path.segment, *map(str, numbers)]
 
 
-OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no version
+OUR_VERSION = "2.5.1"  # if a sender names no valid version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
-_LAST_LIFTED = 10  # MSH-10
+_LAST_COPIED = 10  # MSH-10
 _LONGEST_NAMES = 400
-_MOST_FORMS = 512
+_MOST_ACK_PARTS = 512
 _BEFORE_MSA_4 = 4  # MSA itself and three fields
 _MOMENT = len("2026-11-21T12:00:00")
 _MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
@@ -118,28 +117,28 @@ def build_ack(
     expected_sequence_number: bytes = b"",
 ) -> bytes:
     """
-    Build the ACK to a message (HL7 v2.5.1 §2.9.2).
+    Build the acknowledgment of a message (HL7 v2.5.1 §2.9.2).
 
-    MSA-2 is MSH-10 byte for byte; MSH-3, 4 and 5, 6 swap verbatim; MSH-11, 12 and 18 are copied
-    (absent ones: P, 2.5.1, nothing). `control_id` becomes MSH-10, `now` (aware) MSH-7. Refusals
-    become ERR. `text`, else the first refusal's, becomes MSA-3 up to 2.6, where it ends.
-    `expects`: what the receiver of an application ACK of enhanced mode shall answer (MSH-15).
-    `expected_sequence_number` becomes MSA-4.
+    MSA-2 is the received MSH-10. MSH-3, 4 and MSH-5, 6 are swapped. MSH-11, 12 and 18 are copied
+    (if absent: P, 2.5.1, nothing). `control_id` becomes MSH-10; `now` (aware) becomes MSH-7.
+    Refusals become ERR segments. `text`, else the text of the first refusal, becomes MSA-3 up to
+    v2.6, which ends there. `expects` becomes MSH-15: the acknowledgment that the receiver of an
+    application ACK shall return in enhanced mode. `expected_sequence_number` becomes MSA-4.
     """
     more = text or refusals or expects or expected_sequence_number
     if code is AckCode.ACCEPT and not more and control_id.isalnum():
         return AckTemplate(header)(time_stamp(now), control_id, header.control_id)
-    form = _form_for(header)
-    marks, version = form.marks, form.version
+    parts = _ack_parts_for(header)
+    marks, version = parts.marks, parts.version
     separator = header.fields[1]
-    # Delimiters are punctuation: what has none needs no escape.
+    # Delimiters are punctuation: an alphanumeric text needs no escape.
     number = control_id if control_id.isalnum() else escape(control_id, marks)
-    head = [form.before, time_stamp(now), form.between, number.encode("ascii"), form.after]
+    head = [parts.before, time_stamp(now), parts.between, number.encode("ascii"), parts.after]
     head += _after_version(expects, header.charset)
     msa = [b"MSA", code.encode(), header.control_id]
-    said = text or (refusals[0].text if refusals else "")
-    if said and version < (2, 7):
-        msa.append(escape(short(said), marks).encode("ascii", "replace"))
+    reason = text or (refusals[0].text if refusals else "")
+    if reason and version < (2, 7):
+        msa.append(escape(short(reason), marks).encode("ascii", "replace"))
     if expected_sequence_number:
         msa += [*[b""] * (_BEFORE_MSA_4 - len(msa)), expected_sequence_number]
     errors = [] if code.positive else err_segments(refusals, marks, version=version)
@@ -149,35 +148,35 @@ def build_ack(
 
 
 class AckTemplate:
-    """Says AA and nothing else, to messages whose MSH differs in nothing that an ACK repeats."""
+    """Builds AA acknowledgments of messages whose MSH agrees in all fields that an ACK repeats."""
 
-    __slots__ = ("_behind", "_middle", "_start")
+    __slots__ = ("_end", "_middle", "_start")
 
     def __init__(self, header: Header) -> None:
-        """Take a header; MSH-10 is each message's own."""
-        form, separator, charset = _form_for(header), header.fields[1], header.fields[18]
-        self._start, self._middle = form.start, form.middle
+        """`header` is the header of one such message; MSH-10 is supplied for each message."""
+        parts, separator, charset = _ack_parts_for(header), header.fields[1], header.fields[18]
+        self._start, self._middle = parts.start, parts.middle
         named = separator * 6 + charset if charset else b""
-        self._behind = b"%s%s\rMSA%sAA%s" % (form.end, named, separator, separator)
+        self._end = b"%s%s\rMSA%sAA%s" % (parts.end, named, separator, separator)
 
     def __call__(self, stamp: bytes, number: str, control_id: bytes) -> bytes:
         """
-        Build the ACK to the message with this MSH-10.
+        Build the ACK of the message with this MSH-10.
 
-        `stamp` becomes MSH-7, `number` MSH-10: ASCII letters and digits.
+        `stamp` becomes MSH-7, `number` MSH-10. Both are ASCII letters and digits.
         """
         return b"".join(
-            (self._start, stamp, self._middle, number.encode(), self._behind, control_id, b"\r")
+            (self._start, stamp, self._middle, number.encode(), self._end, control_id, b"\r")
         )
 
 
-class _Form(NamedTuple):
-    """What is the same in every answer to one kind of message of one sender."""
+class _AckParts(NamedTuple):
+    """The parts that are equal in all acknowledgments for one kind of message of one sender."""
 
     marks: Delimiters
     version: tuple[int, ...]
     before: bytes
-    """MSH-1 to MSH-6: delimiters, and the addresses swapped."""
+    """MSH-1 to MSH-6: delimiters, and the swapped addresses."""
     between: bytes
     """MSH-8 and MSH-9."""
     after: bytes
@@ -185,28 +184,28 @@ class _Form(NamedTuple):
     start: bytes
     middle: bytes
     end: bytes
-    """The same three with the separators next to them."""
+    """`before`, `between` and `after` with the adjacent separators."""
 
 
-_forms: dict[tuple[object, ...], _Form] = {}  # beyond _MOST_FORMS all are forgotten
+_ack_parts: dict[tuple[object, ...], _AckParts] = {}  # beyond _MOST_FORMS all are forgotten
 
 
-def _form_for(header: Header) -> _Form:
+def _ack_parts_for(header: Header) -> _AckParts:
     fields = header.fields
-    # All that a form depends on, raw: MSH-1 to 6, 9, 11, 12.
+    # All fields that the parts depend on: MSH-1 to 6, 9, 11, 12.
     key = fields[1:7], fields[9], fields[11:13]
-    form = _forms.get(key)
-    if form is None:
-        form = _form(header)
-        # Senders repeat themselves; what is longer than names are is not worth remembering.
+    parts = _ack_parts.get(key)
+    if parts is None:
+        parts = _build_ack_parts(header)
+        # Senders use few combinations; values longer than names are not cached.
         if sum(map(len, (*key[0], key[1], *key[2]))) <= _LONGEST_NAMES:
-            if len(_forms) >= _MOST_FORMS:
-                _forms.clear()
-            _forms[key] = form
-    return form
+            if len(_ack_parts) >= _MOST_ACK_PARTS:
+                _ack_parts.clear()
+            _ack_parts[key] = parts
+    return parts
 
 
-def _form(header: Header) -> _Form:
+def _build_ack_parts(header: Header) -> _AckParts:
     delimiters, copied, named = header.delimiters, header.fields[11:13], header.version
     marks = delimiters.completed()
     version = _read_version(named) or _read_version(OUR_VERSION)
@@ -217,7 +216,7 @@ def _form(header: Header) -> _Form:
     between = [b"", _message_type(header.trigger, marks.component, version)]
     after = [copied[0] or b"P", copied[1] if _read_version(named) else OUR_VERSION.encode()]
     first, second, third = map(separator.join, (before, between, after))
-    return _Form(
+    return _AckParts(
         *(marks, version, first, second, third),
         *(first + separator, separator + second + separator, separator + third),
     )
@@ -225,19 +224,23 @@ def _form(header: Header) -> _Form:
 
 @lru_cache(maxsize=8)
 def _stamp_of(second: int, zone: tzinfo | None) -> bytes:
-    """Write a time as HL7 does, `20261121120000+0000`: `strftime` takes ten times as long."""
+    """Format a time as HL7: `20261121120000+0000`. `strftime` takes ten times as long."""
     text = datetime.fromtimestamp(second, zone).isoformat(timespec="seconds")
     moment = text[:_MOMENT].replace("-", "").replace("T", "") + text[_MOMENT:]
     return moment.replace(":", "").encode()
 
 
 def time_stamp(now: datetime) -> bytes:
-    """Write a time to the second; many are answered in the same one."""
+    """
+    Format a time to the second.
+
+    The result is cached because many messages arrive in one second.
+    """
     return _stamp_of(floor(now.timestamp()), now.tzinfo)
 
 
 def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:
-    """MSH-13 to MSH-18, none of them when there is nothing to say."""
+    """Return MSH-13 to MSH-18, nothing if all are empty."""
     if expects is None and not charset:
         return []
     conditions = [b"", b""] if expects is None else [expects.encode(), b"NE"]
@@ -250,7 +253,11 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> bytes:
-    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.3.1 (`ACK^^ACK` to no known event), `ACK` before."""
+    """
+    Return MSH-9:
+
+    from v2.3.1 `ACK^A01^ACK` (`ACK^^ACK` to an unknown event), before that `ACK`.
+    """
     if version < (2, 3, 1):
         return b"ACK"
     return component.join(("ACK", trigger, "ACK")).encode("latin-1")
@@ -258,10 +265,11 @@ def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> byt
 
 def unframed_nak(head: bytes, refusal: MessageRefusal, *, control_id: str, now: datetime) -> bytes:
     """
-    Answer what could not be read as a message, so that the sender sees something readable.
+    Build a negative acknowledgment for bytes that are not a message.
 
-    `head` is its beginning, or all of it. With a readable MSH the answer is an ordinary ACK;
-    with one that at least uses `|` control id and addresses are lifted; else MSH is our own.
+    `head` is the beginning of the bytes, or all of them. If it has a valid MSH, the result is an
+    ordinary acknowledgment. If it has an MSH with `|`, control id and addresses are copied.
+    Otherwise the result has standard delimiters and no addresses.
     """
     try:
         header = peek(head)
@@ -271,25 +279,26 @@ def unframed_nak(head: bytes, refusal: MessageRefusal, *, control_id: str, now: 
 
 
 def _rescued(head: bytes) -> Header:
-    """Return what can be known of an unreadable MSH, in standard delimiters."""
+    """Return what is known of an invalid MSH, with standard delimiters."""
     try:
         line = lines.first_line(lines.trim(head)[0])
     except MalformedMessage:
         line = b""
     parts = line.split(b"|") if line.upper().startswith(b"MSH|") else []
-    lifted = [*parts[2:_LAST_LIFTED], *[b""] * _LAST_LIFTED][: _LAST_LIFTED - 2]
-    fields = (b"MSH", b"|", b"^~\\&", *lifted, *[b""] * 11)
+    copied = [*parts[2:_LAST_COPIED], *[b""] * _LAST_COPIED][: _LAST_COPIED - 2]
+    fields = (b"MSH", b"|", b"^~\\&", *copied, *[b""] * 11)
     return Header(delimiters.STANDARD, fields, "", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedAck:
     """
-    What a reply says. `code` is None when it says nothing we know (or is no reply at all).
+    The content of a reply. `code` is None if the reply is not an acknowledgment.
 
-    `control_id` is MSA-2 as bytes, empty where the peer sends none; `error_codes` are the
-    codes of ERR-3.1, ERR-1.4 or MSA-6, remarks last (ERR-4 I and W); `text` is MSA-3, else the
-    first ERR-8 or ERR-7. It is the peer's text and may speak of patients: store it, do not log it.
+    `control_id` is MSA-2, empty if absent. `error_codes` are the codes of ERR-3.1, ERR-1.4 or
+    MSA-6; information and warnings (ERR-4 I and W) are last. `text` is MSA-3, else the first ERR-8
+    or ERR-7. The text comes from the receiver and may contain patient data: store it, but do not
+    log it.
     """
 
     code: AckCode | None = None
@@ -300,7 +309,7 @@ class ReceivedAck:
 
 
 def read_ack(raw: bytes) -> ReceivedAck:
-    """Read a reply; tolerant: any version, any case, MSA-2 empty. Never raises."""
+    """Parse a reply of any version; codes in any case, MSA-2 optional. Never raises."""
     try:
         message = Message.parse(raw, fallback="utf-8")
     except MalformedMessage:
@@ -329,7 +338,7 @@ def _error_codes(message: Message) -> tuple[str, ...]:
 
 
 def _is_remark(error: Segment) -> bool:
-    """Whether an ERR informs or warns (ERR-4, table 0516): it names no reason of a refusal."""
+    """Tell whether an ERR is information or a warning (ERR-4, table 0516)."""
     return error.value("4").strip().upper() in {"I", "W"}
 
 

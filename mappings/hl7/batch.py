@@ -1,8 +1,8 @@
-"""Batches and files of messages (HL7 v2.5.1 §2.10.3), and the messages of a file on disk.
+"""
+Batches and files of messages (HL7 v2.5.1 §2.10.3), and message files on disk.
 
-Splits by bytes, so that each message stays as it was sent; reads nothing but headers.
-
-A batch (FHS or BHS first) stays whole: its receiver answers it as a whole.
+Splitting works on bytes, so that each message is unchanged. Only headers are parsed. A batch (FHS
+or BHS first) is received as one frame, and its receiver answers it as a whole.
 """
 
 import re
@@ -17,18 +17,18 @@ from mappings.hl7.refusals import MalformedMessage
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
 _BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
-"""Segments that may follow a header or trailer: SFT and UAC by 2.7, the others are harmless."""
+"""Segments that may follow a header or trailer: SFT and UAC by v2.7; the others are harmless."""
 _NOTHING = bytes(range(33))
 _LONGEST_TRAILER = 64
-"""Bytes of a trailer that are looked at: its first field counts, what follows is a comment."""
-_CONTROL_ID = 11  # FHS-11, BHS-11; field 12 refers to it in the answer
+"""Bytes of a trailer that are read. Its first field is the count, the rest is a comment."""
+_CONTROL_ID = 11  # FHS-11, BHS-11; field 12 of the answer refers to it
 
 
 def split(raw: bytes) -> list[bytes] | None:
     """
-    Return the messages of a batch, each byte for byte; None when this is no batch.
+    Return the messages of a batch with their bytes unchanged, None if this is not a batch.
 
-    A batch may be empty. Raises Malformed for UTF-16 and UTF-32.
+    A batch may be empty. Raises MalformedMessage for UTF-16 and UTF-32.
     """
     body, _ = lines.trim(raw)
     if not body.startswith((b"FHS", b"BHS")) or _SEGMENT.match(body) is None:
@@ -42,9 +42,9 @@ def split(raw: bytes) -> list[bytes] | None:
 
 def stray(raw: bytes) -> str:
     """
-    Name the header or trailer behind which something stands that belongs to no message; or ''.
+    Return the header or trailer that is followed by lines of no message; '' if there is none.
 
-    A message whose MSH was garbled on its way stands there: nobody would miss it.
+    Such lines may be a message whose MSH was damaged; without this check it would be lost silently.
     """
     body, _ = lines.trim(raw)
     marks = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
@@ -52,18 +52,18 @@ def stray(raw: bytes) -> str:
     end_of_line = b"\r" if b"\r" in body else b"\n"
     for (start, name), end in zip(marks, ends, strict=True):
         if name != b"MSH":
-            _, *behind = body[start:end].split(end_of_line)
-            if any(line.strip(_NOTHING) and _BESIDE.match(line) is None for line in behind):
+            _, *following = body[start:end].split(end_of_line)
+            if any(line.strip(_NOTHING) and _BESIDE.match(line) is None for line in following):
                 return name.decode("ascii")
     return ""
 
 
 def miscounted(raw: bytes) -> str:
     """
-    Name the field that announces another number than there is: BTS-1, FTS-1; '' where all is well.
+    Return the field with a wrong count, BTS-1 or FTS-1; '' if the counts are right.
 
-    Empty and other than digits announces nothing. FTS-1 counts batches (HL7 v2.5.1 §2.15.7.1);
-    many senders count messages there, which tells as well that nothing is missing.
+    Values that are not digits are ignored. FTS-1 counts batches (HL7 v2.5.1 §2.15.7.1); a count of
+    the messages is accepted as well because many senders write it.
     """
     body, _ = lines.trim(raw)
     batches = messages = inside = 0
@@ -83,7 +83,7 @@ def miscounted(raw: bytes) -> str:
 
 
 def _announced(body: bytes, end: int) -> int | None:
-    """Read field 1 of the segment whose name ends there."""
+    """Parse field 1 of the segment whose name ends at a position."""
     line = lines.first_line(body[end : end + _LONGEST_TRAILER])
     value = line[1:].split(line[:1], 1)[0].strip() if line else b""
     return int(value) if value.isdigit() else None
@@ -91,9 +91,10 @@ def _announced(body: bytes, end: int) -> int | None:
 
 def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: datetime) -> bytes:
     """
-    Wrap the acknowledgments of a batch's messages as its sender wrapped the messages.
+    Wrap the acknowledgments of a batch in its headers and trailers.
 
-    Addresses swap, and field 12 refers to the control id of the header that is answered.
+    Sender and receiver are swapped. Field 12 of a header contains the control id of the received
+    header.
     """
     body, _ = lines.trim(raw)
     headers = [
@@ -141,9 +142,10 @@ _BATCH: Final = (b"FHS", b"BHS")
 
 def messages_in_text(text: str) -> list[bytes]:
     """
-    Return the messages of a text that somebody pasted, as they were on the wire.
+    Return the messages of a pasted text as bytes.
 
-    Each is encoded as its MSH-18 says; as UTF-8 where that says nothing or lacks a letter.
+    Each is encoded as its MSH-18 declares, or as UTF-8 if MSH-18 is empty or cannot encode the
+    text.
     """
     found = []
     for message in messages_in(text.encode("utf-8", "replace")):
@@ -156,7 +158,7 @@ def messages_in_text(text: str) -> list[bytes]:
 
 
 def messages_in(data: bytes) -> list[bytes]:
-    """Return the messages of a file's bytes, segment ends made CR, empty ones left out."""
+    """Return the messages of a file with CR as segment end; empty ones are dropped."""
     text = _FRAMING.sub(b"\r", data.removeprefix(_BOM)).strip()
     text = text.replace(b"\r\n", b"\r").replace(b"\n", b"\r")
     text = re.sub(rb"\r{2,}", b"\r", text)

@@ -1,9 +1,9 @@
 """
-Charsets: from the names of MSH-18 to Python's codecs, and bytes to text without loss.
+Character sets: from the names in MSH-18 to Python codecs, and from bytes to text without loss.
 
-No byte is ever dropped or replaced: what does not decode as declared is read as UTF-8, else as
-UTF-8 with stray bytes of Latin-1, else as Latin-1, and marked as suspect. UTF-16 and UTF-32 are
-refused elsewhere (`mappings.hl7.lines`).
+No byte is dropped or replaced. Text that does not decode as declared is read as UTF-8, then as
+UTF-8 with single bytes of Latin-1, then as Latin-1, and the message is marked as suspect. UTF-16
+and UTF-32 are refused by `mappings.hl7.lines`.
 """
 
 import codecs
@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing_extensions import Buffer
 
 _ASCII = 0x7F
-_LONGEST = 99  # bytes of MSH-18 that are looked at
-LAST_RESORT = "iso8859-1"  # every byte string decodes, and encodes to itself again
+_LONGEST = 99  # bytes of MSH-18 that are read
+LAST_RESORT = "iso8859-1"  # decodes any bytes, and encodes them to the same bytes
 
 UTF_8_WITH_STRAYS = "utf-8-with-latin-1"
-"""UTF-8 in which a byte that belongs to no character is one of Latin-1."""
+"""UTF-8 in which each byte that is not part of a character is read as Latin-1."""
 
-# Table 0211, and spellings seen in the field, with everything but letters and digits removed.
+# Table 0211 and spellings of senders, reduced to letters and digits.
 _CODECS = {
     "ASCII": "ascii",
     "USASCII": "ascii",
@@ -62,10 +62,10 @@ _CODECS = {
     **{f"8859{part}": f"iso8859-{part}" for part in (*range(1, 12), 13, 14, 15, 16)},
 }
 
-# JIS sets are switched to by escape sequences (ISO 2022); Python reads them as one codec.
+# JIS sets are selected by escape sequences (ISO 2022); one Python codec reads them all.
 _ISO_2022_JP = frozenset({"ISOIR13", "ISOIR14", "ISOIR87", "ISOIR159"})
 
-# In these a byte of a character may look like a delimiter: split fields after decoding only.
+# A byte of a character may look like a delimiter: split fields only after decoding.
 DELIMITERS_IN_CHARACTERS = frozenset(
     {
         *("gb18030", "gbk", "big5", "big5hkscs", "shift_jis", "cp932", "cp949", "johab"),
@@ -75,25 +75,29 @@ DELIMITERS_IN_CHARACTERS = frozenset(
 
 _WITH_STATES = "iso2022"
 
-# Text in these that is valid UTF-8 beyond ASCII is UTF-8 in truth: the accident would need pairs
-# like `Ã©` throughout. (Not so in Cyrillic or Greek, where such pairs are plain capital letters.)
+# Text declared as these that is valid UTF-8 beyond ASCII is UTF-8: otherwise it would consist of
+# pairs like `Ã©`. This does not hold for Cyrillic and Greek, where such pairs are capital letters.
 WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 
 def declared(msh18: bytes, repetition: str) -> str:
-    """Give MSH-18 as text, its repetitions parted by `~` whatever the message parts them by."""
+    """
+    Decode MSH-18.
+
+    its repetitions are joined by `~`, whatever the repetition separator of the message.
+    """
     return _declared(msh18[:_LONGEST], repetition) if msh18 else ""
 
 
 @lru_cache(maxsize=256)
 def _declared(msh18: bytes, repetition: str) -> str:
-    said = msh18.decode("latin-1")
-    return said.replace(repetition, "~") if repetition else said
+    text = msh18.decode("latin-1")
+    return text.replace(repetition, "~") if repetition else text
 
 
 @lru_cache(maxsize=256)
 def known_codec(msh18: str) -> str | None:
-    """Return the codec MSH-18 names, None when it is empty or no name we know."""
+    """Return the codec that MSH-18 names, None if it is empty or unknown."""
     names = ["".join(filter(str.isalnum, name)).upper() for name in msh18.split("~")]
     names = [name[name.find("8859") :] if "8859" in name else name for name in names]
     if _ISO_2022_JP.intersection(names):
@@ -107,7 +111,7 @@ def says_utf_8(msh18: bytes, repetition: str) -> bool:
 
 
 def codec_for(msh18: str, fallback: str = "utf-8") -> str:
-    """Return the codec for MSH-18 (repetitions joined by `~`), else the listener's fallback."""
+    """Return the codec of MSH-18 (repetitions joined by `~`), or the listener's fallback."""
     return known_codec(msh18) or _canonical(fallback)
 
 
@@ -117,7 +121,7 @@ def _canonical(name: str) -> str:
 
 
 def is_codec(name: str) -> bool:
-    """Tell whether a name is a codec that messages can be in: ASCII must be itself in it."""
+    """Tell whether a codec can be used for messages: it must encode ASCII as ASCII."""
     try:
         return codecs.encode("MSH|^~\\&\r", name) == b"MSH|^~\\&\r"
     except (LookupError, TypeError, ValueError):
@@ -126,21 +130,21 @@ def is_codec(name: str) -> bool:
 
 Decoded = tuple[str, bool, str | None]
 """
-A codec that reads a body strictly, whether the declaration is suspect, and the text.
+The codec that decodes the body, whether the declaration is suspect, and the text.
 
-No text where lines must be decoded one by one.
+The text is None if lines must be decoded one by one.
 """
 
 
 def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
     """
-    Decode `body` as declared, or as what it is instead.
+    Decode `body` as declared, or with the first codec that fits.
 
-    `marked`: the message began with a UTF-8 byte order mark, which outweighs MSH-18.
+    `marked`: the message began with a UTF-8 byte order mark, which takes precedence over MSH-18.
     """
     known = "utf-8" if marked else known_codec(msh18)
     codec = known or _canonical(fallback)
-    # Escape sequences of ISO 2022 are ASCII bytes, and may be wrong.
+    # Escape sequences of ISO 2022 are ASCII bytes and may be invalid.
     plain = codec not in DELIMITERS_IN_CHARACTERS and not codec.startswith(_WITH_STATES)
     if plain and body.isascii():
         return codec, False, body.decode("ascii")
@@ -166,8 +170,8 @@ def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
 
 def _decode_with_strays(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:
     del errors  # every byte string decodes
-    held = bytes(data)
-    return held.decode("utf-8", UTF_8_WITH_STRAYS), len(held)
+    encoded = bytes(data)
+    return encoded.decode("utf-8", UTF_8_WITH_STRAYS), len(encoded)
 
 
 def _search(name: str) -> codecs.CodecInfo | None:
@@ -181,7 +185,7 @@ codecs.register(_search)
 
 
 def _has_few_strays(body: bytes) -> bool:
-    """Tell whether most characters beyond ASCII are UTF-8, so that the others are mistakes."""
+    """Tell whether most characters beyond ASCII are valid UTF-8, so that the others are errors."""
     readable = [each for each in body.decode("utf-8", "ignore") if each > "\x7f"]
     strays = sum(byte > _ASCII for byte in body) - len("".join(readable).encode())
     return len(readable) > strays
@@ -195,5 +199,5 @@ def _decode(body: bytes, codec: str) -> str | None:
 
 
 def _decodes_by_line(body: bytes, codec: str) -> bool:
-    """Shift states end with the segment: each must decode alone, as it is going to be read."""
+    """Tell whether each line decodes alone. ISO 2022 shift states end with the segment."""
     return all(_decode(part, codec) is not None for part in re.split(rb"[\r\n]", body))

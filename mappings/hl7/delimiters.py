@@ -1,8 +1,8 @@
 """
-Delimiters: the separators a message declares for itself in MSH-1 and MSH-2.
+Delimiters: the separators that a message declares in MSH-1 and MSH-2.
 
-Reading is tolerant where the meaning is beyond doubt and refuses where it is not. Says nothing
-about text: escaping is in `mappings.hl7.escapes`.
+Parsing tolerates deviations whose meaning is certain, and refuses all others. Escape sequences are
+in `mappings.hl7.escapes`.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from string import punctuation
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _STANDARD = "^~\\&"  # component, repetition, escape, subcomponent (HL7 v2.5.1 §2.5.4)
-_SPARE = "$*+%!?"  # stand in where a sender has used a standard character for something else
+_SPARE = "$*+%!?"  # replacements if a sender uses a standard character for something else
 _MAX_ENCODING_CHARACTERS = 5  # the fifth is the truncation character of v2.7
 _PUNCTUATION = frozenset(punctuation.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Delimiters:
-    """The separators of one message; an empty one was not declared and is never found."""
+    """The separators of one message. An empty one was not declared and never matches."""
 
     field: str = "|"
     component: str = "^"
@@ -30,12 +30,16 @@ class Delimiters:
 
     @property
     def encoding_characters(self) -> str:
-        """MSH-2 as these delimiters declare it."""
+        """MSH-2 of these delimiters."""
         return self.component + self.repetition + self.escape + self.subcomponent + self.truncation
 
-    @lru_cache(maxsize=256)  # noqa: B019  # frozen, few, and asked for with every ACK
+    @lru_cache(maxsize=256)  # noqa: B019  # immutable, few, and needed for each ACK
     def completed(self) -> "Delimiters":
-        r"""Fill what was not declared, so that anything can be written: `^~` gives `^~\&`."""
+        r"""
+        Return delimiters with every character set, so that any text can be written:
+
+        `^~` gives `^~\&`.
+        """
         chosen: list[str] = []
         declared = (self.component, self.repetition, self.escape, self.subcomponent)
         taken = {self.field, *declared}
@@ -53,12 +57,13 @@ STANDARD = Delimiters()
 @lru_cache(maxsize=256)
 def read(declaration: bytes) -> Delimiters:
     r"""
-    Read the delimiters from `|^~\&`: MSH-1, then MSH-2.
+    Parse the delimiters from MSH-1 and MSH-2: `|^~\&`.
 
-    * Fewer than four encoding characters: the missing ones are absent, and never split anything.
-    * Five: the last is the truncation character (HL7 v2.7 §2.5.5).
-    * `^~\\&`, a backslash doubled by somebody's string literal, is read as `^~\&`.
-    * None, one twice, more than five, letters, digits, blanks or other bytes: Malformed.
+    * Fewer than four encoding characters: the others are not declared.
+    * Five: the last one is the truncation character (HL7 v2.7 §2.5.5).
+    * `^~\\&` is read as `^~\&`: some senders double the backslash.
+    * No character, a repeated one, more than five, letters, digits, blanks and other bytes raise
+      MalformedMessage.
     """
     separator, encoding = declaration[:1], declaration[1:].rstrip(b" ")
     if not separator or separator[0] not in _PUNCTUATION:

@@ -1,8 +1,8 @@
 """
-Elements: field, repetition, component, subcomponent, each over the text it was sent as.
+Elements of a segment: fields, repetitions, components and subcomponents over the text as sent.
 
-They split when asked, and only then. An element counts from 1, and what is absent is an empty
-element, so a chain of lookups never fails. Reads only; messages are written elsewhere.
+Elements split their text on access. They count from 1. An absent element is empty, so that a chain
+of lookups does not fail.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import WHOLE, Path, RepetitionFilter, within_field
 
-NULL = '""'  # "delete what you have", not "nothing said" (HL7 v2.5.1 §2.5.3)
+NULL = '""'  # deletes the stored value (HL7 v2.5.1 §2.5.3)
 
 
 def is_null(text: str) -> bool:
@@ -21,19 +21,19 @@ def is_null(text: str) -> bool:
 
 
 class MessageSyntax(NamedTuple):
-    """How the text of one message is to be read."""
+    """The delimiters and the character encoding with which the text of a message is read."""
 
     delimiters: Delimiters
     codec: str
 
 
 def cut(raw: str, separator: str) -> list[str]:
-    """Split; a separator that was not declared splits nothing."""
+    """Split a text at a separator; an undeclared separator does not split."""
     return raw.split(separator) if separator else [raw]
 
 
 def pick(raw: str, separator: str, number: int) -> str:
-    """Return the n-th part, empty when there is none."""
+    """Return the n-th part of a text, '' if there is none."""
     if not separator or separator not in raw:
         return raw if number == 1 else ""
     parts = raw.split(separator, number)
@@ -41,7 +41,7 @@ def pick(raw: str, separator: str, number: int) -> str:
 
 
 def narrow(raw: str, path: Path, delimiters: Delimiters) -> str:
-    """Return the component or subcomponent a path names, of one repetition's text."""
+    """Return the component or subcomponent that a path names in the text of one repetition."""
     if path.component == WHOLE:
         return raw
     component = pick(raw, delimiters.component, path.component)
@@ -50,49 +50,49 @@ def narrow(raw: str, path: Path, delimiters: Delimiters) -> str:
     return pick(component, delimiters.subcomponent, path.subcomponent)
 
 
-def chosen(raw: str, path: Path, reading: MessageSyntax) -> list[str]:
-    """Return the repetitions of a field's text that a path allows, as they stand."""
-    repetitions = cut(raw, reading.delimiters.repetition)
+def chosen(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
+    """Return the repetitions that a path selects in the text of a field."""
+    repetitions = cut(raw, syntax.delimiters.repetition)
     if path.repetition is not None:
         return repetitions[path.repetition - 1 : path.repetition]
     for match in path.matches:
-        repetitions = [one for one in repetitions if _matches(one, match, reading)]
+        repetitions = [one for one in repetitions if _matches(one, match, syntax)]
     return repetitions
 
 
-def _matches(repetition: str, match: RepetitionFilter, reading: MessageSyntax) -> bool:
+def _matches(repetition: str, match: RepetitionFilter, syntax: MessageSyntax) -> bool:
     place = Path(component=match.component, subcomponent=match.subcomponent)
-    raw = narrow(repetition, place, reading.delimiters)
-    return unescape(raw, reading.delimiters, reading.codec).strip() == match.value
+    raw = narrow(repetition, place, syntax.delimiters)
+    return unescape(raw, syntax.delimiters, syntax.codec).strip() == match.value
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A piece of a message; `raw` is its text as sent, escapes and separators included."""
+    """An element of a message. `raw` is its text as sent, with escapes and separators."""
 
     raw: str
-    reading: MessageSyntax
+    syntax: MessageSyntax
 
     def text(self) -> str:
         """
-        Return the text with escapes resolved; separators inside stay where they stand.
+        Return the text with escapes resolved. Separators inside it are kept.
 
-        So an unescaped `&` or `^` of the sender's prose is no loss (HL7 v2.5.1 §2.7).
+        An unescaped `&` or `^` in a sender's text is therefore not lost (HL7 v2.5.1 §2.7).
         """
-        return unescape(self.raw, self.reading.delimiters, self.reading.codec)
+        return unescape(self.raw, self.syntax.delimiters, self.syntax.codec)
 
     @property
     def is_null(self) -> bool:
-        """True for `""`, which asks to delete the stored value."""
+        """Whether the value is `""`, which deletes the stored value."""
         return is_null(self.raw)
 
     def __bool__(self) -> bool:
-        """Tell whether anything was said, be it null."""
+        """Tell whether the element has a value. Null is a value."""
         return bool(self.raw)
 
 
 class SubComponent(Element):
-    """The smallest piece."""
+    """A subcomponent, such as PID-3.4.2."""
 
     __slots__ = ()
 
@@ -104,14 +104,14 @@ class Component(Element):
 
     @property
     def subcomponents(self) -> tuple[SubComponent, ...]:
-        """All of them, in order."""
-        parts = cut(self.raw, self.reading.delimiters.subcomponent)
-        return tuple(SubComponent(part, self.reading) for part in parts)
+        """All subcomponents, in order."""
+        parts = cut(self.raw, self.syntax.delimiters.subcomponent)
+        return tuple(SubComponent(part, self.syntax) for part in parts)
 
     def subcomponent(self, number: int) -> SubComponent:
-        """Return the n-th."""
-        part = pick(self.raw, self.reading.delimiters.subcomponent, number)
-        return SubComponent(part, self.reading)
+        """Return the n-th subcomponent."""
+        part = pick(self.raw, self.syntax.delimiters.subcomponent, number)
+        return SubComponent(part, self.syntax)
 
 
 class Repetition(Element):
@@ -121,13 +121,13 @@ class Repetition(Element):
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """All of them, in order."""
-        parts = cut(self.raw, self.reading.delimiters.component)
-        return tuple(Component(part, self.reading) for part in parts)
+        """All components, in order."""
+        parts = cut(self.raw, self.syntax.delimiters.component)
+        return tuple(Component(part, self.syntax) for part in parts)
 
     def component(self, number: int) -> Component:
-        """Return the n-th."""
-        return Component(pick(self.raw, self.reading.delimiters.component, number), self.reading)
+        """Return the n-th component."""
+        return Component(pick(self.raw, self.syntax.delimiters.component, number), self.syntax)
 
 
 class Field(Element):
@@ -137,30 +137,29 @@ class Field(Element):
 
     @property
     def repetitions(self) -> tuple[Repetition, ...]:
-        """All of them, in order; an empty field has none."""
-        parts = cut(self.raw, self.reading.delimiters.repetition) if self.raw else []
-        return tuple(Repetition(part, self.reading) for part in parts)
+        """All repetitions, in order. An empty field has none."""
+        parts = cut(self.raw, self.syntax.delimiters.repetition) if self.raw else []
+        return tuple(Repetition(part, self.syntax) for part in parts)
 
     def repetition(self, number: int = 1) -> Repetition:
-        """Return the n-th."""
-        return Repetition(pick(self.raw, self.reading.delimiters.repetition, number), self.reading)
+        """Return the n-th repetition."""
+        return Repetition(pick(self.raw, self.syntax.delimiters.repetition, number), self.syntax)
 
     def value(self, relative: str | Path = "") -> str:
-        """Return the text at `1`, `4.2`, `[2].1` or `[CX-5=MR].1` of this field; '' if absent."""
+        """Return the text at `1`, `4.2`, `[2].1` or `[CX-5=MR].1` of this field, '' if absent."""
         return next(iter(self.values(relative)), "")
 
     def values(self, relative: str | Path = "") -> list[str]:
-        """Return the text of every repetition at a place inside this field."""
+        """Return the text of each repetition at a location inside this field."""
         path = relative if isinstance(relative, Path) else within_field(relative)
-        return texts(self.raw, path, self.reading)
+        return texts(self.raw, path, self.syntax)
 
 
-def texts(raw: str, path: Path, reading: MessageSyntax) -> list[str]:
-    """Return what a path reads in a field's text, one for each repetition it allows."""
+def texts(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
+    """Return what a path selects in the text of a field, one value for each repetition."""
     if not raw:
         return []
-    marks = reading.delimiters
+    marks = syntax.delimiters
     return [
-        unescape(narrow(one, path, marks), marks, reading.codec)
-        for one in chosen(raw, path, reading)
+        unescape(narrow(one, path, marks), marks, syntax.codec) for one in chosen(raw, path, syntax)
     ]

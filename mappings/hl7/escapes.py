@@ -1,11 +1,11 @@
 r"""
-Escapes: delimiters and control characters inside text (HL7 v2.5.1 §2.7).
+Escape sequences: delimiters and control characters inside text (HL7 v2.5.1 §2.7).
 
     \F\ \S\ \R\ \E\ \T\ \P\   the delimiters      \Xhh..\      bytes in the message's charset
     \.br\ \.sp\ \.ce\         line breaks         \H\ \N\      highlighting: dropped
 
-What is no escape sequence we know stays as it is, a lone escape character too. Sequences do
-not nest. Charset switches (`\Cxxyy\`, `\Mxxyyzz\`) and local ones (`\Zdd\`) are kept literally.
+Unknown sequences and a single escape character are kept as they are. Sequences do not nest. Charset
+switches (`\Cxxyy\`, `\Mxxyyzz\`) and local sequences (`\Zdd\`) are kept literally.
 """
 
 import re
@@ -23,18 +23,20 @@ _HIGHLIGHTS = frozenset({"H", "N"})
 _HIGH = 0x80
 _CODE_UNIT = 2
 _MOST_REPEATED = 60
-r"""Lines or spaces of one sequence: `\.sp999\` must not make a text a hundred times as long."""
+r"""Limit of the lines or spaces of one sequence, so that `\.sp999\` does not inflate a text."""
 
 
 def escape(text: str, delimiters: Delimiters = STANDARD, *, formatted: bool = False) -> str:
     r"""
-    Write text so that it can stand in a field; `unescape` is its inverse.
+    Escape text for a field; `unescape` is the inverse.
 
-    Delimiters become their escapes; control characters but the tab become `\Xhh\`, so that
-    neither a line end nor a framing byte of the text ends the message. `formatted` (FT, TX):
-    a line feed becomes `\.br\`. The delimiters must be `completed`: ValueError otherwise.
+    Delimiters become their sequences. Control characters except tab become `\Xhh\`, so that no line
+    end or framing byte of the text ends the message. With `formatted` (FT, TX) a line feed becomes
+    `\.br\`. Raises ValueError if the delimiters are not `completed`.
     """
-    if delimiters is STANDARD:  # nearly always: to look up its table takes longer than to write
+    if (
+        delimiters is STANDARD
+    ):  # the usual case: a lookup of the table takes longer than the translation
         return text.translate(_WRITING_LINES if formatted else _WRITING)
     return text.translate(_writing(delimiters, formatted))
 
@@ -43,7 +45,7 @@ def escape(text: str, delimiters: Delimiters = STANDARD, *, formatted: bool = Fa
 def _writing(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
     mark = delimiters.escape
     if delimiters.completed() != delimiters:
-        raise ValueError("delimiters to write with must be complete")
+        raise ValueError("escaping needs complete delimiters")
     table = {code: f"{mark}X{code:02X}{mark}" for code in (*range(0x20), 0x7F) if code != ord("\t")}
     if formatted:
         table[ord("\n")] = f"{mark}.br{mark}"
@@ -52,8 +54,8 @@ def _writing(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
 
 @lru_cache(maxsize=64)
 def named(delimiters: Delimiters) -> Mapping[str, str]:
-    """Return the sequences that stand for the delimiters; undeclared ones are left out."""
-    standing = {
+    """Return the sequence names of the declared delimiters."""
+    sequences = {
         "F": delimiters.field,
         "S": delimiters.component,
         "T": delimiters.subcomponent,
@@ -61,12 +63,12 @@ def named(delimiters: Delimiters) -> Mapping[str, str]:
         "E": delimiters.escape,
         "P": delimiters.truncation,
     }
-    return {name: character for name, character in standing.items() if character}
+    return {name: character for name, character in sequences.items() if character}
 
 
 @lru_cache(maxsize=64)
 def _simple(delimiters: Delimiters) -> Mapping[str, str]:
-    """Return the usual sequences with the text of each."""
+    """Return the common sequences with their texts."""
     return {**dict.fromkeys(_HIGHLIGHTS, ""), ".br": "\n", **named(delimiters)}
 
 
@@ -74,24 +76,24 @@ _WRITING, _WRITING_LINES = _writing(STANDARD, formatted=False), _writing(STANDAR
 
 
 def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8") -> str:
-    """Read text from a field; `codec` is the message's, for the bytes of hexadecimal escapes."""
+    """Resolve the escapes of a field's text; `codec` decodes the bytes of hexadecimal escapes."""
     mark = delimiters.escape
     if not mark or mark not in text:
         return text
     parts = text.split(mark)
     simple = _simple(delimiters)
-    if len(parts) % 2 and all(map(simple.__contains__, parts[1::2])):  # nearly always
+    if len(parts) % 2 and all(map(simple.__contains__, parts[1::2])):  # the usual case
         parts[1::2] = [simple[body] for body in parts[1::2]]
         return "".join(parts)
-    return _Reader(text, mark, named(delimiters), codec).read()
+    return _Unescaper(text, mark, named(delimiters), codec).read()
 
 
 def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
     """
-    Write a sender's text with standard delimiters: the same escapes, wherever they mean the same.
+    Rewrite a sender's text for the standard delimiters and keep escapes with the same meaning.
 
-    Delimiters and bytes of a charset are written anew; formatting, highlighting, local sequences
-    and hexadecimal ASCII stay the sequences that they were.
+    Delimiters and non-ASCII bytes are written anew. Formatting, highlighting, local sequences and
+    hexadecimal ASCII are kept.
     """
     mark = theirs.escape
     if not mark or mark not in text:
@@ -99,15 +101,15 @@ def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
     return _Transcriber(text, mark, named(theirs), codec).read()
 
 
-class _Reader:
-    """One pass over one text."""
+class _Unescaper:
+    """Resolves the escapes of one text in one pass."""
 
     def __init__(self, text: str, mark: str, named: Mapping[str, str], codec: str) -> None:
         self._text = text
         self._mark = mark
         self._named = named
         self._codec = codec
-        self._bytes = bytearray()  # of hexadecimal escapes that touch: `\XC3\\XA9\` is one é
+        self._bytes = bytearray()  # adjacent hexadecimal escapes form one text: `\XC3\\XA9\` is é
         self._done: list[str] = []
 
     def read(self) -> str:
@@ -120,7 +122,7 @@ class _Reader:
         return "".join(self._done)
 
     def _sequence(self, start: int) -> int:
-        """Read what begins at `start`; return where to go on."""
+        """Resolve the sequence that begins at `start`; return the position behind it."""
         end = self._text.find(self._mark, start + 1)
         body = self._text[start + 1 : end] if end > 0 else ""
         if found := _HEX.fullmatch(body):
@@ -133,7 +135,7 @@ class _Reader:
         return end + 1
 
     def _plain(self, body: str) -> str | None:
-        """Return what a sequence other than hexadecimal stands for, None when it is none."""
+        """Return the text of a sequence other than hexadecimal, None if it is not a sequence."""
         if body in self._named:
             return self._named[body]
         if body in _HIGHLIGHTS:
@@ -149,20 +151,20 @@ class _Reader:
         self._done.append(text)
 
 
-class _Transcriber(_Reader):
-    """One pass over one text, that leaves sequences what they are."""
+class _Transcriber(_Unescaper):
+    """Rewrites one text in one pass and keeps sequences that mean the same in both messages."""
 
     @override
     def _sequence(self, start: int) -> int:
         end = self._text.find(self._mark, start + 1)
         body = self._text[start + 1 : end] if end > 0 else ""
-        if not self._stays(body):
+        if not self._is_kept(body):
             return super()._sequence(start)
         self._write("")
         self._done.append(f"{STANDARD.escape}{body}{STANDARD.escape}")
         return end + 1
 
-    def _stays(self, body: str) -> bool:
+    def _is_kept(self, body: str) -> bool:
         if found := _HEX.fullmatch(body):
             data = bytes.fromhex(found[1])
             return not self._bytes and data.isascii() and _decoded(data, self._codec).isascii()
@@ -180,7 +182,7 @@ def _formatting(command: str, number: int) -> str:
         return "\n" * min(max(number, 1), _MOST_REPEATED)
     if command == "sk":
         return " " * min(max(number, 0), _MOST_REPEATED)
-    return "\n" if command in {"br", "ce"} else ""  # indents and fill modes leave no text
+    return "\n" if command in {"br", "ce"} else ""  # indentation and fill modes have no text
 
 
 def _decoded(data: bytes, codec: str) -> str:

@@ -1,8 +1,8 @@
 """
-Header: MSH alone, read from bytes in a few microseconds.
+Header: the MSH segment alone, parsed from bytes in a few microseconds.
 
-The hot path: it runs for every frame before the message is stored, so it looks at the first
-line only. Whether the rest is a message is `mappings.hl7.message`'s question.
+It is parsed for each frame before the message is stored, so only the first line is read.
+`mappings.hl7.message` parses the rest.
 """
 
 from functools import lru_cache
@@ -12,19 +12,19 @@ from mappings.hl7 import charset, delimiters, lines
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
-_LAST_FIELD = 21  # MSH-21; later ones exist, nobody routes by them
-_ENOUGH = 40  # fields to split: a line of nothing but separators must not cost more
+_LAST_FIELD = 21  # MSH-21; later fields are not used for routing
+_MOST_FIELDS = 40  # fields to split, so that a line of separators stays cheap
 _LONGEST_CHARSET = 99
 _LONGEST_CODES = 99
 _TRAILING = tuple(lines.AFTER[at : at + 1] for at in range(len(lines.AFTER)))
-_make = tuple.__new__  # what a NamedTuple does itself, without its detour
+_make = tuple.__new__  # faster than the constructor of a NamedTuple
 
 
 class Header(NamedTuple):
     """
-    MSH, field by field. Bytes are raw and verbatim; `str` are plain codes, stripped of blanks.
+    The fields of MSH. Bytes are as sent; `str` are codes without surrounding blanks.
 
-    `fields[n]` is MSH-n verbatim for n from 1 to 21, empty where the message has none.
+    `fields[n]` is MSH-n for n from 1 to 21, empty if the message does not have it.
     """
 
     delimiters: Delimiters
@@ -67,22 +67,26 @@ class Header(NamedTuple):
 
     @property
     def accept_ack(self) -> bytes:
-        """MSH-15, table 0155; a null says no more than nothing does."""
+        """MSH-15, table 0155. A null counts as empty."""
         return _unless_null(self.fields[15])
 
     @property
     def application_ack(self) -> bytes:
-        """MSH-16, as MSH-15."""
+        """MSH-16, table 0155. A null counts as empty."""
         return _unless_null(self.fields[16])
 
     @property
     def charset(self) -> bytes:
-        """MSH-18, repetitions and all."""
+        """MSH-18 with all its repetitions."""
         return self.fields[18]
 
     @property
     def enhanced(self) -> bool:
-        """True when MSH-15 or MSH-16 is valued: enhanced mode (HL7 v2.5.1 §2.9.3)."""
+        """
+        Whether MSH-15 or MSH-16 has a value:
+
+        enhanced acknowledgment mode (HL7 v2.5.1 §2.9.3).
+        """
         return bool(self.accept_ack.strip() or self.application_ack.strip())
 
 
@@ -91,29 +95,29 @@ def _unless_null(field: bytes) -> bytes:
 
 
 def peek(raw: bytes) -> Header:
-    """Read MSH. Raises Malformed; agrees with `Message.parse` wherever that succeeds."""
+    """Parse the header of a message. Raises MalformedMessage. Agrees with `Message.parse`."""
     end = raw.find(b"\r")
     line = raw[: max(end, 0)]
-    if line[:3] != b"MSH" or b"\n" in line or line.endswith(_TRAILING):  # hardly ever
+    if line[:3] != b"MSH" or b"\n" in line or line.endswith(_TRAILING):  # rare
         line = lines.first_line(lines.trim(raw)[0])
     return read(line)
 
 
 def read(line: bytes) -> Header:
-    """Read MSH from its own line. Raises Malformed."""
+    """Parse a header from the bytes of its line. Raises MalformedMessage."""
     if line[:3] != b"MSH" and line[:3].upper() != b"MSH":
         batch = line[:3] in {b"FHS", b"BHS"}
         raise MalformedMessage(MalformedReason.BATCH if batch else MalformedReason.NOT_HL7)
     separator = line[3:4]
     end = line.find(separator, 4) if separator else -1
-    found = delimiters.read(line[3:_ENOUGH] if end < 0 else line[3 : min(end, _ENOUGH)])
-    parts = line.split(separator, _ENOUGH)
+    found = delimiters.read(line[3:_MOST_FIELDS] if end < 0 else line[3 : min(end, _MOST_FIELDS)])
+    parts = line.split(separator, _MOST_FIELDS)
     if not line.isascii() or b"\x1b" in line:
         parts = _split_decoded(line, separator, parts)
     fields = (b"MSH", separator, *parts[1:_LAST_FIELD])
     fields += (b"",) * (_LAST_FIELD + 1 - len(fields))
     kind = fields[9], fields[11], fields[12]
-    # Senders repeat themselves; what is longer than codes are is not worth remembering.
+    # Senders use few combinations; values longer than codes are not cached.
     short = len(fields[9]) + len(fields[11]) + len(fields[12]) <= _LONGEST_CODES
     codes = _known_codes if short else _codes
     return _make(Header, (found, fields, *codes(*kind, found.component)))
@@ -122,7 +126,7 @@ def read(line: bytes) -> Header:
 def _codes(
     kind: bytes, processing: bytes, version: bytes, component: str
 ) -> tuple[str, str, str, str, str]:
-    """Read MSH-9.1 to 9.3, 11.1 and 12.1."""
+    """Parse MSH-9.1 to MSH-9.3, MSH-11.1 and MSH-12.1."""
     mark = component.encode()
     code, trigger, structure = (*kind.split(mark, 3), b"", b"", b"")[:3]
     return (
@@ -142,15 +146,17 @@ def _code(value: bytes) -> str:
 
 
 def _split_decoded(line: bytes, separator: bytes, parts: list[bytes]) -> list[bytes]:
-    """Split again after decoding where the charset lets a character end in the separator's byte."""
+    """Split after decoding if a character of the charset may contain the separator's byte."""
     for part in (one for one in parts[17:] if len(one) <= _LONGEST_CHARSET):
         codec = charset.known_codec(part.decode("latin-1"))
         if codec in charset.DELIMITERS_IN_CHARACTERS:
             try:
                 text = line.decode(codec)
-                again = [piece.encode(codec) for piece in text.split(separator.decode(), _ENOUGH)]
+                again = [
+                    piece.encode(codec) for piece in text.split(separator.decode(), _MOST_FIELDS)
+                ]
             except UnicodeError:
                 return parts
-            # Only when the bytes come out the same are these the sender's bytes.
+            # The encoding must reproduce the sender's bytes.
             return again if separator.join(again) == line else parts
     return parts

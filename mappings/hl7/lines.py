@@ -1,8 +1,8 @@
 """
-Find the segments of a message in its bytes: where it starts, and where lines end.
+Segmentation: where a message starts in its bytes, and where its segments end.
 
-Works on bytes before any charset is known. CR and LF never occur inside a character of the
-charsets we read (UTF-16 is refused), so this is safe. Nothing is copied but the lines.
+This module works on bytes, before the character set is known. This is safe because CR and LF never
+occur inside a character of a supported character set (UTF-16 is refused).
 """
 
 import re
@@ -14,22 +14,32 @@ _BOM_UTF_8 = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M\x00", b"\x00\x00\x00M")
 _BEFORE = b"\x0b\x1c\x00 \t\r\n"
 AFTER = b"\x0b\x1c\x1a\x00\r\n"
-"""What transports leave behind a message."""
+"""Bytes that transports append to a message."""
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
 _ID = 3
 MOST_SEGMENTS = 100_000
-"""Segments of a message: each costs up to 2,000 bytes while it is read, however short it is."""
+"""
+Limit of the segments of a message.
+
+Each segment needs up to 2,000 bytes of memory while it is read.
+"""
 MOST_LINES = 300_000
-"""Lines of a message: text that a sender did not escape, such as base64, has many short ones."""
+"""
+Limit of the lines of a message.
+
+Text with unescaped line ends, such as base64, has many short lines.
+"""
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
     """
-    Return the message without what transports leave around it, and whether it had a UTF-8 BOM.
+    Strip what transports leave around a message.
 
-    Removed for reading only: BOM, framing bytes, NUL, blanks and line ends in front; framing
-    bytes, NUL, Ctrl-Z and line ends behind. Raises Malformed for UTF-16 and UTF-32.
+    return it and whether it had a UTF-8 byte order mark.
+
+    In front: byte order mark, framing bytes, NUL, blanks and line ends. Behind: framing bytes, NUL,
+    Ctrl-Z and line ends. Raises MalformedMessage for UTF-16 and UTF-32.
     """
     if raw.startswith(_HEADERS):
         return raw.rstrip(AFTER), False
@@ -43,14 +53,14 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
 
 
 def untrailed(raw: bytes) -> tuple[bytes, bool]:
-    """As `trim`, but for one CR behind the last segment: to take it off copies the message."""
+    """Strip as `trim` does, but keep one CR behind the last segment: slicing copies the message."""
     if raw.startswith(_HEADERS) and raw.endswith(b"\r") and raw[-2:-1] not in AFTER:
         return raw, False
     return trim(raw)
 
 
 def first_line(body: bytes) -> bytes:
-    """Return the header segment: it holds no text, so any line end ends it."""
+    """Return the header segment. It contains no text, so any line end terminates it."""
     return body[: first_length(body)]
 
 
@@ -66,23 +76,27 @@ def first_length(body: bytes) -> int:
 @lru_cache(maxsize=64)
 def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[bytes]:
     """
-    Return what ends a segment.
+    Return the pattern of a segment end.
 
-    With CRs in the message a bare LF is text, unless what follows looks like a segment
-    (research: senders mix line ends, and others put LFs into their notes).
+    If the message contains CR, a bare LF is text, unless a segment name follows it: some senders
+    mix line ends, others put LF into notes.
     """
     if not carriage_returns:
         return re.compile(rb"\n+")
-    # Possessive, and never begun inside a run of LFs: linear whatever is sent.
+    # Possessive, and not started inside a run of LFs: the search takes linear time.
     run_with_return = rb"(?<!\n)\n*+\r[\r\n]*+|\r[\r\n]*+"
     before_segment = rb"(?<!\n)\n++(?=[A-Z][A-Z0-9]{2}" + re.escape(separator) + rb")"
     return re.compile(run_with_return + rb"|" + before_segment)
 
 
-class _Heads(dict[bytes, str]):
-    """The names of segments by their first four bytes; "" for what is no segment with fields."""
+class _SegmentNames(dict[bytes, str]):
+    """
+    Segment names by the first four bytes of a line.
 
-    _MOST = 4096  # different ones; beyond it all are forgotten, so that nobody can fill memory
+    "" for a line that is not a segment with fields.
+    """
+
+    _MOST = 4096  # entries; when full, the cache is cleared, so that memory is bounded
 
     def __init__(self, separator: bytes) -> None:
         super().__init__()
@@ -97,13 +111,17 @@ class _Heads(dict[bytes, str]):
 
 
 @lru_cache(maxsize=64)
-def _heads(separator: bytes) -> _Heads:
-    """One table for each separator."""
-    return _Heads(separator)
+def _segment_names(separator: bytes) -> _SegmentNames:
+    """Return the cache of one field separator."""
+    return _SegmentNames(separator)
 
 
 def with_one_end(body: bytes) -> bytes:
-    """Write an `untrailed` message with CR as its only line end; as it is where LF may be text."""
+    """
+    Make CR the only line end of an `untrailed` message.
+
+    Return it unchanged if LF may be text.
+    """
     if b"\r" not in body:
         return body.replace(b"\n", b"\r")
     changed = body.replace(b"\r\n", b"\r")
@@ -111,7 +129,11 @@ def with_one_end(body: bytes) -> bytes:
 
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
-    """Split an `untrailed` message; return its segments and their names. Raises as `split`."""
+    """
+    Split an `untrailed` message into segments.
+
+    return them and their names. Raises MalformedMessage.
+    """
     if body.count(b"\r") + body.count(b"\n") >= MOST_LINES:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     lines, names = _named(body, separator)
@@ -125,9 +147,9 @@ def _named(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
         lines = body.split(b"\r")
         if not lines[-1]:
             lines.pop()
-        known = _heads(separator)
+        known = _segment_names(separator)
         names = [known[line[:4]] for line in lines]
-        if "" not in names:  # nearly always: every line is a segment with fields
+        if "" not in names:  # the usual case: each line is a segment with fields
             return lines, names
     lines = split(body, separator)
     return lines, [name(line[:_ID]) for line in lines]
@@ -135,11 +157,11 @@ def _named(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
 
 def split(body: bytes, separator: bytes) -> list[bytes]:
     r"""
-    Split an `untrailed` message into its segments; blank lines vanish.
+    Split an `untrailed` message into its segments; blank lines are dropped.
 
-    A line that is no segment (`NTE|1||first\rsecond`: a line end that the sender did not escape)
-    is kept as text of the OBX or NTE before it. After any other segment it is Malformed: to
-    guess there could cost a field.
+    A line that is not a segment is kept as text of the OBX or NTE before it
+    (`NTE|1||first\rsecond`: the sender did not escape a line end). After any other segment it
+    raises MalformedMessage, because a guess could lose a field.
     """
     if b"\n" not in body:
         lines = body.split(b"\r")
@@ -159,7 +181,7 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=1024)
 def _is_name(text: bytes) -> bool:
-    """Segment names are a letter, then letters or digits, in whatever case."""
+    """Tell whether a text is a segment name: a letter, then letters or digits, in any case."""
     return text.isalnum() and text[:1].isalpha()
 
 
@@ -170,7 +192,7 @@ def name(text: bytes) -> str:
 
 
 def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]]) -> None:
-    """Place a line that does not begin like a segment with fields."""
+    """Keep a line that does not start like a segment with fields, or raise MalformedMessage."""
     if len(line) == _ID and _is_name(line) and line.isupper():
         segments.append(line)
     elif segments and segments[-1][:_ID].upper() in _TEXT_SEGMENTS:

@@ -1,9 +1,9 @@
 """
-Message: one HL7 v2 message, read lazily, lossless.
+Message: one HL7 v2 message, parsed lazily and without loss.
 
-The bytes are the record: `raw` is what came, and nothing here ever writes it again. Segments
-are a stream, not a tree: Z segments and surprises in order disturb nobody. Whether a message
-is complete or makes sense is a mapping definition's question.
+`raw` holds the bytes as received; they are never rewritten. Segments are a flat list, so that Z
+segments and segments in unusual order are accepted. Whether a message is complete is decided by
+mapping definitions.
 """
 
 from collections import Counter
@@ -17,60 +17,60 @@ from mappings.hl7.header import Header
 from mappings.hl7.path import EVERY, WHOLE, Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
-_make = tuple.__new__  # what a NamedTuple does itself, without its detour
-_HEADERS = frozenset({"MSH", "FHS", "BHS"})  # their field 1 is the separator itself
+_make = tuple.__new__  # faster than the constructor of a NamedTuple
+_HEADERS = frozenset({"MSH", "FHS", "BHS"})  # field 1 is the separator
 
 
-class Lines:
-    """The segments of one message: bytes, text and fields, each made when first asked for."""
+class SegmentLines:
+    """The segments of one message: bytes, text and fields, each computed on first access."""
 
-    __slots__ = ("_texts", "fields", "names", "raw", "reading")
+    __slots__ = ("_texts", "fields", "names", "raw", "syntax")
 
     def __init__(
         self,
         raw: list[bytes],
         names: Sequence[str],
-        reading: MessageSyntax,
+        syntax: MessageSyntax,
         text: str | None = None,
     ) -> None:
-        """Take the bytes and the names; `text` is all of it, CR between lines, where known."""
+        """`text` is the whole decoded message with CR between segments, if it is known."""
         self.raw = raw
         self.names = names
-        self.reading = reading
+        self.syntax = syntax
         self.fields: list[list[str] | None] = [None] * len(raw)
-        """The fields of the segments that were split already; `split` gives those of others."""
+        """The fields of the segments that were split already, None for the others."""
         texts: list[str | None] = []
         if text is not None and "\n" not in text:
             texts += text.split("\r")
         if texts and not texts[-1]:
             texts.pop()
-        # Where lines are missing, or were joined, each is decoded by itself.
+        # If lines were dropped or joined, each segment is decoded separately.
         self._texts: list[str | None] = texts if len(texts) == len(raw) else [None] * len(raw)
 
     def text(self, index: int) -> str:
         r"""
-        Return a decoded segment, as one line that can stand in a message again.
+        Return a decoded segment as one line that can be part of a message.
 
-        A line end that is data (a bare LF in a note) is written as its escape `\X0A\`.
+        A line end that is data (a bare LF in a note) becomes its escape `\X0A\`.
         """
         text = self._texts[index]
         if text is None:
             try:
-                text = self.raw[index].decode(self.reading.codec)
-            except UnicodeDecodeError:  # of several lines: ISO 2022 states end with each of them
+                text = self.raw[index].decode(self.syntax.codec)
+            except UnicodeDecodeError:  # ISO 2022 shift states end with each line
                 lines = self.raw[index].split(b"\n")
-                text = "\n".join(each.decode(self.reading.codec) for each in lines)
+                text = "\n".join(each.decode(self.syntax.codec) for each in lines)
             if "\n" in text:
-                mark = self.reading.delimiters.escape
+                mark = self.syntax.delimiters.escape
                 text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
             self._texts[index] = text
         return text
 
     def split(self, index: int) -> list[str]:
-        """Return the fields of a segment as sent, by their numbers; field 0 is its name."""
+        """Return the fields of a segment as sent, by their numbers. Field 0 is the segment name."""
         fields = self.fields[index]
         if fields is None:
-            separator = self.reading.delimiters.field
+            separator = self.syntax.delimiters.field
             fields = self.text(index).split(separator)
             if self.names[index] in _HEADERS:
                 fields.insert(1, separator)
@@ -83,44 +83,44 @@ class Segment:
 
     __slots__ = ("_lines", "id", "index")
 
-    def __init__(self, lines: Lines, index: int) -> None:
-        """Take the message's lines, and the segment's place among them, counted from 0."""
+    def __init__(self, lines: SegmentLines, index: int) -> None:
+        """`index` is the position of the segment in the message, counted from 0."""
         self._lines = lines
         self.id = lines.names[index]
         self.index = index
 
     @property
     def raw(self) -> bytes:
-        """The segment's bytes."""
+        """The bytes of the segment."""
         return self._lines.raw[self.index]
 
     def text(self) -> str:
-        """Return the decoded segment, as one line that can stand in a message again."""
+        """Return the decoded segment as one line that can be part of a message."""
         return self._lines.text(self.index)
 
     def field(self, number: int) -> Field:
-        """Return the n-th field, as the standard counts: MSH-1 is the field separator."""
-        return Field(self.field_text(number), self._lines.reading)
+        """Return the n-th field as the standard counts: MSH-1 is the field separator."""
+        return Field(self.field_text(number), self._lines.syntax)
 
     @property
     def fields(self) -> Sequence[str]:
-        """The text of all fields as sent, by their numbers; the name of the segment is field 0."""
+        """The texts of all fields as sent, by their numbers. Field 0 is the segment name."""
         return self._lines.split(self.index)
 
     def field_text(self, number: int) -> str:
-        """Return the n-th field's text as sent, '' when absent."""
+        """Return the text of the n-th field as sent, '' if absent."""
         fields = self._lines.split(self.index)
         return fields[number] if number < len(fields) else ""
 
     def __len__(self) -> int:
-        """Return the number of the last field sent."""
+        """Return the number of the last field."""
         return len(self._lines.split(self.index)) - 1
 
     def value(self, path: str | Path) -> str:
         """
-        Return the text at a path relative to this segment (`3.1`), '' when absent.
+        Return the text at a path relative to this segment (`3.1`), '' if absent.
 
-        A full path (`PID-3.1`) works too; it finds nothing in a segment of another name.
+        A full path (`PID-3.1`) works too; it is absent in a segment with another name.
         """
         parsed = path if isinstance(path, Path) else Path.parse(path)
         if parsed.segment and parsed.segment != self.id:
@@ -128,57 +128,57 @@ class Segment:
         raw = self.field_text(parsed.field)
         if not raw or self._verbatim(parsed):
             return raw
-        found = chosen(raw, parsed, self._lines.reading)
-        marks, codec = self._lines.reading
+        found = chosen(raw, parsed, self._lines.syntax)
+        marks, codec = self._lines.syntax
         return unescape(narrow(found[0], parsed, marks), marks, codec) if found else ""
 
     def values(self, path: str | Path) -> list[str]:
-        """Return the text of every repetition the path allows, [] when the field is absent."""
+        """Return the text of each repetition that the path selects, [] if the field is absent."""
         parsed = path if isinstance(path, Path) else Path.parse(path)
         if parsed.segment and parsed.segment != self.id:
             return []
         raw = self.field_text(parsed.field)
         if self._verbatim(parsed):
             return [raw] if raw else []
-        return texts(raw, parsed, self._lines.reading)
+        return texts(raw, parsed, self._lines.syntax)
 
     def _verbatim(self, path: Path) -> bool:
-        """MSH-1 and MSH-2 are delimiters, not text; field 0 is the segment's name."""
+        """Tell whether a field is read as sent: MSH-1, MSH-2 and the segment name."""
         return path.field == WHOLE or (path.field <= 2 and self.id in _HEADERS)  # noqa: PLR2004
 
 
 class Message:
-    """One message. Immutable; make it with `Message.parse`."""
+    """One message. Immutable; created by `Message.parse`."""
 
     __slots__ = (
-        *("_made", "_named", "_numbers"),
+        *("_named", "_numbers", "_segments"),
         *("charset_suspect", "delimiters", "encoding", "header", "lines", "names", "raw"),
     )
 
-    lines_type: ClassVar[type[Lines]] = Lines
+    lines_type: ClassVar[type[SegmentLines]] = SegmentLines
 
-    def __init__(self, raw: bytes, head: Header, lines: Lines, *, suspect: bool) -> None:
-        """Take what `parse` found out."""
+    def __init__(self, raw: bytes, head: Header, lines: SegmentLines, *, suspect: bool) -> None:
+        """Store the result of `parse`."""
         self.raw = raw
         self.header = head
         self.delimiters = head.delimiters
-        """The separators it declared."""
+        """The delimiters that the message declares."""
         self.lines = lines
-        self.encoding = lines.reading.codec
+        self.encoding = lines.syntax.codec
         self.charset_suspect = suspect
         self.names: Sequence[str] = lines.names
-        """The ids of all segments, in order."""
-        self._made: list[Segment | None] | None = None
+        """The names of all segments, in order."""
+        self._segments: list[Segment | None] | None = None
         self._named: dict[str, list[Segment]] | None = None
         self._numbers: list[int] | None = None
 
     @classmethod
     def parse(cls, raw: bytes, *, fallback: str = "utf-8", head: Header | None = None) -> Self:
         """
-        Read a message; `fallback` is the codec where MSH-18 is silent or unknown.
+        Parse a message. Raises MalformedMessage and no other exception.
 
-        `head`: what `peek` made of the same bytes, where that is known already. Raises
-        Malformed, and nothing else.
+        `fallback` is the codec if MSH-18 is empty or unknown. `head` is the result of `peek` for
+        the same bytes, if it is known.
         """
         body, marked = lines.untrailed(raw)
         if b"\n" in body:
@@ -191,8 +191,8 @@ class Message:
             raise MalformedMessage(MalformedReason.STRAY_LINE)
         if names.count("MSH") > 1:
             raise MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]")
-        said = charset.declared(head.charset, marks.repetition)
-        codec, suspect, text = charset.decoded(body, said, fallback, marked=marked)
+        declared = charset.declared(head.charset, marks.repetition)
+        codec, suspect, text = charset.decoded(body, declared, fallback, marked=marked)
         found = cls.lines_type(segments, names, _make(MessageSyntax, (marks, codec)), text)
         return cls(raw, head, found, suspect=suspect)
 
@@ -202,17 +202,17 @@ class Message:
         return tuple([self.segment(index) for index in range(len(self.names))])
 
     def segment(self, index: int) -> Segment:
-        """Return the segment at a place, counted from 0; the same one each time."""
-        if self._made is None:
-            self._made = [None] * len(self.names)
-        made = self._made[index]
-        if made is None:
-            made = self._made[index] = Segment(self.lines, index)
-        return made
+        """Return the segment at a position, counted from 0. Each call returns the same object."""
+        if self._segments is None:
+            self._segments = [None] * len(self.names)
+        segment = self._segments[index]
+        if segment is None:
+            segment = self._segments[index] = Segment(self.lines, index)
+        return segment
 
     @property
     def numbers(self) -> Sequence[int]:
-        """For every segment, how many of its name have come so far, itself included."""
+        """The number of each segment among those with its name, counted from 1."""
         if self._numbers is None:
             counts: Counter[str] = Counter()
             self._numbers = []
@@ -222,7 +222,7 @@ class Message:
         return self._numbers
 
     def named(self, name: str) -> list[Segment]:
-        """Return all segments of a name, in order."""
+        """Return all segments with a name, in order."""
         named = self._named
         if named is None:
             named = self._named = {}
@@ -231,21 +231,21 @@ class Message:
         return named.get(name, [])
 
     def first(self, name: str) -> Segment | None:
-        """Return the first segment of a name."""
+        """Return the first segment with a name."""
         return next(iter(self.named(name)), None)
 
     def value(self, path: str | Path) -> str:
         """
-        Return the text at a path, escapes resolved, '' when absent; blanks are kept.
+        Return the text at a path with escapes resolved, '' if absent. Blanks are kept.
 
-        A path without a component means the whole repetition, separators as they stand
-        (`PID-5` reads `DOE^JOHN`). Null reads `""`: see `mappings.hl7.values.is_null`.
+        A path without component means the whole repetition with its separators (`PID-5` reads
+        `DOE^JOHN`). Null reads `""`: see `mappings.hl7.elements.is_null`.
         """
         parsed = path if isinstance(path, Path) else Path.parse(path)
         return next((segment.value(parsed) for segment in self._at(parsed)), "")
 
     def values(self, path: str | Path) -> list[str]:
-        """Return the text of all repetitions; of all segments too for `OBX[*]-5`."""
+        """Return the text of all repetitions, for `OBX[*]-5` of all segments."""
         parsed = path if isinstance(path, Path) else Path.parse(path)
         return [text for segment in self._at(parsed) for text in segment.values(parsed)]
 

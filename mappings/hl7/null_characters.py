@@ -1,8 +1,8 @@
 r"""
-NUL characters in fields: neither a database nor a report can hold one, so they are refused.
+NUL characters in fields: databases and reports cannot hold them, so such messages are refused.
 
-A field holds one as a byte, or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). NULs around a message are
-left behind by transports, and are no part of it.
+A field contains NUL as a byte or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). NUL bytes around a
+message come from transports and are ignored.
 """
 
 import re
@@ -16,12 +16,16 @@ _NUL = b"\0"
 
 
 def null_place(payload: bytes, header: Header) -> str:
-    """Give the first place of a message that holds a NUL: `OBX[2]-5.1`; '' where none does."""
+    """
+    Return the first location of a message that contains NUL, such as `OBX[2]-5.1`.
+
+    '' if none does.
+    """
     marks = header.delimiters
     mark = marks.escape.encode("latin-1")
     if _NUL not in payload:
         if not mark or payload.count(mark) == header.fields[2].count(mark):
-            return ""  # nothing is escaped
+            return ""  # no escape sequences
         if not any(
             0 in bytes.fromhex(each.decode()) for each in _hexadecimal(mark).findall(payload)
         ):
@@ -38,7 +42,7 @@ def null_place(payload: bytes, header: Header) -> str:
 
 
 def _position(line: bytes, mark: bytes) -> int | None:
-    """Find the first NUL of a segment."""
+    """Return the position of the first NUL in a segment."""
     found = [at] if (at := line.find(_NUL)) >= 0 else []
     for escape in _hexadecimal(mark).finditer(line) if mark else ():
         if 0 in bytes.fromhex(escape[1].decode()):
@@ -49,12 +53,16 @@ def _position(line: bytes, mark: bytes) -> int | None:
 
 @lru_cache(maxsize=64)
 def _hexadecimal(mark: bytes) -> re.Pattern[bytes]:
-    """Possessive: linear whatever is sent."""
+    """
+    Return the pattern of hexadecimal escapes.
+
+    It is possessive, so that a search takes linear time.
+    """
     return re.compile(re.escape(mark) + rb"[Xx]((?:[0-9A-Fa-f]{2})++)" + re.escape(mark))
 
 
 def _named(before: bytes, name: str, number: int, marks: Delimiters) -> str:
-    """Name a place by what stands before it in its segment."""
+    """Return the location that follows a text in its segment."""
     text = before.decode("latin-1")
     field = text.count(marks.field) + (name == "MSH")
     if not field:

@@ -1,11 +1,11 @@
 """
-Paths: places in a message, written as in the standard.
+Paths: locations in a message, written as in the standard.
 
     PID-3   PID-3.1   PID-3.4.2   PID-3[2].1   OBR[2]-4.2   OBX[*]-5   PID-3[CX-5=MR].1   MSH
 
-Inside a segment or a field the same without its beginning: `3[2].1`, `[2].1`. Numbers count
-from 1; conditions may follow one another: `PID-3[CX-5=MR][CX-4.1=HOSP].1`. Parsing and `str`
-are inverses. Knows nothing of messages: see `mappings.hl7.message`.
+A path inside a segment or a field omits the beginning: `3[2].1`, `[2].1`. Numbers count from 1.
+Several filters may follow each other: `PID-3[CX-5=MR][CX-4.1=HOSP].1`. `Path.parse` and `str` are
+inverse to each other.
 """
 
 import re
@@ -15,8 +15,8 @@ from typing import Final
 
 from typing_extensions import override
 
-EVERY: Final = 0  # as an occurrence: every segment of that name
-WHOLE: Final = 0  # as field, component or subcomponent: not narrowed down so far
+EVERY: Final = 0  # as an occurrence: each segment of that name
+WHOLE: Final = 0  # as a number: the whole segment, field or component
 
 _NUMBER = r"[1-9]\d{0,4}"
 _MATCH = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
@@ -28,8 +28,12 @@ _PATH = re.compile(
 _MATCHES = re.compile(_MATCH, re.ASCII)
 
 
-class InvalidPath(ValueError):  # noqa: N818  # named like its siblings: what is wrong, not "Error"
-    """A text that is no path. The text is the author's own, no patient data."""
+class InvalidPath(ValueError):  # noqa: N818  # named for the fault
+    """
+    A text that is not a path.
+
+    The text comes from the author of a definition; it is not patient data.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(f"not an HL7 path: {text!r}")
@@ -37,7 +41,11 @@ class InvalidPath(ValueError):  # noqa: N818  # named like its siblings: what is
 
 @dataclass(frozen=True, slots=True)
 class RepetitionFilter:
-    """A condition that picks a repetition: `[CX-5=MR]`, its component 5 reads MR."""
+    """
+    Selects the repetitions of a field by a component:
+
+    `[CX-5=MR]` keeps those whose component 5 is MR.
+    """
 
     component: int
     value: str
@@ -46,7 +54,7 @@ class RepetitionFilter:
 
     @override
     def __str__(self) -> str:
-        """Write the condition as it is parsed."""
+        """Format the filter in the syntax that `Path.parse` reads."""
         kind = f"{self.data_type}-" if self.data_type else ""
         within = f".{self.subcomponent}" if self.subcomponent else ""
         return f"[{kind}{self.component}{within}={self.value}]"
@@ -55,10 +63,11 @@ class RepetitionFilter:
 @dataclass(frozen=True, slots=True)
 class Path:
     """
-    A place. An empty `segment` makes it relative to a segment.
+    A location in a message. With an empty `segment` it is relative to a segment.
 
-    `repetition` None means: the first for one value, all for many. `occurrence` EVERY (`OBX[*]`)
-    means every segment of that name, else the n-th in the message.
+    `repetition` None means the first repetition where one value is read, and all where many are
+    read. `occurrence` EVERY (`OBX[*]`) means each segment of that name, any other number the n-th
+    one.
     """
 
     segment: str = ""
@@ -71,12 +80,12 @@ class Path:
 
     @staticmethod
     def parse(text: str) -> "Path":
-        """Read a path; parsed ones are remembered. Raises BadPath."""
+        """Parse a path; results are cached. Raises InvalidPath."""
         return _parse(text)
 
     @override
     def __str__(self) -> str:
-        """Write the path; what is 1 by default is left out."""
+        """Format the path; an occurrence of 1 is omitted."""
         parts = []
         if self.segment:
             occurrence = "*" if self.occurrence == EVERY else self.occurrence
@@ -113,7 +122,11 @@ def _parse(text: str) -> Path:
 
 @lru_cache(maxsize=1024)
 def within_field(text: str) -> Path:
-    """Read a path inside a field: `1`, `4.2`, `[2].1`, or nothing. Raises BadPath."""
+    """
+    Parse a path inside a field:
+
+    `1`, `4.2`, `[2].1`, or an empty text for the field. Raises InvalidPath.
+    """
     if not text:
         return Path(field=1)
     return _parse("1" + text) if text.startswith(("[", ".")) else _parse("1." + text)

@@ -22,7 +22,11 @@ _LEGAL = "L"
 
 
 class PersonName(NamedTuple):
-    """A person's name; absent and null parts are ''. `identifier` is XCN.1 / CN.1."""
+    """
+    The parts of a person's name.
+
+    absent parts and nulls are ''. `identifier` is XCN.1 or CN.1.
+    """
 
     family: str = ""
     given: str = ""
@@ -34,46 +38,46 @@ class PersonName(NamedTuple):
 
     @staticmethod
     def from_xpn(repetition: Repetition) -> "PersonName":
-        """Read PN or XPN: family^given^further^suffix^prefix^degree."""
+        """Parse PN or XPN: family^given^further^suffix^prefix^degree."""
         return PersonName(*_parts(repetition, 6))
 
     @staticmethod
     def from_xcn(repetition: Repetition) -> "PersonName":
-        """Read CN or XCN: identifier^family^given^further^suffix^prefix^degree."""
+        """Parse CN or XCN: identifier^family^given^further^suffix^prefix^degree."""
         identifier, *parts = _parts(repetition, 7)
         return PersonName(*parts)._replace(identifier=identifier)
 
     @property
     def display(self) -> str:
-        """`prefix given further family suffix`; the identifier where no name was sent."""
+        """`prefix given further family suffix`, or the identifier if there is no name."""
         parts = (self.prefix, self.given, self.further, self.family, self.suffix)
         return " ".join(part for part in parts if part) or self.identifier
 
 
 def _parts(repetition: Repetition, most: int) -> list[str]:
-    """Return the first components as text; without any element made for them."""
-    reading = repetition.reading
+    """Return the texts of the first components."""
+    syntax = repetition.syntax
     return [
-        _said(part, reading) for part in cut(repetition.raw, reading.delimiters.component)[:most]
+        _part_text(part, syntax) for part in cut(repetition.raw, syntax.delimiters.component)[:most]
     ]
 
 
-def _said(component: str, reading: MessageSyntax) -> str:
-    """Return a part as text; of a family name with subcomponents (FN) the surname, its first."""
-    marks = reading.delimiters
+def _part_text(component: str, syntax: MessageSyntax) -> str:
+    """Return the text of a component; of a family name with subcomponents (FN) the surname."""
+    marks = syntax.delimiters
     if marks.subcomponent and marks.subcomponent in component:
         component = component[: component.index(marks.subcomponent)]
-    text = unescape(component, marks, reading.codec).strip()
+    text = unescape(component, marks, syntax.codec).strip()
     return "" if text in _NULL_OR_EMPTY else text
 
 
 def preferred_name(field: Field) -> Repetition | None:
-    """Return the legal name of a repeating field (type L), else the first that says anything."""
-    said = [one for one in field.repetitions if any(_parts(one, 2))]
-    if len(said) <= 1:
-        return said[0] if said else None
-    legal = (one for one in said if one.component(_NAME_TYPE).text().strip() == _LEGAL)
-    return next(legal, said[0])
+    """Return the legal name (type L) of a repeating field, else the first non-empty name."""
+    names = [one for one in field.repetitions if any(_parts(one, 2))]
+    if len(names) <= 1:
+        return names[0] if names else None
+    legal = (one for one in names if one.component(_NAME_TYPE).text().strip() == _LEGAL)
+    return next(legal, names[0])
 
 
 _EXPANDED: Mapping[int, str] = MappingProxyType(
@@ -84,10 +88,10 @@ _REDUCED: Mapping[int, str] = MappingProxyType(
     | str.maketrans({"þ": "th", "\N{LATIN SMALL LETTER DOTLESS I}": "i", "ħ": "h", "ŋ": "ng"})
 )
 _UMLAUT_DIGRAPH = re.compile(r"(?<![aeoq])([aou])e")
-"""Behind a vowel, or q, it is none: Bauer is not Baur."""
+"""An umlaut written with e. After a vowel or q it is not an umlaut: Bauer is not Baur."""
 
 _ALTERNATIVES = "="
-"""Parts a DICOM name into its alphabetic, ideographic and phonetic forms."""
+"""Separates the alphabetic, ideographic and phonetic forms of a DICOM name."""
 
 _PART = "^"
 _SUFFIXES: Mapping[str, str] = MappingProxyType({"junior": "jr", "senior": "sr"})
@@ -96,14 +100,14 @@ _TITLES = frozenset({"dr", "prof", "md", "phd"})
 _MALE = frozenset({"mr", "herr", "monsieur", "m"})
 _FEMALE = frozenset({"mrs", "ms", "miss", "frau", "madame", "mme", "mlle"})
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
-"""Accents. Marks of other scripts make other letters: か is not が."""
+"""Combining accents. Marks of other scripts change the letter: か is not が."""
 
 _LONGEST = 256  # characters; longer names are only compared as a whole
 _PARTS = 5  # family, given, further, suffix, prefix
 
 
 class _Name(NamedTuple):
-    """The parts of a name, folded to lower case."""
+    """The parts of a name in lower case."""
 
     whole: str
     family: str
@@ -113,18 +117,18 @@ class _Name(NamedTuple):
 
     @property
     def has_parts(self) -> bool:
-        """Whether it is written with `^`."""
+        """Whether the name is written with `^`."""
         return _PART in self.whole
 
 
 @lru_cache(maxsize=512)
 def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
     """
-    Tell whether two names may be spellings of one: `DOE^JANE^QUINN` and `DOE^J`.
+    Tell whether two texts may be spellings of one name: `DOE^JANE^QUINN` and `DOE^J`.
 
-    Both as `family^given^further^suffix^prefix`, with or without alternatives behind `=`; in
-    DICOM the prefix comes before the suffix. `same_id` says that both have one patient
-    identifier: without it the given name is no initial.
+    Both have the form `family^given^further^suffix^prefix`, optionally with alternatives behind
+    `=`. In DICOM the prefix comes before the suffix. `same_id`: both belong to the same patient
+    identifier; without it, an initial does not match a given name.
     """
     if max(len(one), len(other)) > _LONGEST:
         return one.casefold() == other.casefold()
@@ -136,7 +140,7 @@ def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
 
 
 def share_script(one: str, other: str) -> bool:
-    """Tell whether two names have alternatives in the same script, so that they are comparable."""
+    """Tell whether two names have alternatives in the same script and can be compared."""
     own, others = (
         {_scripts(each.whole) for each in _alternatives(name[:_LONGEST]) if _letters(each.whole)}
         for name in (one, other)
@@ -145,12 +149,12 @@ def share_script(one: str, other: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text has a letter."""
+    """Tell whether a text contains a letter or digit."""
     return bool(_letters(text[:_LONGEST]))
 
 
 def _scripts(text: str) -> frozenset[str]:
-    """Give `LATIN`, `CJK`, `HIRAGANA` and so on, as the names of the letters begin."""
+    """Return the scripts of a text: `LATIN`, `CJK`, `HIRAGANA` and so on."""
     names = (unicodedata.name(each, "") for each in text if each.isalpha())
     return frozenset(name.partition(" ")[0] for name in names if "PROLONGED" not in name)
 
@@ -163,7 +167,7 @@ def _alternatives(text: str) -> Iterator[_Name]:
 
 
 def _words(text: str) -> list[str]:
-    """Part names at blanks and hyphens; the dot of an abbreviation stays with it."""
+    """Split a name at blanks and hyphens. The dot of an abbreviation stays with it."""
     return [word for word in re.split(r"[\s\-]+", text.replace(".", ". ")) if _letters(word)]
 
 
@@ -172,13 +176,13 @@ def _letters(text: str) -> str:
 
 
 def _spellings(text: str) -> frozenset[str]:
-    """Give a text without accents and punctuation, umlauts as one letter and as two."""
+    """Return a text without accents and punctuation, with umlauts as one letter and as two."""
     both = (text.translate(dict(_REDUCED)), text.translate(dict(_EXPANDED)))
     return frozenset(_plain(each.translate(dict(_REDUCED))) for each in both)
 
 
 def _plain(text: str) -> str:
-    """Strip accents and punctuation."""
+    """Remove accents and punctuation."""
     decomposed = unicodedata.normalize("NFKD", text)
     return _letters(unicodedata.normalize("NFC", _LATIN_MARKS.sub("", decomposed)))
 
@@ -209,7 +213,7 @@ def _match(one: _Name, other: _Name, *, same_id: bool) -> bool:
 
 
 def _same_whole(one: str, other: str) -> bool:
-    """Compare names of which one has no parts: the same words in any order, or one word."""
+    """Compare two names of which one has no parts: the same words in any order, or joined."""
     first, second = (
         [word for word in re.split(r"[\s,^]+", each) if _letters(word) not in {"", *_TITLES}]
         for each in (one, other)
@@ -228,7 +232,7 @@ def _same_whole(one: str, other: str) -> bool:
 
 
 def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) -> bool:
-    """Compare the first names, and those that both have behind it, in order."""
+    """Compare the first given names, then the further names that both have, in order."""
     if not one or not other:
         return not one and not other
     if _same("".join(one), "".join(other)):
@@ -241,7 +245,7 @@ def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) 
 
 
 def _same_word(one: str, other: str) -> bool:
-    """Tell whether two names are equal, or one is the initial or abbreviation of the other."""
+    """Tell whether two words are equal, or one is the initial or abbreviation of the other."""
     if _same(one, other):
         return True
     shorter, longer = sorted((one, other), key=lambda each: len(_letters(each)))
@@ -251,14 +255,14 @@ def _same_word(one: str, other: str) -> bool:
 
 
 def _is_short(word: str) -> bool:
-    """Tell whether a name is one letter of an alphabet, or ends with a dot."""
+    """Tell whether a word is one letter of an alphabet or ends with a dot."""
     letters = _letters(word)
     alphabetic = all(each.upper() != each.lower() for each in letters)
     return alphabetic and (len(letters) == 1 or word.endswith("."))
 
 
 def _same_suffix(one: _Name, other: _Name) -> bool:
-    """Compare generations, which DICOM has where HL7 has the prefix, and other suffixes."""
+    """Compare generations, which DICOM has at the position of the prefix, and other suffixes."""
     pairs = (
         [_endings(f"{each.suffix} {each.prefix}") & _GENERATIONS for each in (one, other)],
         [_endings(each.suffix) - _TITLES for each in (one, other)],
@@ -272,6 +276,6 @@ def _endings(text: str) -> set[str]:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Tell whether two titles are of different sexes; any other difference means nothing."""
+    """Tell whether two titles indicate different sexes. Any other difference is ignored."""
     first, second = ({_letters(word) for word in each.split()} for each in (one, other))
     return bool((first & _MALE and second & _FEMALE) or (first & _FEMALE and second & _MALE))

@@ -1,27 +1,30 @@
 """
-Refusals: exceptions that know how they read in an acknowledgment.
+Refusals: exceptions that state how a message is acknowledged negatively.
 
-* Refusal
-    * Malformed                 AR, 100   not a message we can read
-    * UnsupportedMessage        AR, 200   nobody here handles this message type
-    * UnsupportedEvent          AR, 201   nor this trigger event
-    * UnsupportedProcessingId   AR, 202   e.g. a test message on a live listener
+* MessageRefusal
+    * MalformedMessage          AR, 100   the bytes are not a message
+    * UnsupportedMessage        AR, 200   no mapping accepts this message type
+    * UnsupportedEvent          AR, 201   no mapping accepts this trigger event
+    * UnsupportedProcessingId   AR, 202   for example a test message on a production listener
     * UnsupportedVersion        AR, 203
-    * UnknownSender             AR, 103   no mapping takes messages of this sender or receiver
-    * MissingField              AE, 101   a field the definition requires is empty
-    * WrongDataType             AE, 102   a value is not of the form its type demands
-      * EndlessIdentifier       AE, 102   an identifier is too long for any report service
-    * UnknownCode               AE, 103   a coded value is in no table of ours
-    * UnknownKey                AE, 204   it speaks of something we do not have
-    * DuplicateKey              AE, 205   it creates what exists, or merges a thing with itself
-    * OutOfStructure            AE, 100   validation: a segment or group is missing or misplaced
-    * ForbiddenElement          AE, 100   validation: an element that may not stand there
-    * OutOfSequence             AE, 199   its sequence number is not the one whose turn it is
-    * TooMany                   AE, 198   validation: repeated too often
-    * TooLong                   AE, 104   validation
-    * InternalError             AE, 207   our fault; the sender may try again
+    * UnknownSender             AR, 103   no mapping accepts this sender or receiver
+    * MissingField              AE, 101   a required field is empty
+    * WrongDataType             AE, 102   a value does not have the form of its data type
+      * IdentifierTooLong       AE, 102   an identifier is too long for report services
+    * TableValueNotFound        AE, 103   a coded value is in no code table
+    * UnknownKeyIdentifier      AE, 204   the patient, visit or order does not exist
+    * DuplicateKeyIdentifier    AE, 205   the key exists, or a record is merged with itself
+    * StructureViolation        AE, 100   validation: a segment or group is missing or misplaced
+    * ForbiddenElement          AE, 100   validation: a value in an element that must be empty
+    * TooManyGroups             AE, 100   too many orders or patients in one message
+    * OutOfSequence             AE, 199   not the expected sequence number
+    * BatchCountMismatch        AE, 199   a batch has another number of messages than announced
+    * TooManyRepetitions        AE, 198   validation: repeated too often
+    * ValueTooLong              AE, 104   validation
+      * MessageTooComplex       AE, 104   too many fields to be validated
+    * InternalError             AE, 207   an error of this program; the sender may retry
 
-Texts travel to the sender (MSA-3, ERR-8): they are the class's own and name places, never values.
+Texts are sent to the sender (MSA-3, ERR-8). They name the class and locations, never values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +36,8 @@ from typing_extensions import override
 from mappings.hl7.tables import AckCode, ErrorCode
 
 
-class MessageRefusal(Exception):  # noqa: N818  # the field's word for a negative acknowledgment
-    """Why a message is not taken; `place` is a path (`PID-3.1`), `MSH` or empty when unknown."""
+class MessageRefusal(Exception):  # noqa: N818  # named for what happens
+    """Why a message is refused. `place` is a path (`PID-3.1`), `MSH`, or empty if unknown."""
 
     ack_code: ClassVar[AckCode] = AckCode.ERROR
     error_code: ClassVar[ErrorCode] = ErrorCode.OTHER
@@ -46,26 +49,26 @@ class MessageRefusal(Exception):  # noqa: N818  # the field's word for a negativ
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        """Be the same in another process: what `__init__` took is not what was said of it."""
-        return _again, (type(self), self.args, vars(self))
+        """Support pickling: `args` contains the text, not the arguments of `__init__`."""
+        return _restore, (type(self), self.args, vars(self))
 
     @property
     def text(self) -> str:
-        """What people read: the problem and its place, such as `required field missing: PID-3`."""
+        """The text for people: problem and location, such as `required field missing: PID-3`."""
         return f"{self.problem}: {self.place}" if self.place else self.problem
 
 
-def _again(
-    kind: type[MessageRefusal], said: tuple[str, ...], known: Mapping[str, Any]
+def _restore(
+    kind: type[MessageRefusal], args: tuple[str, ...], state: Mapping[str, Any]
 ) -> MessageRefusal:
-    made = kind.__new__(kind, *said)
-    vars(made).update(known)
-    return made
+    refusal = kind.__new__(kind, *args)
+    vars(refusal).update(state)
+    return refusal
 
 
 @unique
 class MalformedReason(StrEnum):
-    """The ways in which bytes fail to be one HL7 v2 message."""
+    """The reasons why bytes are not one HL7 v2 message."""
 
     NOT_HL7 = "not an HL7 v2 message: it does not begin with MSH"
     FIELD_SEPARATOR = "the field separator is not a punctuation character"
@@ -81,7 +84,7 @@ class MalformedReason(StrEnum):
 
 
 class MalformedMessage(MessageRefusal):
-    """The bytes are no message that could be read without guessing."""
+    """The bytes cannot be parsed as a message without guessing."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.SEGMENT_SEQUENCE
@@ -94,12 +97,12 @@ class MalformedMessage(MessageRefusal):
     @property
     @override
     def text(self) -> str:
-        """The reason and its place."""
+        """The reason and its location."""
         return f"{self.reason}: {self.place}" if self.place else self.reason.value
 
 
 class UnsupportedMessage(MessageRefusal):
-    """No mapping takes this message type (MSH-9.1)."""
+    """No mapping accepts this message type (MSH-9.1)."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_MESSAGE_TYPE
@@ -110,7 +113,7 @@ class UnsupportedMessage(MessageRefusal):
 
 
 class UnsupportedEvent(MessageRefusal):
-    """The message type is known, its trigger event (MSH-9.2) is not."""
+    """The message type is known, but no mapping accepts its trigger event (MSH-9.2)."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_EVENT
@@ -121,7 +124,7 @@ class UnsupportedEvent(MessageRefusal):
 
 
 class UnsupportedProcessingId(MessageRefusal):
-    """The listener does not take this processing id (MSH-11)."""
+    """The listener does not accept this processing id (MSH-11)."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_PROCESSING_ID
@@ -132,7 +135,7 @@ class UnsupportedProcessingId(MessageRefusal):
 
 
 class UnsupportedVersion(MessageRefusal):
-    """The listener does not take this version (MSH-12)."""
+    """The listener does not accept this version (MSH-12)."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_VERSION
@@ -143,7 +146,7 @@ class UnsupportedVersion(MessageRefusal):
 
 
 class UnknownSender(MessageRefusal):
-    """Mappings take this type and event, but not from this sender or for this receiver."""
+    """Mappings accept this type and event, but not from this sender or for this receiver."""
 
     ack_code = AckCode.REJECT
     error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
@@ -161,62 +164,62 @@ class MissingField(MessageRefusal):
 
 
 class WrongDataType(MessageRefusal):
-    """A value is not of the form its data type demands."""
+    """A value does not have the form of its data type."""
 
     error_code = ErrorCode.DATA_TYPE
     problem = "data type error"
 
 
 class IdentifierTooLong(WrongDataType):
-    """An identifier is longer than report services take; it must not be cut."""
+    """An identifier is longer than report services accept. Identifiers are not cut."""
 
     problem = "identifier longer than 1024 characters"
 
 
 class TableValueNotFound(MessageRefusal):
-    """A coded value is in no table of ours."""
+    """A coded value is in no code table."""
 
     error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
     problem = "table value not found"
 
 
 class UnknownKeyIdentifier(MessageRefusal):
-    """The message speaks of a patient, visit or order we do not have."""
+    """The message refers to a patient, visit or order that does not exist."""
 
     error_code = ErrorCode.UNKNOWN_KEY
     problem = "unknown key identifier"
 
 
 class DuplicateKeyIdentifier(MessageRefusal):
-    """The key exists already, or a record is to be merged with itself."""
+    """The key exists already, or a record is merged with itself."""
 
     error_code = ErrorCode.DUPLICATE_KEY
     problem = "duplicate key identifier"
 
 
 class StructureViolation(MessageRefusal):
-    """A segment or group is missing, or stands where its message has no place for it."""
+    """A segment or group is missing, or its message structure has no place for it."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "not as the message's structure demands"
 
 
 class TooManyGroups(MessageRefusal):
-    """A message has more orders or patients than are read of one message."""
+    """A message has more orders or patients than the limit."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "more than 1000 orders or patients in one message"
 
 
 class ForbiddenElement(MessageRefusal):
-    """Something stands in an element that its structure does not know."""
+    """An element has a value that its message structure does not allow."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "holds what its structure does not allow"
 
 
 class OutOfSequence(MessageRefusal):
-    """A sequence number ahead of the one whose turn it is (HL7 v2.5.1 §2.10.1)."""
+    """The sequence number is ahead of the expected one (HL7 v2.5.1 §2.10.1)."""
 
     error_code = ErrorCode.OTHER
     problem = "not the expected sequence number"
@@ -226,28 +229,28 @@ class OutOfSequence(MessageRefusal):
 
 
 class BatchCountMismatch(MessageRefusal):
-    """A batch says that it holds another number of messages, or a file of batches, than it does."""
+    """A batch or file announces another number of messages or batches than it contains."""
 
     error_code = ErrorCode.OTHER
     problem = "not the number that was announced"
 
 
 class TooManyRepetitions(MessageRefusal):
-    """Something is repeated more often than its structure allows."""
+    """An element is repeated more often than its message structure allows."""
 
     error_code = ErrorCode.CARDINALITY
     problem = "repeated too often"
 
 
 class ValueTooLong(MessageRefusal):
-    """A value is longer than its structure allows."""
+    """A value is longer than its message structure allows."""
 
     error_code = ErrorCode.VALUE_TOO_LONG
     problem = "value too long"
 
 
 class MessageTooComplex(ValueTooLong):
-    """The message has more fields, repetitions and components than are held against a structure."""
+    """The message has more fields, repetitions and components than validation examines."""
 
     problem = "too many fields to be validated"
 
@@ -256,14 +259,14 @@ class MessageTooComplex(ValueTooLong):
 
 
 class InternalError(MessageRefusal):
-    """Our fault; nothing of the cause travels to the sender."""
+    """An error of this program. The sender gets no detail of the cause."""
 
     error_code = ErrorCode.INTERNAL
     problem = "application internal error"
 
 
 def strictest(refusals: Sequence[MessageRefusal]) -> AckCode:
-    """Return the code that answers for several refusals: AR before AE, AA for none."""
+    """Return the code for several refusals: AR before AE; AA for none."""
     codes = {refusal.ack_code for refusal in refusals}
     if AckCode.REJECT in codes:
         return AckCode.REJECT

@@ -1,9 +1,8 @@
-"""The HL7 tables that our code decides by, as closed sets.
+"""
+The HL7 tables whose codes the code depends on.
 
-What a code does to an order is a mapping definition's business, not this file's.
-
-Values are the codes as they stand in messages; comments are the tables' own words, shortened.
-Local and user-defined codes are not here: mapping definitions bring their own code tables.
+Values are the codes as in messages; names are the descriptions of the tables, shortened. Local
+codes are in the code tables of mapping definitions.
 """
 
 from enum import StrEnum, unique
@@ -81,17 +80,17 @@ class AckCode(StrEnum):
 
     @property
     def positive(self) -> bool:
-        """True for AA and CA."""
+        """Whether the code is AA or CA."""
         return self in {AckCode.ACCEPT, AckCode.COMMIT_ACCEPT}
 
     @property
     def commit(self) -> "AckCode":
-        """The same outcome as an accept acknowledgment of enhanced mode (HL7 v2.5.1 §2.9.3)."""
+        """The code of the same outcome as an accept acknowledgment (HL7 v2.5.1 §2.9.3)."""
         return AckCode("C" + self[1])
 
     @property
     def application(self) -> "AckCode":
-        """The same outcome as an application acknowledgment (HL7 v2.5.1 §2.9.2)."""
+        """The code of the same outcome as an application acknowledgment (HL7 v2.5.1 §2.9.2)."""
         return AckCode("A" + self[1])
 
 

@@ -17,7 +17,7 @@ from mappings.hl7.refusals import (
     UnsupportedProcessingId,
     UnsupportedVersion,
 )
-from mappings.language.diagnostics import Diagnostics, YamlNode, meant
+from mappings.language.diagnostics import Diagnostics, YamlNode, suggestion
 from mappings.language.patterns import compile_wildcards
 
 KEYS = ("messages", "senders", "versions", "processing")
@@ -111,44 +111,50 @@ def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRef
     return UnsupportedEvent() if known else UnsupportedMessage()
 
 
-def compile_acceptance(node: YamlNode | None, place: YamlNode, notebook: Diagnostics) -> Acceptance:
+def compile_acceptance(
+    node: YamlNode | None, place: YamlNode, diagnostics: Diagnostics
+) -> Acceptance:
     """Read `accept:`; a definition that accepts nothing is a mistake."""
-    entries = notebook.mapping(node, KEYS) if node is not None else {}
-    messages = _messages(entries.get("messages"), notebook)
+    entries = diagnostics.read_mapping(node, KEYS) if node is not None else {}
+    messages = _messages(entries.get("messages"), diagnostics)
     if not messages:
-        notebook.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
-    senders = [_sender(item, notebook) for item in _items(entries, "senders", notebook)]
-    versions, processing = (_items(entries, each, notebook) for each in ("versions", "processing"))
+        diagnostics.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
+    senders = [_sender(item, diagnostics) for item in _items(entries, "senders", diagnostics)]
+    versions, processing = (
+        _items(entries, each, diagnostics) for each in ("versions", "processing")
+    )
     return Acceptance(
         frozenset([*messages, *_without_event(messages)]),
         tuple(senders),
-        frozenset(_listed(item, "version", VERSIONS, notebook) for item in versions),
-        frozenset(_listed(item, "processing id", PROCESSING, notebook) for item in processing),
+        frozenset(_listed(item, "version", VERSIONS, diagnostics) for item in versions),
+        frozenset(_listed(item, "processing id", PROCESSING, diagnostics) for item in processing),
     )
 
 
-def _items(entries: dict[str, YamlNode], key: str, notebook: Diagnostics) -> Sequence[YamlNode]:
-    return notebook.items(entries[key]) if key in entries else ()
+def _items(entries: dict[str, YamlNode], key: str, diagnostics: Diagnostics) -> Sequence[YamlNode]:
+    return diagnostics.read_items(entries[key]) if key in entries else ()
 
 
-def _listed(node: YamlNode, what: str, known: frozenset[str], notebook: Diagnostics) -> str:
+def _listed(node: YamlNode, what: str, known: frozenset[str], diagnostics: Diagnostics) -> str:
     """Read a code of a table; others are taken at their word, for nobody knows all senders."""
-    text = notebook.text(node)
+    text = diagnostics.read_text(node)
     if text and text not in known:
-        notebook.warn(node, "accept", f"HL7 has no {what} {text!r}{meant(text, known)}")
+        diagnostics.warn(node, "accept", f"HL7 has no {what} {text!r}{suggestion(text, known)}")
     return text
 
 
-def _messages(node: YamlNode | None, notebook: Diagnostics) -> list[tuple[str, str]]:
+def _messages(node: YamlNode | None, diagnostics: Diagnostics) -> list[tuple[str, str]]:
     found = []
-    for item in notebook.items(node) if node is not None else ():
-        code, caret, trigger = notebook.text(item).partition("^")
+    for item in diagnostics.read_items(node) if node is not None else ():
+        code, caret, trigger = diagnostics.read_text(item).partition("^")
         if caret and code and trigger:
             if not _CODE.fullmatch(code) or not _EVENT.fullmatch(trigger):
-                notebook.warn(item, "accept", "hardly a message's type and event, such as ORM^O01")
+                diagnostics.warn(
+                    item, "accept", "hardly a message's type and event, such as ORM^O01"
+                )
             found.append((code, trigger))
         else:
-            notebook.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")
+            diagnostics.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")
     return found
 
 
@@ -158,16 +164,16 @@ def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]
     return [(code, "") for code, trigger in messages if codes.count(code) == 1 and trigger != ANY]
 
 
-def _sender(node: YamlNode, notebook: Diagnostics) -> SenderPattern:
-    entries = notebook.mapping(node, SENDER_KEYS)
-    return SenderPattern(**{key: _wildcards(value, notebook) for key, value in entries.items()})
+def _sender(node: YamlNode, diagnostics: Diagnostics) -> SenderPattern:
+    entries = diagnostics.read_mapping(node, SENDER_KEYS)
+    return SenderPattern(**{key: _wildcards(value, diagnostics) for key, value in entries.items()})
 
 
-def _wildcards(node: YamlNode, notebook: Diagnostics) -> str:
-    text = notebook.text(node)
+def _wildcards(node: YamlNode, diagnostics: Diagnostics) -> str:
+    text = diagnostics.read_text(node)
     try:
         compile_wildcards(text)
     except ValueError as error:
-        notebook.error(node, "pattern", str(error))
+        diagnostics.error(node, "pattern", str(error))
         return ""
     return text

@@ -117,44 +117,48 @@ class Links:
         return [anchors[key] if sizes[key] > 1 else "" for key in keys]
 
 
-def compile_links(node: YamlNode | None, shop: CompilationContext) -> Links:
+def compile_links(node: YamlNode | None, context: CompilationContext) -> Links:
     """Read `links:`; what is not named is off."""
     if node is None:
         return Links()
     valued: list[ValuedLink] = []
     switched: dict[str, bool] = {}
     unless: Rule | None = None
-    for kind, below in shop.notebook.mapping(node).items():
-        entries = _entries(below, shop)
-        on = shop.notebook.flag(entries.get("on"), default=True)
+    for kind, below in context.diagnostics.read_mapping(node).items():
+        entries = _entries(below, context)
+        on = context.diagnostics.read_flag(entries.get("on"), default=True)
         if kind in (ACCESSION, MESSAGE_GROUP):
             switched[kind] = on
             if kind == MESSAGE_GROUP and "unless_differ" in entries:
-                unless = compile_rule(entries["unless_differ"], shop)
+                unless = compile_rule(entries["unless_differ"], context)
         elif kind in VALUED or kind.startswith(CUSTOM):
-            link = _valued(kind, below, entries, shop)
+            link = _valued(kind, below, entries, context)
             valued += [link] if on and link is not None else []
         else:
             known = (ACCESSION, MESSAGE_GROUP, *VALUED, CUSTOM + "name")
-            shop.notebook.unknown(below.at_key(), "link signal", kind, known)
+            context.diagnostics.unknown(below.at_key(), "link signal", kind, known)
     return Links(
         tuple(valued), switched.get(ACCESSION, False), switched.get(MESSAGE_GROUP, False), unless
     )
 
 
-def _entries(node: YamlNode, shop: CompilationContext) -> dict[str, YamlNode]:
+def _entries(node: YamlNode, context: CompilationContext) -> dict[str, YamlNode]:
     """Read one signal; `study-uid: off` is short for `{on: off}`."""
-    return {"on": node} if isinstance(node.value, str) else shop.notebook.mapping(node, KEYS)
+    return (
+        {"on": node}
+        if isinstance(node.value, str)
+        else context.diagnostics.read_mapping(node, KEYS)
+    )
 
 
 def _valued(
-    kind: str, node: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+    kind: str, node: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> ValuedLink | None:
     if "value" not in entries:
-        if shop.notebook.flag(entries.get("on"), default=True):
-            shop.notebook.error(node, "link", f"{kind} needs `value`: where its value stands")
+        if context.diagnostics.read_flag(entries.get("on"), default=True):
+            context.diagnostics.error(node, "link", f"{kind} needs `value`: where its value stands")
         return None
     condition = None
     if "when" in entries:
-        condition = compile_condition(entries["when"], shop.notebook)
-    return ValuedLink(kind, compile_rule(entries["value"], shop), condition)
+        condition = compile_condition(entries["when"], context.diagnostics)
+    return ValuedLink(kind, compile_rule(entries["value"], context), condition)

@@ -29,23 +29,23 @@ class SegmentSelection:
         return name in self.names or name.startswith(self.beginnings)
 
 
-def compile_selection(nodes: Sequence[YamlNode], notebook: Diagnostics) -> SegmentSelection:
+def compile_selection(nodes: Sequence[YamlNode], diagnostics: Diagnostics) -> SegmentSelection:
     """Read a list of segment names; a star at the end stands for any ending."""
     names, beginnings = set(), []
     for node in nodes:
-        text = notebook.text(node)
+        text = diagnostics.read_text(node)
         if text.endswith("*"):
             beginnings.append(text[:-1])
         else:
-            names.add(segment_name(node, notebook))
+            names.add(segment_name(node, diagnostics))
     return SegmentSelection(frozenset(names), tuple(beginnings))
 
 
-def segment_name(node: YamlNode, notebook: Diagnostics) -> str:
+def segment_name(node: YamlNode, diagnostics: Diagnostics) -> str:
     """Read the name of a segment: one of the standard's, or a Z segment."""
-    text = notebook.text(node)
+    text = diagnostics.read_text(node)
     if text not in SEGMENTS and not text.startswith("Z"):
-        notebook.unknown(node, "segment", text, SEGMENTS)
+        diagnostics.unknown(node, "segment", text, SEGMENTS)
     return text
 
 
@@ -74,8 +74,8 @@ class SegmentKeyRule:
     def fill(self, scope: MessageScope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
         numbers: dict[str, int] = {}
-        for place in scope.every(self.segment):
-            one = scope.only(place)
+        for place in scope.all_positions(self.segment):
+            one = scope.single(place)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)
@@ -106,7 +106,7 @@ class MetadataRules:
         for each in self.each:
             each.fill(scope, filled)
         names, kept = scope.message.names, dict[str, list[str]]()
-        for place in scope.chosen(self.keep.has):
+        for place in scope.select_positions(self.keep.has):
             kept.setdefault(names[place], []).append(scope.message.lines.text(place))
         for name, lines in kept.items():
             before = [filled[name]] if name in filled else []
@@ -132,33 +132,33 @@ def fitting(filled: dict[str, str]) -> dict[str, str]:
     return kept
 
 
-def compile_metadata(node: YamlNode | None, shop: CompilationContext) -> MetadataRules:
+def compile_metadata(node: YamlNode | None, context: CompilationContext) -> MetadataRules:
     """Read `metadata:`."""
     if node is None:
         return MetadataRules({}, (), SegmentSelection())
-    entries = shop.notebook.mapping(node, KEYS)
-    values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
-    each = shop.notebook.items(entries["each"]) if "each" in entries else []
-    keep = shop.notebook.items(entries["keep"]) if "keep" in entries else []
+    entries = context.diagnostics.read_mapping(node, KEYS)
+    values = context.diagnostics.read_mapping(entries["values"]) if "values" in entries else {}
+    each = context.diagnostics.read_items(entries["each"]) if "each" in entries else []
+    keep = context.diagnostics.read_items(entries["keep"]) if "keep" in entries else []
     return MetadataRules(
-        {key: compile_rule(below, shop) for key, below in values.items()},
-        tuple(found for item in each if (found := _each(item, shop)) is not None),
-        compile_selection(keep, shop.notebook),
+        {key: compile_rule(below, context) for key, below in values.items()},
+        tuple(found for item in each if (found := _each(item, context)) is not None),
+        compile_selection(keep, context.diagnostics),
     )
 
 
-def _each(node: YamlNode, shop: CompilationContext) -> SegmentKeyRule | None:
-    entries = shop.notebook.mapping(node, EACH_KEYS)
+def _each(node: YamlNode, context: CompilationContext) -> SegmentKeyRule | None:
+    entries = context.diagnostics.read_mapping(node, EACH_KEYS)
     missing = [key for key in EACH_KEYS[:3] if key not in entries]
     if missing:
-        shop.notebook.error(node, "metadata", f"each needs {', '.join(missing)}")
+        context.diagnostics.error(node, "metadata", f"each needs {', '.join(missing)}")
         return None
     condition = None
     if "when" in entries:
-        condition = compile_condition(entries["when"], shop.notebook)
+        condition = compile_condition(entries["when"], context.diagnostics)
     return SegmentKeyRule(
-        segment_name(entries["segment"], shop.notebook),
-        compile_rule(entries["key"], shop),
-        compile_rule(entries["value"], shop),
+        segment_name(entries["segment"], context.diagnostics),
+        compile_rule(entries["key"], context),
+        compile_rule(entries["value"], context),
         condition,
     )

@@ -71,44 +71,44 @@ class OrderControlTable:
 
 
 def compile_control(
-    node: YamlNode | None, place: YamlNode, notebook: Diagnostics
+    node: YamlNode | None, place: YamlNode, diagnostics: Diagnostics
 ) -> OrderControlTable:
     """Read `order_control:`; without it nothing could be decided."""
     if node is None:
-        notebook.error(place, "order-control", "order_control is missing")
+        diagnostics.error(place, "order-control", "order_control is missing")
         return OrderControlTable({})
-    entries = notebook.mapping(node, CONTROL_KEYS)
+    entries = diagnostics.read_mapping(node, CONTROL_KEYS)
     refuse = True
     if "unknown" in entries:
-        refuse = notebook.choice(entries["unknown"], "policy", UNKNOWN) != "ignore"
+        refuse = diagnostics.read_choice(entries["unknown"], "policy", UNKNOWN) != "ignore"
     rows: dict[tuple[str, str], OrderDecision] = {}
-    actions = notebook.mapping(entries["actions"]) if "actions" in entries else {}
+    actions = diagnostics.read_mapping(entries["actions"]) if "actions" in entries else {}
     for key, below in actions.items():
         control, _, status = key.partition("/")
-        rows[control.strip(), status.strip()] = _decision(below, notebook)
+        rows[control.strip(), status.strip()] = _decision(below, diagnostics)
     if not rows:
-        notebook.error(node, "order-control", "order_control has no actions")
-    return OrderControlTable(rows, refuse, _replies(entries.get("replies"), notebook))
+        diagnostics.error(node, "order-control", "order_control has no actions")
+    return OrderControlTable(rows, refuse, _replies(entries.get("replies"), diagnostics))
 
 
-def _replies(node: YamlNode | None, notebook: Diagnostics) -> dict[str, tuple[str, str]]:
+def _replies(node: YamlNode | None, diagnostics: Diagnostics) -> dict[str, tuple[str, str]]:
     replies = {}
-    for control, below in (notebook.mapping(node) if node is not None else {}).items():
-        words = notebook.texts(below)
+    for control, below in (diagnostics.read_mapping(node) if node is not None else {}).items():
+        words = diagnostics.read_texts(below)
         if len(words) != len(ACCEPTED):
-            notebook.error(below, "shape", "two codes are expected here: done, unable to")
+            diagnostics.error(below, "shape", "two codes are expected here: done, unable to")
             continue
         replies[control] = (words[0], words[1])
     return replies
 
 
-def _decision(node: YamlNode, notebook: Diagnostics) -> OrderDecision:
-    word, _, remark = notebook.text(node).partition(" ")
+def _decision(node: YamlNode, diagnostics: Diagnostics) -> OrderDecision:
+    word, _, remark = diagnostics.read_text(node).partition(" ")
     if word not in tuple(OrderAction):
-        notebook.unknown(node, "action", word, tuple(OrderAction))
+        diagnostics.unknown(node, "action", word, tuple(OrderAction))
         return OrderDecision(OrderAction.IGNORE)
     if remark.strip() not in ("", EXAMINED):
-        notebook.unknown(node, "remark", remark.strip(), (EXAMINED,))
+        diagnostics.unknown(node, "remark", remark.strip(), (EXAMINED,))
     return OrderDecision(OrderAction(word), remark.strip() == EXAMINED)
 
 
@@ -218,12 +218,12 @@ class OrderRules:
         return self.control.decide(control, status)
 
     def _code(self, name: str, scope: MessageScope) -> str:
-        value = scope.values.get(name)
+        value = scope.known_values.get(name)
         if value is None:
             rule = self.order.get(name)
             value = rule(scope) if rule else ""
             value = "" if value == NULL else value.upper() if name == "control" else value
-            scope.values[name] = value
+            scope.known_values[name] = value
         return value
 
     def _refusals(self, scope: MessageScope) -> list[MessageRefusal]:
@@ -284,40 +284,44 @@ class OrderRules:
         return filled
 
     def _echo(self, scope: MessageScope) -> tuple[str, ...]:
-        return tuple(scope.texts(self.echo.has))
+        return tuple(scope.select_lines(self.echo.has))
 
 
 def compile_orders(
-    root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+    root: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> OrderRules:
     """Compile the parts of a definition of kind `orders`."""
-    notebook = shop.notebook
-    tags = compile_tags(entries.get("tags"), shop, TAGS)
-    app = compile_tags(entries.get("reporting_app"), shop, APP_TAGS)
-    shop.refusing = any(rule.refusing for rule in app.values())
-    needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), shop)
-    order = notebook.mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
-    echo = notebook.items(entries["echo"]) if "echo" in entries else []
+    diagnostics = context.diagnostics
+    tags = compile_tags(entries.get("tags"), context, TAGS)
+    app = compile_tags(entries.get("reporting_app"), context, APP_TAGS)
+    context.refusing = any(rule.refusing for rule in app.values())
+    needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), context)
+    order = diagnostics.read_mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
+    echo = diagnostics.read_items(entries["echo"]) if "echo" in entries else []
     if "control" not in order:
-        notebook.error(entries.get("order", root), "order", "order needs `control`, usually ORC-1")
+        diagnostics.error(
+            entries.get("order", root), "order", "order needs `control`, usually ORC-1"
+        )
     plan = OrderRules(
         tags=tags,
-        metadata=compile_metadata(entries.get("metadata"), shop),
+        metadata=compile_metadata(entries.get("metadata"), context),
         reporting_app=app,
-        order={key: compile_rule(below, shop) for key, below in order.items()},
-        control=compile_control(entries.get("order_control"), root, notebook),
-        links=compile_links(entries.get("links"), shop),
-        echo=compile_selection(echo, shop.notebook),
-        only=compile_condition(entries["only"], notebook) if "only" in entries else None,
+        order={key: compile_rule(below, context) for key, below in order.items()},
+        control=compile_control(entries.get("order_control"), root, diagnostics),
+        links=compile_links(entries.get("links"), context),
+        echo=compile_selection(echo, context.diagnostics),
+        only=compile_condition(entries["only"], diagnostics) if "only" in entries else None,
         refusing=tuple(rule for rule in tags.values() if rule.refusing),
         thorough=False,
-        patient_names=_patient_names(entries.get("patient_names"), notebook),
+        patient_names=_patient_names(entries.get("patient_names"), diagnostics),
     )
-    return replace(plan, thorough=shop.refusing)
+    return replace(plan, thorough=context.refusing)
 
 
-def _patient_names(node: YamlNode | None, notebook: Diagnostics) -> PatientNames:
-    found = None if node is None else notebook.choice(node, "patient_names", list(PatientNames))
+def _patient_names(node: YamlNode | None, diagnostics: Diagnostics) -> PatientNames:
+    found = (
+        None if node is None else diagnostics.read_choice(node, "patient_names", list(PatientNames))
+    )
     return PatientNames(found) if found else PatientNames.COMPATIBLE
 
 
@@ -328,15 +332,17 @@ def no_site(rule: TagRule, scope: MessageScope) -> list[MessageRefusal]:
 
 
 def needed(
-    tags: dict[str, TagRule], names: Sequence[str], node: YamlNode, shop: CompilationContext
+    tags: dict[str, TagRule], names: Sequence[str], node: YamlNode, context: CompilationContext
 ) -> None:
     """Note which parts of a report's identity a definition cannot yield."""
     for name in names:
         if name not in tags:
-            shop.notebook.error(node, "identity", f"no rule for {name}: nothing could be reported")
+            context.diagnostics.error(
+                node, "identity", f"no rule for {name}: nothing could be reported"
+            )
             continue
         if never(node[name]):
             message = f"{name} can have no value: nothing could be reported"
-            shop.notebook.error(node[name], "identity", message)
+            context.diagnostics.error(node[name], "identity", message)
         elif name != "SiteID" and not tags[name].required:
-            shop.notebook.error(node[name], "identity", f"{name} must be `required: true`")
+            context.diagnostics.error(node[name], "identity", f"{name} must be `required: true`")

@@ -56,21 +56,21 @@ def _known(value: str) -> str:
     return "" if value == NULL else value
 
 
-def compile_visit(node: YamlNode | None, shop: CompilationContext) -> VisitRules | None:
+def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRules | None:
     """Read `visit:`; None where a definition has none."""
     if node is None:
         return None
-    entries = shop.notebook.mapping(node, VISIT_KEYS)
+    entries = context.diagnostics.read_mapping(node, VISIT_KEYS)
     missing = [key for key in VISIT_KEYS[:3] if key not in entries]
     if missing:
-        shop.notebook.error(node, "identity", f"visit needs {', '.join(missing)}")
+        context.diagnostics.error(node, "identity", f"visit needs {', '.join(missing)}")
         return None
-    values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
+    values = context.diagnostics.read_mapping(entries["values"]) if "values" in entries else {}
     return VisitRules(
-        shop.notebook.text(entries["key"]),
-        compile_rule(entries["number"], shop),
-        compile_rule(entries["prior"], shop),
-        {key: compile_rule(below, shop) for key, below in values.items()},
+        context.diagnostics.read_text(entries["key"]),
+        compile_rule(entries["number"], context),
+        compile_rule(entries["prior"], context),
+        {key: compile_rule(below, context) for key, below in values.items()},
     )
 
 
@@ -99,7 +99,7 @@ def identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifie
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     return [
         Identifier(_said(number), _said(namespace).casefold(), _said(universal), _said(kind))
-        for row in map(scope.message.segment, scope.every(segment))
+        for row in map(scope.message.segment, scope.all_positions(segment))
         for number, namespace, universal, kind in zip(*map(row.values, parts), strict=True)
     ]
 
@@ -327,32 +327,32 @@ class PatientRules:
 
 def _identity(scope: MessageScope) -> tuple[str, ...]:
     """Keep how the sender writes who the patient is now."""
-    return tuple(scope.texts({"MSH", "PID"}.__contains__))
+    return tuple(scope.select_lines({"MSH", "PID"}.__contains__))
 
 
 def compile_patients(
-    root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+    root: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> PatientRules:
     """Compile the parts of a definition of kind `patients`."""
-    notebook = shop.notebook
-    tags = compile_tags(entries.get("tags"), shop, TAGS)
-    needed(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), shop)
+    diagnostics = context.diagnostics
+    tags = compile_tags(entries.get("tags"), context, TAGS)
+    needed(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), context)
     actions: dict[str, OrderAction | None] = {}
     if "events" not in entries:
-        notebook.error(root, "events", "events is missing: what A08, A40 … lead to")
-    triggers = notebook.mapping(entries["events"]) if "events" in entries else {}
+        diagnostics.error(root, "events", "events is missing: what A08, A40 … lead to")
+    triggers = diagnostics.read_mapping(entries["events"]) if "events" in entries else {}
     for trigger, below in triggers.items():
-        word = notebook.choice(below, "action", (*ACTIONS, REFUSE))
+        word = diagnostics.read_choice(below, "action", (*ACTIONS, REFUSE))
         actions[trigger] = None if word in (None, REFUSE) else OrderAction(str(word))
     if "prior_mrn" not in entries:
-        notebook.error(root, "identity", "prior_mrn is missing: where MRG names the old number")
+        diagnostics.error(root, "identity", "prior_mrn is missing: where MRG names the old number")
         return PatientRules(tags, actions, lambda scope: "", "MRG-1")
-    visit = compile_visit(entries.get("visit"), shop)
+    visit = compile_visit(entries.get("visit"), context)
     if visit is None and OrderAction.VISIT_MOVE in actions.values():
-        notebook.error(root, "identity", "visit is missing: where a move names its visit")
-    before = len(shop.paths)
-    rule = compile_rule(entries["prior_mrn"], shop)
-    place = without_filters(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
-    whose = any(map(_NAMES_AUTHORITY.search, shop.paths[before:]))
-    name = compile_rule(entries["prior_name"], shop) if "prior_name" in entries else None
+        diagnostics.error(root, "identity", "visit is missing: where a move names its visit")
+    before = len(context.paths)
+    rule = compile_rule(entries["prior_mrn"], context)
+    place = without_filters(context.paths[before]) if len(context.paths) > before else "MRG-1"
+    whose = any(map(_NAMES_AUTHORITY.search, context.paths[before:]))
+    name = compile_rule(entries["prior_name"], context) if "prior_name" in entries else None
     return PatientRules(tags, actions, rule, place, visit, name, whose)

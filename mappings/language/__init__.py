@@ -1,3 +1,5 @@
-"""The mapping language: rules, conditions, transforms, code tables, and the diagnostics of
-definition files.
+"""
+The mapping language:
+
+rules, conditions, transforms, code tables, hooks, and their diagnostics.
 """

@@ -1,19 +1,20 @@
-"""Accessors: paths compiled to functions that read a value from a scope.
+"""
+Accessors: paths compiled to functions that read a value from a scope.
 
-A value is the text of the first repetition, unescaped, its ends trimmed; "" when absent and
-`""` (two quotation marks) when the sender wrote the HL7 null. A path without component
-gives the whole repetition as text, so that an `&` or `^` nobody escaped survives.
+A value is the text of the first repetition, unescaped and trimmed. It is "" if the field is absent,
+and `""` (two quotation marks) if the field is an HL7 null. A path without component returns the
+whole repetition, so that an unescaped `&` or `^` is kept.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.elements import cut, pick
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
 from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
-from mappings.language.scope import MessageScope, MessageSetting
+from mappings.language.scope import MessageScope
 
 NULL = '""'
 """The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
@@ -28,38 +29,30 @@ _STANDARD_SEGMENTS = """
     TXA CON RXR RXC PRD PTH VAR GOL PRB SCH AIS AIG AIL AIP RGS OVR UAC MSA ERR
 """
 SEGMENTS = frozenset(_STANDARD_SEGMENTS.split())
-"""What a path may begin with, beside Z segments."""
+"""The segments that a path may name, besides Z segments."""
 
 _LIKE_A_PATH = re.compile(r"([A-Z][A-Z0-9]{2}|[A-Z]{2,4})(\[[\d*]+\])?((?:[-._ :]*\d+)*)[-._ :]*$")
-_LAST_DELIMITER_FIELD = 2  # MSH-1 and MSH-2 are delimiters, not delimited
+_LAST_DELIMITER_FIELD = 2  # MSH-1 and MSH-2 contain the delimiters
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A parsed path with what its file knows about it."""
-
-    path: Path
-    text: str
-
-
-def parse_path(text: str, node: YamlNode, notebook: Diagnostics) -> Place | None:
-    """Parse a path with a field; None (with an issue) when it is none."""
+def parse_path(text: str, node: YamlNode, diagnostics: Diagnostics) -> Path | None:
+    """Parse a path with a field. Reports an issue and returns None if it is invalid."""
     try:
         path = Path.parse(text)
     except InvalidPath:
-        notebook.error(node, "path", f"{text!r} is not a place such as PID-3.1{_meant(text)}")
+        diagnostics.error(node, "path", f"{text!r} is not a place such as PID-3.1{_meant(text)}")
         return None
     if not path.segment or not path.field:
-        notebook.error(node, "path", f"{text!r} names no field; write it as PID-3.1")
+        diagnostics.error(node, "path", f"{text!r} names no field; write it as PID-3.1")
         return None
     if path.segment not in SEGMENTS and not path.segment.startswith("Z"):
-        notebook.error(node, "path", f"there is no segment {path.segment}{_meant(text)}")
+        diagnostics.error(node, "path", f"there is no segment {path.segment}{_meant(text)}")
         return None
-    return Place(path, text)
+    return path
 
 
 def _meant(text: str) -> str:
-    """Suggest the place that was probably meant: PDI-3, pid3.1 and PID-3-1 are slips."""
+    """Return a suggestion for a misspelled path, such as PDI-3, pid3.1 and PID-3-1."""
     found = _LIKE_A_PATH.match(text.strip().upper())
     if found is None:
         return ""
@@ -73,19 +66,22 @@ def _meant(text: str) -> str:
     return "" if place == text else f"; did you mean {place!r}?"
 
 
-def compile_path(text: str, node: YamlNode, notebook: Diagnostics, *, raw: bool = False) -> Getter:
-    """Compile a path to one value; `raw` leaves escapes and delimiters inside it alone."""
-    place = parse_path(text, node, notebook)
-    if place is None:
+def compile_path(
+    text: str, node: YamlNode, diagnostics: Diagnostics, *, raw: bool = False
+) -> Getter:
+    """Compile a path to a function of one value; `raw` keeps escapes and delimiters."""
+    path = parse_path(text, node, diagnostics)
+    if path is None:
         return lambda scope: ""
-    return _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
+    return _filtered(path, raw=raw) if path.matches else _nth(path, raw=raw)
 
 
 def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:
     """
-    Compile to every value: all segments of the kind, all repetitions.
+    Compile paths to a function of all values: all segments with the name, and all repetitions.
 
-    Several paths into one field are tried in turn for each repetition.
+    Several paths into the same field are tried in turn for each repetition. `after` is the segment
+    that must precede.
     """
     segment, number = paths[0].segment, paths[0].field
     key = f"{after}>{segment}" if after else segment
@@ -93,7 +89,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     def one(repetition: str, scope: MessageScope) -> str:
         for narrow, matches in narrows:
-            if matches and not matching(repetition, matches, scope.delimiters):
+            if matches and not passes_filters(repetition, matches, scope.delimiters):
                 continue
             if value := finish(narrow(repetition, scope.delimiters), scope, raw=raw):
                 return value
@@ -101,7 +97,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     def many(scope: MessageScope) -> list[str]:
         values: list[str] = []
-        places = scope.every(key)
+        places = scope.all_positions(key)
         if not places:
             return values
         separator, known = scope.delimiters.repetition, scope.fields
@@ -118,7 +114,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
     return many
 
 
-def _first(path: Path, *, raw: bool) -> Getter:
+def _nth(path: Path, *, raw: bool) -> Getter:
     if max(path.occurrence, 1) == 1 and not raw and (path.repetition or 1) == 1:
         return _of_first(path)
     segment, number, wanted = path.segment, path.field, (path.repetition or 1) - 1
@@ -126,7 +122,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
     narrow = narrowing(path)
     repeats = _repeats(path)
     if raw and not path.component and path.repetition is None:
-        repeats = False  # whoever reads the field itself chooses among its repetitions
+        repeats = False  # a raw transform selects the repetition itself
 
     def get(scope: MessageScope) -> str:
         text = _field(scope, segment, index, number)
@@ -141,14 +137,14 @@ def _first(path: Path, *, raw: bool) -> Getter:
         text = narrow(text, delimiters)
         if delimiters.escape in text:
             return finish(text, scope, raw=raw)
-        return text.strip()  # nearly always
+        return text.strip()  # the usual case
 
     return get
 
 
 def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
     """Return a field of the n-th segment of a name, as sent."""
-    places = scope.rows(segment)
+    places = scope.visible_positions(segment)
     if len(places) <= index:
         return ""
     fields = scope.split(places[index])
@@ -156,17 +152,17 @@ def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
 
 
 def _repeats(path: Path) -> bool:
-    """MSH-1 and MSH-2 are delimiters, and are not split at them."""
+    """Tell whether a field is split into repetitions. MSH-1 and MSH-2 contain the delimiters."""
     return path.segment != "MSH" or path.field > _LAST_DELIMITER_FIELD
 
 
 def _of_first(path: Path) -> Getter:
-    """Read the first repetition in the first segment of its kind: what nearly every path asks."""
+    """Read the first repetition in the first segment of a name. Most paths are of this kind."""
     segment, number, repeats = path.segment, path.field, _repeats(path)
     component, subcomponent = path.component, path.subcomponent
 
     def get(scope: MessageScope) -> str:
-        places = scope.filed.get(segment) or scope.beyond.get(segment)
+        places = scope.lookup.get(segment) or scope.fallback.get(segment)
         if not places:
             return ""
         fields = scope.fields[places[0]] or scope.split(places[0])
@@ -183,7 +179,7 @@ def _of_first(path: Path) -> Getter:
         elif component > 1:
             return ""
         if subcomponent:
-            text = _part(text, subcomponent, marks.subcomponent)
+            text = pick(text, marks.subcomponent, subcomponent)
         if (mark := marks.escape) and mark in text:
             return finish(text, scope, raw=False)
         return text.strip()
@@ -191,92 +187,79 @@ def _of_first(path: Path) -> Getter:
     return get
 
 
-def _picking(path: Path, *, raw: bool) -> Getter:
+def _filtered(path: Path, *, raw: bool) -> Getter:
     narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
     index = max(path.occurrence, 1) - 1
 
     def get(scope: MessageScope) -> str:
         text = _field(scope, segment, index, number)
-        return picked(text, matches, narrow, scope, raw=raw) if text else ""
+        return first_match(text, matches, narrow, scope, raw=raw) if text else ""
 
     return get
 
 
-def picked(
+def first_match(
     text: str,
     matches: tuple[RepetitionFilter, ...],
     narrow: Narrow,
-    setting: MessageSetting,
+    scope: MessageScope,
     *,
     raw: bool,
 ) -> str:
-    """Take the first repetition that meets all conditions and has a value."""
-    delimiters = setting.delimiters
+    """Return the first value among the repetitions that pass all filters."""
+    delimiters = scope.delimiters
     wanted = matches[0].value
-    for repetition in repetitions(text, delimiters):
-        if wanted in repetition and matching(repetition, matches, delimiters):
-            value = finish(narrow(repetition, delimiters), setting, raw=raw)
+    for repetition in cut(text, delimiters.repetition):
+        if wanted in repetition and passes_filters(repetition, matches, delimiters):
+            value = finish(narrow(repetition, delimiters), scope, raw=raw)
             if value:
                 return value
     return ""
 
 
-def repetitions(text: str, delimiters: Delimiters) -> list[str]:
-    """Split a field at the repetition separator, where one is declared."""
-    return text.split(delimiters.repetition) if delimiters.repetition else [text]
-
-
-def matching(
+def passes_filters(
     repetition: str, matches: tuple[RepetitionFilter, ...], delimiters: Delimiters
 ) -> bool:
-    """Say whether a repetition meets all conditions of a pick."""
+    """Tell whether a repetition passes all filters."""
     for match in matches:
-        said = _part(repetition, match.component, delimiters.component)
+        value = pick(repetition, delimiters.component, match.component)
         if match.subcomponent:
-            said = _part(said, match.subcomponent, delimiters.subcomponent)
-        if said.strip() != match.value:
+            value = pick(value, delimiters.subcomponent, match.subcomponent)
+        if value.strip() != match.value:
             return False
     return True
 
 
 def narrowed(text: str, component: int, subcomponent: int, delimiters: Delimiters) -> str:
-    """Narrow a repetition down to a component and a subcomponent; 0 takes the whole."""
+    """Return a component or subcomponent of a repetition; 0 means the whole."""
     if component:
-        text = _part(text, component, delimiters.component)
-    return _part(text, subcomponent, delimiters.subcomponent) if subcomponent else text
-
-
-def _part(text: str, number: int, separator: str) -> str:
-    """Take a part; a separator that was not declared separates nothing."""
-    if not separator or separator not in text:
-        return text if number == 1 else ""
-    parts = text.split(separator, number)
-    return parts[number - 1] if len(parts) >= number else ""
+        text = pick(text, delimiters.component, component)
+    return pick(text, delimiters.subcomponent, subcomponent) if subcomponent else text
 
 
 def narrowing(path: Path) -> Narrow:
-    """Compile what narrows a repetition down to what a path names."""
+    """Compile a function that returns what a path names in a repetition."""
     component, subcomponent = path.component, path.subcomponent
     if not component:
         return whole
     if not subcomponent:
-        return lambda text, delimiters: _part(text, component, delimiters.component)
+        return lambda text, delimiters: pick(text, delimiters.component, component)
     return lambda text, delimiters: narrowed(text, component, subcomponent, delimiters)
 
 
 def whole(text: str, delimiters: Delimiters) -> str:
-    """Take all of a repetition, unless it is nothing but separators (`^^^`)."""
-    if text[:1].isalnum():  # nearly always
+    """Return a repetition, or "" if it consists of separators (`^^^`)."""
+    if text[:1].isalnum():  # the usual case
         return text
     separators = delimiters.component + delimiters.subcomponent
     return text if text.strip(separators + " ") else ""
 
 
-def finish(text: str, setting: MessageSetting, *, raw: bool) -> str:
-    """Unescape and trim."""
-    escape = setting.delimiters.escape
+def finish(text: str, scope: MessageScope, *, raw: bool) -> str:
+    """Unescape and trim a value."""
+    escape = scope.delimiters.escape
     if not raw and escape and escape in text:
-        text = unescape(text, setting.delimiters, setting.encoding)
+        text = unescape(text, scope.delimiters, scope.encoding)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.strip()

@@ -1,7 +1,8 @@
-"""Conditions: `when: {ORC-8: {matches: printset}}` becomes a function of the scope.
+"""
+Conditions: `when: {ORC-8: {matches: printset}}` compiled to a function of the scope.
 
-All entries of a condition must hold; `any: […]` and `not: …` combine. A test is a text, a
-list of texts (one of them), or one of the words in `TESTS`.
+All entries of a condition must hold; `any: […]` and `not: …` combine conditions. A test is a text,
+a list of texts (one of which must be equal), or a mapping with the keys `TESTS`.
 """
 
 from collections.abc import Callable
@@ -22,107 +23,116 @@ _BLANKS = "values are compared without blanks around them, and a null as an empt
 TESTS = ("is", "in", "not", "matches", "present", "absent")
 
 
-def compile_condition(node: YamlNode, notebook: Diagnostics) -> Condition:
-    """Compile a condition; with mistakes noted it holds for nothing."""
+def compile_condition(node: YamlNode, diagnostics: Diagnostics) -> Condition:
+    """Compile a condition. A condition with errors is never true."""
     parts: list[Condition] = []
-    for key, below in notebook.mapping(node).items():
+    for key, below in diagnostics.read_mapping(node).items():
         if key == "any":
-            if not notebook.items(below):
-                notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_HOLD}")
-            some = [compile_condition(each, notebook) for each in notebook.items(below)]
+            if not diagnostics.read_items(below):
+                diagnostics.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_HOLD}")
+            some = [compile_condition(each, diagnostics) for each in diagnostics.read_items(below)]
             parts.append(_any(some))
         elif key == "not":
             if below.value == {}:
-                notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_NEGATE}")
-            parts.append(_not(compile_condition(below, notebook)))
+                diagnostics.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_NEGATE}")
+            parts.append(_not(compile_condition(below, diagnostics)))
         else:
-            parts.append(_compile_field(key, below, notebook))
+            parts.append(_compile_field(key, below, diagnostics))
     return parts[0] if len(parts) == 1 else _all(parts)
 
 
-def _compile_field(path: str, node: YamlNode, notebook: Diagnostics) -> Condition:
-    """Compile the condition of one field; equal ones with a pattern are asked once of a group."""
-    getter = compile_path(path, node.at_key(), notebook)
-    holds = _of(getter, compile_condition_test(node, notebook))
+def _compile_field(path: str, node: YamlNode, diagnostics: Diagnostics) -> Condition:
+    """
+    Compile the condition of one field.
+
+    Equal conditions with a pattern are evaluated once per group.
+    """
+    getter = compile_path(path, node.at_key(), diagnostics)
+    holds = _of(getter, compile_condition_test(node, diagnostics))
     pattern = node.get("matches")
     if pattern is None or len(node.value or ()) != 1 or not isinstance(pattern.value, str):
         return holds
-    return notebook.conditions.setdefault((path, pattern.value), _once(holds))
+    return diagnostics.conditions.setdefault((path, pattern.value), _once(holds))
 
 
-def compile_test(node: YamlNode, notebook: Diagnostics) -> Test:
-    """Compile what a value is compared with."""
+def compile_test(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    """Compile the test of a value."""
     if not isinstance(node.value, dict):
-        return frozenset(notebook.texts(node)).__contains__
-    tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
+        return frozenset(diagnostics.read_texts(node)).__contains__
+    tests = [
+        _TESTS[word](below, diagnostics)
+        for word, below in diagnostics.read_mapping(node, TESTS).items()
+    ]
     return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
-def compile_condition_test(node: YamlNode, notebook: Diagnostics, *, of_field: bool = True) -> Test:
+def compile_condition_test(
+    node: YamlNode, diagnostics: Diagnostics, *, of_field: bool = True
+) -> Test:
     """
-    Compile the test of a condition; one that no value can pass is noted.
+    Compile the test of a condition, and warn if no value can pass it.
 
-    `of_field`: the value is a field's, so that it has no blanks around it, and a null is nothing.
+    `of_field`: the value is that of a field, which has no surrounding blanks, and a null is empty.
     """
-    passes = compile_test(node, notebook)
+    passes = compile_test(node, diagnostics)
     if not isinstance(node.value, dict):
-        _note_never(notebook.texts(node), passes, node, notebook, of_field)
+        _warn_if_never_true(diagnostics.read_texts(node), passes, node, diagnostics, of_field)
         return passes
-    entries = notebook.mapping(node, TESTS)
+    entries = diagnostics.read_mapping(node, TESTS)
     listed = next((entries[word] for word in ("is", "in") if word in entries), None)
-    wants = _wants(entries, notebook)
+    presence = _wanted_presence(entries, diagnostics)
     if listed is not None:
-        _note_never(notebook.texts(listed), passes, node, notebook, of_field)
-    elif wants == {True, False}:
-        notebook.warn(node, "dead", "never true: a value cannot be present and absent")
-    elif wants == {False}:
-        _note_never([""], passes, node, notebook, of_field)
+        _warn_if_never_true(diagnostics.read_texts(listed), passes, node, diagnostics, of_field)
+    elif presence == {True, False}:
+        diagnostics.warn(node, "dead", "never true: a value cannot be present and absent")
+    elif presence == {False}:
+        _warn_if_never_true([""], passes, node, diagnostics, of_field)
     return passes
 
 
-def _note_never(
-    candidates: list[str], passes: Test, node: YamlNode, notebook: Diagnostics, of_field: bool
+def _warn_if_never_true(
+    candidates: list[str], passes: Test, node: YamlNode, diagnostics: Diagnostics, of_field: bool
 ) -> None:
-    """Note a test that none of the only values that could pass it does pass."""
+    """Warn if none of the candidates, the only values that could pass a test, passes it."""
     possible = [
         each for each in candidates if not of_field or (each == each.strip() and each != NULL)
     ]
     if not any(passes(each) for each in possible):
         why = _BLANKS if candidates and not possible else _NO_VALUE
-        notebook.warn(node, "dead", f"never true: {why}")
+        diagnostics.warn(node, "dead", f"never true: {why}")
 
 
-def _wants(entries: dict[str, YamlNode], notebook: Diagnostics) -> set[bool]:
-    """Say whether a test wants a value to be there, or not to be; both, where it says both."""
+def _wanted_presence(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> set[bool]:
+    """Return whether a test requires a value to be present; both if it has both keys."""
     flags = [
-        notebook.flag(entries[word], default=True) is (word == "present")
+        diagnostics.read_flag(entries[word], default=True) is (word == "present")
         for word in ("present", "absent")
         if word in entries
     ]
     return set(flags)
 
 
-def _is(node: YamlNode, notebook: Diagnostics) -> Test:
-    return frozenset(notebook.texts(node)).__contains__
+def _is(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    return frozenset(diagnostics.read_texts(node)).__contains__
 
 
-def _is_not(node: YamlNode, notebook: Diagnostics) -> Test:
-    unwanted = frozenset(notebook.texts(node))
+def _is_not(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    unwanted = frozenset(diagnostics.read_texts(node))
     return lambda value: value not in unwanted
 
 
-def _matches(node: YamlNode, notebook: Diagnostics) -> Test:
-    search = compile_pattern(node, notebook)
+def _matches(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    search = compile_pattern(node, diagnostics)
     return lambda value: search(value) is not None
 
 
-def _present(node: YamlNode, notebook: Diagnostics) -> Test:
-    wanted = notebook.flag(node, default=True)
+def _present(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    wanted = diagnostics.read_flag(node, default=True)
     return lambda value: bool(value) is wanted
 
 
-def _absent(node: YamlNode, notebook: Diagnostics) -> Test:
-    wanted = notebook.flag(node, default=True)
+def _absent(node: YamlNode, diagnostics: Diagnostics) -> Test:
+    wanted = diagnostics.read_flag(node, default=True)
     return lambda value: (not value) is wanted
 
 
@@ -136,7 +146,7 @@ _TESTS: dict[str, Callable[[YamlNode, Diagnostics], Test]] = {
 }
 
 
-# Loops, for a condition is asked of every row of a message, and a generator costs as much.
+# Loops instead of any() and all(): a generator costs as much as the conditions.
 def _all(parts: list[Condition]) -> Condition:
     def hold(scope: MessageScope) -> bool:
         for part in parts:  # noqa: SIM110  # see above
@@ -162,12 +172,12 @@ def _not(part: Condition) -> Condition:
 
 
 def _once(condition: Condition) -> Condition:
-    """Remember in the scope whether a condition holds."""
+    """Cache the result of a condition in the scope."""
 
     def holds(scope: MessageScope) -> bool:
-        known = scope.held.get(condition)
+        known = scope.condition_results.get(condition)
         if known is None:
-            known = scope.held[condition] = condition(scope)
+            known = scope.condition_results[condition] = condition(scope)
         return known
 
     return holds

@@ -1,11 +1,4 @@
-"""Compilation context: the files, diagnostics, tables, hooks and data types that one definition
-shares.
-
-Lives as long as the compilation; nothing of it is in what is compiled.
-
-Enough to keep a sender's extra components, subcomponents and repetitions from making our
-message invalid. Not a validator. The shapes are those of HL7 v2.5.1 (chapter 2A).
-"""
+"""The compilation context: what the functions that compile one definition share."""
 
 from dataclasses import dataclass, field
 
@@ -16,30 +9,34 @@ from mappings.language.hooks import MappingHook, find_hook
 
 @dataclass(slots=True)
 class CompilationContext:
-    """The shared things, and how to look them up by name."""
+    """
+    The sources, diagnostics and code tables of one compilation.
+
+    Compiled mappings do not refer to it.
+    """
 
     sources: Sources
-    notebook: Diagnostics
+    diagnostics: Diagnostics
     tables: dict[str, CodeTable] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
-    """Files beside the definition that this mapping depends on."""
+    """The code tables and hook files that the definition uses."""
     used: set[str] = field(default_factory=set)
-    """Variables and loops that segments of the definition name."""
+    """The variables, loops and parts that segments of the definition name."""
     paths: list[str] = field(default_factory=list)
-    """The places rules look at, in the order of compilation."""
+    """The paths of the compiled rules, in order."""
     refusing: bool = False
-    """Whether a rule compiled since this was reset may refuse a message."""
+    """Whether a rule that was compiled since the last reset may refuse a message."""
 
     def table(self, node: YamlNode) -> CodeTable | None:
-        """Find a code table by name; None (with an issue) when there is none."""
-        name = self.notebook.choice(node, "code table", names(self.sources))
+        """Look up a code table by name. Reports an issue and returns None if there is none."""
+        name = self.diagnostics.read_choice(node, "code table", names(self.sources))
         if name is None:
             return None
         if name not in self.tables:
             self.files.add(file_of(name))
-            self.tables[name] = read_table(self.sources, name, self.notebook)
+            self.tables[name] = read_table(self.sources, name, self.diagnostics)
         return self.tables[name]
 
     def hook(self, node: YamlNode) -> MappingHook | None:
-        """Find a hook; None (with an issue) when there is none."""
-        return find_hook(node, self.sources, self.notebook, self.files)
+        """Look up a hook. Reports an issue and returns None if there is none."""
+        return find_hook(node, self.sources, self.diagnostics, self.files)

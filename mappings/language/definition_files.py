@@ -1,13 +1,12 @@
-"""Load definition files: YAML to nodes, includes merged, destination settings applied.
+"""
+Definition files: YAML to nodes, includes merged, settings of a destination overlaid.
 
-A document may be written by anybody who may write definitions, so what it can cost is
-bounded by `parsers.limits`: its characters, tokens and depth, and how often aliases (`*name`)
-repeat what they stand for.
+Authors of definitions may be untrusted, so `parsers.limits` bounds the cost of a document:
+characters, tokens, depth, and the nodes that aliases (`*name`) create. Sources are texts; no file
+is read here.
 
-No file is opened: sources are handed in as text. What the nodes mean is nobody's here.
-
-They become a definition of their own that includes the other: so they are compiled, checked
-and hashed like everything an administrator writes.
+The settings of a destination become a definition that includes another one. It is compiled, checked
+and hashed like any definition.
 """
 
 import json
@@ -30,36 +29,40 @@ from parsers.limits import YAML_TOKENS
 
 _TOO_DEEP = f"nested deeper than {LIMITS.depth} levels"
 UNREADABLE = "\ufffd"
-"""What stands for bytes that are no UTF-8."""
+"""The replacement character of bytes that are not UTF-8."""
 _REMEMBERED = 64  # files
 _OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019"
 """Quotes as word processors write them, double and single."""
 
 
-def parse_yaml(text: str, file: str, notebook: Diagnostics) -> YamlNode | None:
-    """Parse one YAML document; syntax errors and duplicate keys become issues."""
+def parse_yaml(text: str, file: str, diagnostics: Diagnostics) -> YamlNode | None:
+    """Parse one YAML document. Syntax errors and duplicate keys are reported."""
     tree, issues = _parsed(text, file)
-    notebook.adopt(issues)
+    diagnostics.add_all(issues)
     return tree
 
 
-def warn_if_not_utf8(text: str, file: str, notebook: Diagnostics) -> None:
-    """Note the first place that is no UTF-8: such letters would go into reports as `\ufffd`."""
+def warn_if_not_utf8(text: str, file: str, diagnostics: Diagnostics) -> None:
+    """
+    Report the first byte that is not UTF-8:
+
+    its replacement character would appear in reports.
+    """
     if UNREADABLE in text:
         message = "bytes that are no UTF-8: save the file as UTF-8"
-        notebook.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
+        diagnostics.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _parsed(text: str, file: str) -> tuple[YamlNode | None, tuple[Issue, ...]]:
-    """Remember what was read: to parse is most of what compiling costs. Trees do not change."""
-    notebook = Diagnostics()
-    warn_if_not_utf8(text, file, notebook)
-    return _read_document(text, file, notebook), tuple(notebook.issues)
+    """Parse and cache a document, because parsing takes most of the time of a compilation."""
+    diagnostics = Diagnostics()
+    warn_if_not_utf8(text, file, diagnostics)
+    return _read_document(text, file, diagnostics), tuple(diagnostics.issues)
 
 
 class _Scanner(RoundTripScanner):
-    """Stops at brackets in each other and at many tokens, for which the library takes minutes."""
+    """Limits brackets and tokens, for which the YAML library needs time without bound."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -80,9 +83,11 @@ class _Scanner(RoundTripScanner):
         super().fetch_flow_collection_start(TokenClass, to_push)
 
 
-def _read_document(text: str, file: str, notebook: Diagnostics) -> YamlNode | None:
+def _read_document(text: str, file: str, diagnostics: Diagnostics) -> YamlNode | None:
     if len(text) > LIMITS.size:
-        notebook.error(YamlNode(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters")
+        diagnostics.error(
+            YamlNode(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters"
+        )
         return None
     try:
         yaml = YAML(typ="rt", pure=True)
@@ -93,19 +98,19 @@ def _read_document(text: str, file: str, notebook: Diagnostics) -> YamlNode | No
         place = YamlNode(
             None, file, (mark.line if mark else 0) + 1, (mark.column if mark else 0) + 1
         )
-        notebook.error(place, "yaml", str(error.problem or error.context or "not YAML"))
+        diagnostics.error(place, "yaml", str(error.problem or error.context or "not YAML"))
         return None
     except ReaderError as error:
         message = f"the character U+{ord(text[error.position]):04X} may not stand here"
-        notebook.error(_place(text, error.position, file), "yaml", message)
+        diagnostics.error(_place(text, error.position, file), "yaml", message)
         return None
     except RecursionError:
-        notebook.error(YamlNode(None, file, 1, 1), "yaml", _TOO_DEEP)
+        diagnostics.error(YamlNode(None, file, 1, 1), "yaml", _TOO_DEEP)
         return None
     if composed is None:
-        notebook.error(YamlNode(None, file, 1, 1), "yaml", "the file is empty")
+        diagnostics.error(YamlNode(None, file, 1, 1), "yaml", "the file is empty")
         return None
-    conversion = _Conversion(file, notebook)
+    conversion = _Conversion(file, diagnostics)
     tree = conversion.node(composed, "", 0)
     return None if conversion.nodes > LIMITS.count else tree
 
@@ -117,23 +122,23 @@ def _place(text: str, position: int, file: str) -> YamlNode:
 
 @dataclass(slots=True)
 class _Conversion:
-    """What is known while one document is converted."""
+    """The conversion of one document from nodes of the YAML library."""
 
     file: str
-    notebook: Diagnostics
+    diagnostics: Diagnostics
     nodes: int = 0
 
     def node(self, source: Any, path: str, depth: int) -> YamlNode:
-        """Convert a node of the YAML library, and all below it."""
+        """Convert a node of the YAML library and all nodes below it."""
         mark = source.start_mark
         node = YamlNode(None, self.file, mark.line + 1, mark.column + 1, path)
         self.nodes += 1
-        if self.nodes > LIMITS.count:  # few aliases of aliases can be as many as one likes
+        if self.nodes > LIMITS.count:  # aliases of aliases multiply
             if self.nodes == LIMITS.count + 1:
-                self.notebook.error(node, "yaml", f"more than {LIMITS.count:,} values")
+                self.diagnostics.error(node, "yaml", f"more than {LIMITS.count:,} values")
             return node
-        if depth > LIMITS.depth:  # an alias inside its own anchor never ends
-            self.notebook.error(node, "yaml", _TOO_DEEP)
+        if depth > LIMITS.depth:  # an alias inside its own anchor is endless
+            self.diagnostics.error(node, "yaml", _TOO_DEEP)
             return node
         if isinstance(source, MappingNode):
             return replace(node, value=self._entries(source, path, depth))
@@ -158,7 +163,7 @@ class _Conversion:
             below = self.node(value, f"{path}.{name}" if path else name, depth + 1)
             node = replace(below, key=(key.start_mark.line + 1, key.start_mark.column + 1))
             if name in entries:
-                self.notebook.error(node.at_key(), "duplicate", f"{name} stands here twice")
+                self.diagnostics.error(node.at_key(), "duplicate", f"{name} stands here twice")
             entries[name] = node
         return entries
 
@@ -168,7 +173,7 @@ class _Conversion:
             return None
         if plain and text[0] in _OPENING and text[-1] in _CLOSING and len(text) > 1:
             message = "typographic quotes are part of the text here; YAML's own are \"…\" and '…'"
-            self.notebook.warn(node, "quotes", message)
+            self.diagnostics.warn(node, "quotes", message)
         return text
 
 
@@ -176,26 +181,26 @@ RULES = frozenset({"only", "prior_mrn", "prior_name"})
 HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
 
 
-def load_tree(sources: Sources, name: str, notebook: Diagnostics) -> YamlNode | None:
-    """Read a file with everything it includes; None when that is impossible."""
-    return _with_includes(sources, name, notebook, ())
+def load_tree(sources: Sources, name: str, diagnostics: Diagnostics) -> YamlNode | None:
+    """Parse a file and merge its includes. Reports an issue and returns None if that fails."""
+    return _with_includes(sources, name, diagnostics, ())
 
 
 def _with_includes(
-    sources: Sources, name: str, notebook: Diagnostics, trail: tuple[str, ...]
+    sources: Sources, name: str, diagnostics: Diagnostics, trail: tuple[str, ...]
 ) -> YamlNode | None:
-    root = parse_yaml(sources[name], name, notebook)
+    root = parse_yaml(sources[name], name, diagnostics)
     if root is None or not isinstance(root.value, dict) or "include" not in root.value:
         return root
     merged: YamlNode | None = None
-    for item in notebook.items(root.value["include"]):
-        included = notebook.text(item)
-        notebook.included |= {included} & sources.keys()
+    for item in diagnostics.read_items(root.value["include"]):
+        included = diagnostics.read_text(item)
+        diagnostics.included |= {included} & sources.keys()
         if included in (name, *trail):
-            notebook.error(item, "include", f"{included} includes itself")
+            diagnostics.error(item, "include", f"{included} includes itself")
         elif included not in sources:
-            notebook.unknown(item, "file", included, sources)
-        elif (tree := _with_includes(sources, included, notebook, (*trail, name))) is not None:
+            diagnostics.unknown(item, "file", included, sources)
+        elif (tree := _with_includes(sources, included, diagnostics, (*trail, name))) is not None:
             merged = tree if merged is None else overlay(merged, tree)
     own = replace(root, value={k: v for k, v in root.value.items() if k != "include"})
     return own if merged is None else overlay(merged, own)
@@ -203,9 +208,9 @@ def _with_includes(
 
 def overlay(below: YamlNode, above: YamlNode) -> YamlNode:
     """
-    Lay one tree over another: mappings merge key by key, anything else is replaced.
+    Overlay one tree on another: mappings merge key by key, other nodes are replaced.
 
-    So is every rule: half of one rule and half of another would be neither.
+    Rules are replaced as a whole, because halves of two rules are not a rule.
     """
     if not isinstance(below.value, dict) or not isinstance(above.value, dict):
         return above
@@ -223,13 +228,19 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "addenda": ("text", "addenda"),
     "metadata": ("metadata", "targets"),
 }
-"""Where a word stands in a definition, if not on its top level under its own name."""
+"""
+The location of a setting in a definition, if it is not a key of the same name on the top level.
+"""
 
 
 def overlay_settings(
     sources: Sources, name: str, words: Mapping[str, object], owner: str
 ) -> tuple[Sources, str]:
-    """Give sources with one more definition, and its name; `owner` names it in mistakes."""
+    """
+    Add a definition with the settings of `owner`.
+
+    return the sources and the name of the definition.
+    """
     if not words:
         return sources, name
     definition: dict[str, object] = {"include": f"{name}.yaml"}

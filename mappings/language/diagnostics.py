@@ -1,10 +1,8 @@
-"""Diagnostics: the nodes of a definition file with their places, and every issue found in them.
+"""
+Diagnostics: issues with their locations, and checked access to the nodes of a definition file.
 
-Every scalar is text (`2.5` stays "2.5", `NO` stays "NO"); what it means is said where it
-is used. `mappings.language.definition_files` reads the files.
-
-Reading goes on after a mistake with something harmless in its place, so that one run
-names everything. Decides nothing about HL7.
+Each scalar is a text (`2.5` is "2.5", `NO` is "NO"); the code that uses it interprets it. After an
+error, compilation continues with a harmless value, so that one run reports all errors.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,11 +16,11 @@ from typing_extensions import override
 from mappings.hl7.refusals import MessageRefusal
 
 Sources = Mapping[str, str]
-"""The text of every file of one mappings folder, by its relative POSIX path."""
+"""The texts of the files of one mappings folder, by relative POSIX path."""
 
 
 class IssueSeverity(StrEnum):
-    """Whether an issue stops what was asked for."""
+    """Whether an issue prevents the use of a definition or the acceptance of a message."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -30,10 +28,11 @@ class IssueSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One mistake with its place: in a message (`path`) or in a definition (`file`, `line`).
+    """
+    An issue with its location in a message (`path`) or in a definition (`file`, `line`, `column`).
 
-    `message` names places, never values. `refusal` is what the sender would be told;
-    None for warnings and for mistakes in definitions.
+    `message` names locations, never values. `refusal` is what the sender receives; it is None for
+    warnings and for issues of definitions.
     """
 
     path: str
@@ -47,7 +46,7 @@ class Issue:
 
     @override
     def __str__(self) -> str:
-        """Read as compilers write: file:line:column: severity: path: message."""
+        """Format the issue as compilers do: file:line:column: severity: path: message."""
         place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
         path = f"{self.path}: " if self.path else ""
         return f"{place}{self.severity}: {path}{self.message} [{self.code}]"
@@ -55,7 +54,11 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """A scalar (`str`, or None where nothing is written), a list or a mapping."""
+    """
+    A node of a YAML file:
+
+    a scalar (`str`, None if empty), a list or a mapping, with its location.
+    """
 
     value: "str | list[YamlNode] | dict[str, YamlNode] | None"
     file: str
@@ -63,10 +66,10 @@ class YamlNode:
     column: int
     path: str = ""
     key: tuple[int, int] = (0, 0)
-    """Line and column of the key this node stands under."""
+    """Line and column of the key of this node."""
 
     def __getitem__(self, key: str) -> "YamlNode":
-        """Return the entry of a mapping; KeyError when this is none or has none."""
+        """Return the entry of a mapping. Raises KeyError."""
         if not isinstance(self.value, dict):
             raise KeyError(key)
         return self.value[key]
@@ -76,7 +79,7 @@ class YamlNode:
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def at_key(self) -> "YamlNode":
-        """Point at the key instead of the value."""
+        """Return a node with the location of the key, for issues about the key."""
         return replace(self, line=self.key[0], column=self.key[1])
 
 
@@ -84,17 +87,17 @@ FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "n
 
 
 class Diagnostics:
-    """The issues found so far, and checked ways to look at a node."""
+    """Collects the issues of a compilation; its `read_…` methods report nodes of a wrong type."""
 
     def __init__(self) -> None:
         self.issues: list[Issue] = []
-        self._noted: set[Issue] = set()
+        self._known: set[Issue] = set()
         self.included: set[str] = set()
-        """The files that were included; they are part of what was compiled."""
+        """The files that were included."""
         self.conditions: dict[tuple[str, str], Callable[[Any], bool]] = {}
-        """Compiled conditions, by the path and the pattern of each."""
+        """Compiled conditions, by path and pattern."""
         self.takes_long = False
-        """Whether a rule is a hook, or a pattern of many steps: not for an event loop."""
+        """Whether a rule is a hook or a complex pattern, which must not run on the event loop."""
 
     @property
     def failed(self) -> bool:
@@ -102,30 +105,32 @@ class Diagnostics:
         return any(issue.severity is IssueSeverity.ERROR for issue in self.issues)
 
     def error(self, node: YamlNode, code: str, message: str) -> None:
-        """Note a mistake that makes the definition unusable."""
-        self.note(node, code, message, IssueSeverity.ERROR)
+        """Report an error: the definition cannot be used."""
+        self.add(node, code, message, IssueSeverity.ERROR)
 
     def warn(self, node: YamlNode, code: str, message: str) -> None:
-        """Note something that works but is hardly meant."""
-        self.note(node, code, message, IssueSeverity.WARNING)
+        """Report a warning: the definition can be used but probably has a mistake."""
+        self.add(node, code, message, IssueSeverity.WARNING)
 
-    def note(self, node: YamlNode, code: str, message: str, severity: IssueSeverity) -> None:
-        """Note an issue once, however often the node is looked at."""
+    def add(self, node: YamlNode, code: str, message: str, severity: IssueSeverity) -> None:
+        """Add an issue, once for each node and message."""
         issue = Issue(node.path, code, message, severity, node.file, node.line, node.column)
-        self.adopt([issue])
+        self.add_all([issue])
 
-    def adopt(self, issues: Iterable[Issue]) -> None:
-        """Take over what was noted elsewhere, once."""
-        fresh = [issue for issue in dict.fromkeys(issues) if issue not in self._noted]
+    def add_all(self, issues: Iterable[Issue]) -> None:
+        """Add issues that are not known yet."""
+        fresh = [issue for issue in dict.fromkeys(issues) if issue not in self._known]
         self.issues += fresh
-        self._noted.update(fresh)
+        self._known.update(fresh)
 
     def unknown(self, node: YamlNode, what: str, name: str, known: Iterable[str]) -> None:
-        """Note a name that does not exist, and what was probably meant."""
-        self.error(node, f"unknown-{what}", f"unknown {what} {name!r}{meant(name, known)}")
+        """Report a name that does not exist, with a suggestion."""
+        self.error(node, f"unknown-{what}", f"unknown {what} {name!r}{suggestion(name, known)}")
 
-    def mapping(self, node: YamlNode, known: Collection[str] | None = None) -> dict[str, YamlNode]:
-        """Read a mapping; keys that are not `known` are mistakes and left out."""
+    def read_mapping(
+        self, node: YamlNode, known: Collection[str] | None = None
+    ) -> dict[str, YamlNode]:
+        """Read a mapping. Keys that are not `known` are reported and left out."""
         if not isinstance(node.value, dict):
             self.error(node, "shape", "a mapping (key: value) is expected here")
             return {}
@@ -136,44 +141,44 @@ class Diagnostics:
                 self.unknown(node.value[key].at_key(), "key", key, known)
         return {key: value for key, value in node.value.items() if key in known}
 
-    def items(self, node: YamlNode) -> list[YamlNode]:
-        """Read a list; anything else counts as a list of one, nothing as an empty one."""
+    def read_items(self, node: YamlNode) -> list[YamlNode]:
+        """Read a list. Another node is a list of one, an empty node is an empty list."""
         if isinstance(node.value, list):
             return node.value
         return [] if node.value is None else [node]
 
-    def text(self, node: YamlNode) -> str:
-        """Read a text; empty (with an issue) when the node is something else."""
+    def read_text(self, node: YamlNode) -> str:
+        """Read a text. Reports another type and returns ""."""
         if isinstance(node.value, str):
             return node.value
         if node.value is not None:
             self.error(node, "shape", "a text is expected here")
         return ""
 
-    def texts(self, node: YamlNode) -> list[str]:
-        """Read a list of texts; one text counts as a list of one."""
-        return [self.text(item) for item in self.items(node)]
+    def read_texts(self, node: YamlNode) -> list[str]:
+        """Read a list of texts. One text is a list of one."""
+        return [self.read_text(item) for item in self.read_items(node)]
 
-    def flag(self, node: YamlNode | None, *, default: bool) -> bool:
-        """Read true/false (also on/off, yes/no)."""
+    def read_flag(self, node: YamlNode | None, *, default: bool) -> bool:
+        """Read true or false (also on/off, yes/no)."""
         if node is None:
             return default
-        text = self.text(node).lower()
+        text = self.read_text(node).lower()
         if text not in FLAGS:
             self.error(node, "shape", "true or false is expected here")
         return FLAGS.get(text, default)
 
-    def choice(self, node: YamlNode, what: str, options: Collection[str]) -> str | None:
-        """Read one of a closed set of words; None (with an issue) when it is none of them."""
-        text = self.text(node)
+    def read_choice(self, node: YamlNode, what: str, options: Collection[str]) -> str | None:
+        """Read one of the words of `options`. Reports another word and returns None."""
+        text = self.read_text(node)
         if text in options:
             return text
         self.unknown(node, what, text, options)
         return None
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """Suggest the closest known name, or list them when they are few."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the closest known name, or with all names if they are few."""
     options = sorted(map(str, known))
     close = nearest(name, options)
     if close:
@@ -183,7 +188,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Give the closest known name, letters swapped before others; empty where none is close."""
+    """Return the closest known name, preferably one with swapped letters; "" if none is close."""
     folded = {option.lower(): option for option in sorted(known)}
     swapped = [each for each in folded if sorted(each) == sorted(name.lower())]
     close = swapped or get_close_matches(name.lower(), folded, n=1)

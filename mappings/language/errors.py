@@ -1,11 +1,12 @@
-"""What can go wrong with definitions (not with messages: those are `mappings.hl7.refusals`).
+"""
+Errors of definitions. Errors of messages are `mappings.hl7.refusals`.
 
 * MappingError
-    * MappingErrors    mistakes in definition files, all at once
-    * RuleFailed       a rule could not be followed; the message is parked or refused
-        * HookFailed       an administrator's Python hook raised, or took too long
-        * CodeRefused      a result has a code that its receiver's table lacks
-    * NotRenderable    an outbound definition has nothing for this event
+    * MappingErrors        all errors of a definition
+    * RuleFailed           a rule failed for a message, which is parked or refused
+        * HookFailed       a Python hook raised an exception or was stopped
+        * CodeRefused      the code table of the receiver lacks a code of a result
+    * NotRenderable        an outbound definition has no message for an event
 """
 
 from collections.abc import Sequence
@@ -14,23 +15,27 @@ from mappings.language.diagnostics import Issue
 
 
 class MappingError(Exception):
-    """Root of what this package raises about definitions."""
+    """Base class of the errors of definitions."""
 
 
-class MappingErrors(MappingError):  # noqa: N818  # several errors, that is the point
-    """A definition cannot be used; `issues` says why, every mistake with its place."""
+class MappingErrors(MappingError):  # noqa: N818  # a list of errors
+    """A definition cannot be used; `issues` has each error with its location."""
 
     def __init__(self, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
         super().__init__("\n".join(str(issue) for issue in self.issues))
 
 
-class RuleFailed(MappingError):  # noqa: N818  # says what happened
-    """A rule could not be followed for a message. Tells no values."""
+class RuleFailed(MappingError):  # noqa: N818  # named for what happens
+    """A rule failed for a message. The text contains no values."""
 
 
 class HookFailed(RuleFailed):
-    """A hook raised, or was stopped. Only its name and the exception's class are told."""
+    """
+    A hook raised an exception or was stopped.
+
+    The text has its name and the exception's class.
+    """
 
     def __init__(self, hook: str, what: str) -> None:
         self.hook = hook
@@ -38,14 +43,18 @@ class HookFailed(RuleFailed):
 
 
 class CodeRefused(RuleFailed):
-    """A code table with `unknown: refuse` lacks a code of a result. Tells table and place only."""
+    """
+    A code table with `unknown:
+
+    refuse` lacks a code of a result. The text has table and location.
+    """
 
     def __init__(self, table: str, place: str) -> None:
         super().__init__(f"code table {table} has no entry for the value of {place}")
 
 
-class NotRenderable(MappingError):  # noqa: N818  # says what happened
-    """The definition renders no message for this event."""
+class NotRenderable(MappingError):  # noqa: N818  # named for what happens
+    """The definition has no message for an event."""
 
     def __init__(self, name: str, event: str) -> None:
         super().__init__(f"mapping {name} renders nothing for event {event}")

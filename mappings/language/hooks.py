@@ -1,15 +1,16 @@
-"""Python hooks: `hook: module:function`, and which hooks a definition refers to.
+"""
+Python hooks: `hook: module:function`, and which hooks a definition refers to.
 
-`module` is a file `module.py` in the folder of the definitions, the hook folder, and nothing else:
-no installed module, no package, no path. The file is part of the mapping's version. `function` is
-defined in that file. It gets a python-hl7 `hl7.Message` of the header and the group that it is
-asked about, and returns text or None.
+`module` is a file `module.py` in the folder of the definitions (the hook folder); installed
+modules, packages and paths are not possible. The file is part of the version of the mapping.
+`function` is defined in that file. It receives a python-hl7 `hl7.Message` with the header and the
+current group, and returns text or None.
 
-This package runs no process: who composes the program says with `run_hooks_by` what runs hooks
-(`bridge.workers.hooks`). Where nothing does, a definition with a hook is a mistake.
+This package does not run processes. The program installs a runner with `set_hook_runner`
+(`bridge.workers.hooks`). Without a runner, a definition with a hook has an error.
 
-Counts every `hook:` of every file that the definition reaches, whether an overlay replaces it or
-not, and hooks that do not exist. So a definition uses no hook that is not named here.
+`hooks_used` includes each `hook:` of all files that a definition reaches, also those that an
+overlay replaces and those that do not exist, so that no hook runs without the permission for it.
 """
 
 import re
@@ -17,40 +18,40 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mappings.language.definition_files import parse_yaml
-from mappings.language.diagnostics import Diagnostics, Sources, YamlNode, meant
+from mappings.language.diagnostics import Diagnostics, Sources, YamlNode, suggestion
 from mappings.language.errors import HookFailed
 from mappings.language.scope import MessageScope
 
 SUFFIX = ".py"
-"""Of hook files."""
+"""The suffix of hook files."""
 
 _NAME = re.compile(r"(?!__)([A-Za-z_][A-Za-z0-9_]{0,63}):([A-Za-z][A-Za-z0-9_]{0,63})", re.ASCII)
 
 
-class HookStopped(Exception):  # noqa: N818  # named for what happened
-    """A hook has no answer; the text says why, and tells nothing of a message."""
+class HookStopped(Exception):  # noqa: N818  # named for what happens
+    """A hook returned no result. The text states why and contains nothing of the message."""
 
 
 class HookRunner(Protocol):
-    """Runs hook files where they can do no harm. Both methods block, and raise HookStopped."""
+    """Runs hook files in isolation. Both methods block and raise HookStopped."""
 
     def load(self, module: str, source: str) -> list[str]:
-        """Run a hook file; name the functions that it defines."""
+        """Load a hook file; return the names of its functions."""
 
     def call(self, module: str, source: str, function: str, text: str) -> str:
-        """Ask a hook about a message, in the notation of python-hl7."""
+        """Call a hook with a message in the notation of python-hl7."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingHook:
-    """One function of a hook file, by its name in the definition."""
+    """A function of a hook file, with the names that the definition uses."""
 
     module: str
     function: str
     source: str = field(repr=False)
 
     def value(self, scope: MessageScope) -> str:
-        """Ask the hook; raises HookFailed for whatever goes wrong in it."""
+        """Call the hook. Raises HookFailed for each failure."""
         try:
             return _runner().call(self.module, self.source, self.function, text_of(scope))
         except HookStopped as error:
@@ -58,30 +59,30 @@ class MappingHook:
 
 
 def set_hook_runner(runner: HookRunner | None) -> None:
-    """Say what runs the hooks of this process from now on."""
+    """Set the runner of hooks of this process."""
     _installed[:] = [] if runner is None else [runner]
 
 
 def text_of(scope: MessageScope) -> str:
-    """Write header and group as one message, as python-hl7 wants it."""
-    return "\r".join(scope.texts(bool)) + "\r"
+    """Format header and group as one message for python-hl7."""
+    return "\r".join(scope.select_lines(bool)) + "\r"
 
 
 def find_hook(
-    node: YamlNode, sources: Sources, notebook: Diagnostics, files: set[str]
+    node: YamlNode, sources: Sources, diagnostics: Diagnostics, files: set[str]
 ) -> MappingHook | None:
-    """Find a hook and load its file; None (with an issue) when that is impossible."""
-    name = _NAME.fullmatch(notebook.text(node))
+    """Look up a hook and load its file. Reports an issue and returns None if that fails."""
+    name = _NAME.fullmatch(diagnostics.read_text(node))
     if name is None:
-        notebook.error(node, "hook", "a hook is written as module:function, both plain names")
+        diagnostics.error(node, "hook", "a hook is written as module:function, both plain names")
         return None
     module, function = name.groups()
-    notebook.takes_long = True
+    diagnostics.takes_long = True
     file = f"{module}{SUFFIX}"
     if file not in sources:
         known = [each.removesuffix(SUFFIX) for each in sources if each.endswith(SUFFIX)]
-        notebook.error(
-            node, "hook", f"there is no file {file} in the hook folder{meant(module, known)}"
+        diagnostics.error(
+            node, "hook", f"there is no file {file} in the hook folder{suggestion(module, known)}"
         )
         return None
     files.add(file)
@@ -89,17 +90,17 @@ def find_hook(
     try:
         known = _runner().load(module, source)
     except HookStopped as error:
-        notebook.error(node, "hook", f"{module} cannot be imported: it {error}")
+        diagnostics.error(node, "hook", f"{module} cannot be imported: it {error}")
         return None
     if function not in known:
-        hint = meant(function, [each for each in known if not each.startswith("_")])
-        notebook.error(node, "hook", f"{file} defines no function {function!r}{hint}")
+        hint = suggestion(function, [each for each in known if not each.startswith("_")])
+        diagnostics.error(node, "hook", f"{file} defines no function {function!r}{hint}")
         return None
     return MappingHook(module, function, source)
 
 
-class _Nothing:
-    """Stands in where nothing runs hooks."""
+class _NoRunner:
+    """The runner before one is set. It raises HookStopped."""
 
     def load(self, module: str, source: str) -> list[str]:
         raise HookStopped("has no process to run in")
@@ -112,19 +113,19 @@ _installed: list[HookRunner] = []
 
 
 def _runner() -> HookRunner:
-    return _installed[0] if _installed else _Nothing()
+    return _installed[0] if _installed else _NoRunner()
 
 
 @dataclass(frozen=True, slots=True)
 class HookReference:
-    """A reference to a hook as it is written, and the text of its file; empty without one."""
+    """A reference to a hook as written, and the text of its file; '' if there is no file."""
 
     reference: str
     source: str
 
 
 def hooks_used(sources: Sources, name: str) -> frozenset[HookReference]:
-    """Give the hooks that a definition refers to, itself or through what it includes."""
+    """Return the hooks that a definition and its includes refer to."""
     found: set[HookReference] = set()
     files, known = [f"{name}.yaml"], set[str]()
     while files:
@@ -144,15 +145,15 @@ def hooks_used(sources: Sources, name: str) -> frozenset[HookReference]:
 
 def changes_hooks(before: Sources, after: Sources, name: str) -> bool:
     """
-    Say whether a definition would run other code than before.
+    Tell whether a definition runs code that it did not run before.
 
-    It would where it refers to a hook that it did not refer to, or a hook's file has changed.
+    This is so if it refers to another hook, or if the file of a hook has changed.
     """
     return not hooks_used(after, name) <= hooks_used(before, name)
 
 
 def _references(root: YamlNode) -> list[str]:
-    """Give the texts at every key `hook`, however deep."""
+    """Return the values of all keys `hook`, at any depth."""
     found: list[str] = []
     nodes = [root]
     while nodes:

@@ -1,14 +1,14 @@
-r"""Regular expressions that people write, matched in linear time by RE2; letter case does not
-count.
+r"""
+Regular expressions of definitions, matched in linear time by RE2, without regard to letter case.
 
-The one door to `re2`. Python's `re` backtracks: a pattern such as `(a+)+$` can take for ever, and
-cannot be interrupted. RE2 has no such patterns. It lacks look-around, backreferences, atomic
-groups, possessive quantifiers, conditionals, comments and the flag `x`; a check refuses them with
-their place. `\d`, `\w`, `\s` and `\b` mean ASCII; `\pL` is any letter. The end of the text is `$`
-or `\z`. Syntax: https://github.com/google/re2/wiki/Syntax.
+Only this module uses `re2`. Python's `re` backtracks: a pattern such as `(a+)+$` can take
+exponential time, and cannot be interrupted. RE2 has no look-around, backreferences, atomic groups,
+possessive quantifiers, conditionals, comments and flag `x`; such patterns are reported with their
+location. `\d`, `\w`, `\s` and `\b` mean ASCII; `\pL` is any letter. The end of the text is `$` or
+`\z`. Syntax: https://github.com/google/re2/wiki/Syntax.
 
-The size of a compiled pattern and the length of a value are limited, since the time of a search is
-their product at most.
+The size of a compiled pattern and the length of a value are limited, because their product bounds
+the time of a search.
 """
 
 import re
@@ -20,18 +20,24 @@ import re2
 from mappings.language.diagnostics import Diagnostics, YamlNode
 
 MAX_MATCHED = 4096
-"""Only so many characters of a value meet a regular expression."""
+"""The number of characters of a value that are searched."""
 MAX_PATTERN = 2000
-"""Characters of a pattern."""
+"""The limit of the characters of a pattern."""
 
 _SHORT, _REMEMBERED = 32, 512
-"""Results for so many short values are kept: codes repeat, and a search takes a microsecond."""
+"""
+Length and number of values whose results are cached:
+
+codes repeat, and a search takes a microsecond.
+"""
 _MAX_STEPS = 2000  # instructions of a compiled pattern
-_FEW_STEPS = 300  # a pattern of so many takes a millisecond or two, at worst
-_MAX_MEMORY = 2**20  # bytes of one compiled pattern, with what it caches
+_FEW_STEPS = 300  # such a pattern takes at most two milliseconds
+_MAX_MEMORY = 2**20  # bytes of one compiled pattern with its cache
 
 Search = Callable[[str], str | None]
-"""Gives the first group of a match, or all of it where there is no group; None without one."""
+"""
+Returns the first group of a match, the whole match if there is no group, None without a match.
+"""
 
 _ENGINE = "patterns are matched in linear time (RE2)"
 _LACKING = {
@@ -54,23 +60,23 @@ _TOKEN = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:<[=!]|P=|[a-zA-Z-]+(?=[:)])|[=!>(#])|\{,(?=\d)",
     re.DOTALL,
 )
-"""An escape, a set of characters, the start of a special group or of a repetition."""
+"""An escape, a character set, or the start of a special group or of a repetition."""
 
 
-def compile_pattern(node: YamlNode, notebook: Diagnostics) -> Search:
-    """Compile a pattern; after a mistake it matches nothing."""
-    text = notebook.text(node)
+def compile_pattern(node: YamlNode, diagnostics: Diagnostics) -> Search:
+    """Compile a pattern. A pattern with errors never matches."""
+    text = diagnostics.read_text(node)
     try:
         found = _compiled(text, case_sensitive=False)
     except ValueError as error:
-        notebook.error(node, "pattern", str(error))
+        diagnostics.error(node, "pattern", str(error))
         return lambda value: None
-    notebook.takes_long |= found.programsize > _FEW_STEPS
+    diagnostics.takes_long |= found.programsize > _FEW_STEPS
     return _search(found)
 
 
 def compile_search(pattern: str) -> Search:
-    """Compile a pattern. Raises ValueError, which says what is wrong with it."""
+    """Compile a pattern. Raises ValueError with the reason."""
     return _search(_compiled(pattern, case_sensitive=False))
 
 
@@ -91,7 +97,7 @@ def _search(found: "re2._Regexp") -> Search:
 @lru_cache(maxsize=1024)
 def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     """
-    Compile a text with wildcards, `*` for any characters and `?` for one; letter case counts.
+    Compile a text with wildcards: `*` for any characters, `?` for one. Letter case matters.
 
     Raises ValueError.
     """
@@ -113,12 +119,12 @@ def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
     options = re2.Options()
     options.case_sensitive = case_sensitive
     options.max_mem = _MAX_MEMORY
-    options.log_errors = False  # its log is our standard error
+    options.log_errors = False  # RE2 logs to standard error
     try:
         found = re2.compile(pattern, options)
     except re2.error as error:
-        said = error.args[0]
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        reason = error.args[0]
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise ValueError(f"not a regular expression: {text}; {_ENGINE}") from None
     except UnicodeError:
         raise ValueError("not a regular expression: it has no valid characters") from None
@@ -128,7 +134,7 @@ def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
 
 
 def _lacking(pattern: str) -> str:
-    """Name the first construct of Python's expressions that RE2 lacks; empty where all is well."""
+    """Return the first construct that RE2 does not support; "" if there is none."""
     for found in _TOKEN.finditer(pattern):
         token = found[0]
         if token in _LACKING:

@@ -1,13 +1,12 @@
-"""Rules: where a value comes from, compiled to one function of the scope.
-
-`{all: [OBR-31.2, OBR-31.1]}` asks each repetition for its text, else for its code. Other rules
-are in `mappings.language.rules`.
+"""
+Rules: where a value comes from, compiled to a function of the scope.
 
     PID-7                                   a path
-    [OBR-18, OBR-3.1, ORC-3.1]              the first that has a value
-    {from: PID-8, codes: sex}               with something done to it
+    [OBR-18, OBR-3.1, ORC-3.1]              the first path with a value
+    {from: PID-8, codes: sex}               a path with modifiers
+    {all: [OBR-31.2, OBR-31.1]}             all repetitions, each with its text or its code
 
-A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
+A rule returns text, "" if there is no value, or the HL7 null if only nulls were found.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from mappings.language.accessors import compile_all, compile_path, parse_path
 from mappings.language.code_tables import CodeTable, UnmappedCode
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.context import CompilationContext
-from mappings.language.diagnostics import YamlNode, meant
+from mappings.language.diagnostics import YamlNode, suggestion
 from mappings.language.patterns import Search, compile_pattern
 from mappings.language.scope import MessageScope
 from mappings.language.unreachable_rules import LISTENER, unreachable, without_effect
@@ -28,31 +27,31 @@ from mappings.language.unreachable_rules import LISTENER, unreachable, without_e
 Rule = Callable[[MessageScope], str]
 
 
-def nothing(_scope: MessageScope) -> str:
-    """Yield nothing: what a rule with a mistake does."""
+def no_value(_scope: MessageScope) -> str:
+    """Return "". Replaces rules with errors."""
     return ""
 
 
-def separator_of(entries: dict[str, YamlNode], shop: CompilationContext) -> str:
-    """Read `separator`; a line feed where none is given."""
-    return shop.notebook.text(entries["separator"]) if "separator" in entries else "\n"
+def separator_of(entries: dict[str, YamlNode], context: CompilationContext) -> str:
+    """Read `separator`; the default is a line feed."""
+    return context.diagnostics.read_text(entries["separator"]) if "separator" in entries else "\n"
 
 
 def compile_gathering(
-    entries: dict[str, YamlNode], shop: CompilationContext, *, only_first: bool, raw: bool
+    entries: dict[str, YamlNode], context: CompilationContext, *, only_first: bool, raw: bool
 ) -> Rule:
-    """Compile `all` or `first`, whichever is among the entries."""
-    paths = _paths(entries["first" if only_first else "all"], shop)
+    """Compile the rules `all` and `first`."""
+    paths = _paths(entries["first" if only_first else "all"], context)
     if not paths:
-        return nothing
+        return no_value
     segment = paths[0].segment
-    after = shop.notebook.texts(entries["after"]) if "after" in entries else [""]
+    after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
     found = [compile_all(paths, after=each, raw=raw) for each in after]
-    where = _where(entries, segment, shop)
-    separator = separator_of(entries, shop)
+    where = _where(entries, segment, context)
+    separator = separator_of(entries, context)
 
     def get(scope: MessageScope) -> str:
-        if segment not in scope.own.filed and segment not in scope.header.filed:
+        if segment not in scope.own.by_name and segment not in scope.header.by_name:
             return ""
         seen = scope if where is None else _filtered(scope, segment, where)
         values = [value for many in found for value in many(seen) if value]
@@ -66,38 +65,40 @@ def compile_gathering(
     return get
 
 
-def _paths(node: YamlNode, shop: CompilationContext) -> list[Path]:
+def _paths(node: YamlNode, context: CompilationContext) -> list[Path]:
     """Read one path, or several into the same field."""
     paths: list[Path] = []
-    for item in shop.notebook.items(node):
-        text = shop.notebook.text(item)
-        shop.paths.append(text)
-        place = parse_path(text, item, shop.notebook)
-        if place is None:
+    for item in context.diagnostics.read_items(node):
+        text = context.diagnostics.read_text(item)
+        context.paths.append(text)
+        path = parse_path(text, item, context.diagnostics)
+        if path is None:
             return []
-        paths.append(place.path)
-        if (paths[0].segment, paths[0].field) != (place.path.segment, place.path.field):
-            shop.notebook.error(item, "path", "all alternatives must lie in the same field")
+        paths.append(path)
+        if (paths[0].segment, paths[0].field) != (path.segment, path.field):
+            context.diagnostics.error(item, "path", "all alternatives must lie in the same field")
     if not paths:
-        shop.notebook.error(node, "empty", "a path such as NTE-3 is expected here")
+        context.diagnostics.error(node, "empty", "a path such as NTE-3 is expected here")
     return paths
 
 
 def _where(
-    entries: dict[str, YamlNode], segment: str, shop: CompilationContext
+    entries: dict[str, YamlNode], segment: str, context: CompilationContext
 ) -> Condition | None:
     if "where" not in entries:
         return None
-    for key in shop.notebook.mapping(entries["where"]):
+    for key in context.diagnostics.read_mapping(entries["where"]):
         if key not in ("any", "not") and not key.startswith(segment):
             place = entries["where"][key].at_key()
-            shop.notebook.error(place, "where", f"`where` looks at {segment} alone")
-    return compile_condition(entries["where"], shop.notebook)
+            context.diagnostics.error(place, "where", f"`where` looks at {segment} alone")
+    return compile_condition(entries["where"], context.diagnostics)
 
 
 def _filtered(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
-    """See only those segments of a kind for which the condition holds."""
-    return scope.among([each for each in scope.every(segment) if where(scope.only(each))])
+    """Return a scope that sees only the segments of a name for which a condition holds."""
+    return scope.restricted_to(
+        [each for each in scope.all_positions(segment) if where(scope.single(each))]
+    )
 
 
 PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
@@ -108,30 +109,34 @@ MODIFIERS = (
 KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 _POSITIONAL = frozenset({"^", "&"})
-"""Separators of components: behind each of them a value has its place, also behind an empty one."""
+"""
+Component separators.
+
+With them the position of a value matters, so that empty values are kept.
+"""
 
 
-def compile_rule(node: YamlNode, shop: CompilationContext, *, raw: bool = False) -> Rule:
-    """Compile a rule; after a mistake it yields nothing."""
+def compile_rule(node: YamlNode, context: CompilationContext, *, raw: bool = False) -> Rule:
+    """Compile a rule. A rule with errors returns ""."""
     if isinstance(node.value, str):
-        return _path(node, shop, raw=raw)
+        return _path(node, context, raw=raw)
     if isinstance(node.value, list):
-        unreachable(node.value, shop.notebook)
-        return _first_of([compile_rule(item, shop, raw=raw) for item in node.value])
+        unreachable(node.value, context.diagnostics)
+        return _first_of([compile_rule(item, context, raw=raw) for item in node.value])
     if isinstance(node.value, dict):
-        return _written_out(node, shop, raw=raw)
-    shop.notebook.error(node, "empty", "a path such as PID-3.1 is expected here")
-    return nothing
+        return _compile_mapping(node, context, raw=raw)
+    context.diagnostics.error(node, "empty", "a path such as PID-3.1 is expected here")
+    return no_value
 
 
-def _path(node: YamlNode, shop: CompilationContext, *, raw: bool) -> Rule:
-    text = shop.notebook.text(node)
-    shop.paths.append(text)
-    return compile_path(text, node, shop.notebook, raw=raw)
+def _path(node: YamlNode, context: CompilationContext, *, raw: bool) -> Rule:
+    text = context.diagnostics.read_text(node)
+    context.paths.append(text)
+    return compile_path(text, node, context.diagnostics, raw=raw)
 
 
 def _first_of(rules: list[Rule]) -> Rule:
-    """Take the first value; the null only when nobody has a value."""
+    """Return the first value, or the null if all rules return a null or nothing."""
     if len(rules) == 1:
         return rules[0]
 
@@ -148,82 +153,84 @@ def _first_of(rules: list[Rule]) -> Rule:
     return get
 
 
-def _written_out(node: YamlNode, shop: CompilationContext, *, raw: bool) -> Rule:
-    entries = shop.notebook.mapping(node, KEYS)
+def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) -> Rule:
+    entries = context.diagnostics.read_mapping(node, KEYS)
     named = [key for key in PRODUCERS if key in entries]
     if len(named) > 1:
         both = " and ".join(named)
-        shop.notebook.error(node, "rule", f"{both} exclude each other: keep one")
+        context.diagnostics.error(node, "rule", f"{both} exclude each other: keep one")
     if not named and "default" not in entries:
         sources = ", ".join(PRODUCERS)
-        shop.notebook.error(node, "rule", f"the rule has no source; give one of {sources}")
-    without_effect(entries, shop.notebook)
-    chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
+        context.diagnostics.error(node, "rule", f"the rule has no source; give one of {sources}")
+    without_effect(entries, context.diagnostics)
+    chosen = transforms.compile_transforms(entries.get("as"), context.diagnostics)
     keep = raw or any(each.raw for each in chosen)
-    rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
+    rule = _producer(named[0], entries, context, raw=keep) if named else no_value
     if "extract" in entries:
-        search = compile_pattern(entries["extract"], shop.notebook)
+        search = compile_pattern(entries["extract"], context.diagnostics)
         rule = _extracted(rule, search)
     for transform in chosen:
         rule = _transformed(rule, transform)
-    return _modified(rule, entries, shop)
+    return _modified(rule, entries, context)
 
 
 def _producer(
-    name: str, entries: dict[str, YamlNode], shop: CompilationContext, *, raw: bool
+    name: str, entries: dict[str, YamlNode], context: CompilationContext, *, raw: bool
 ) -> Rule:
     node = entries[name]
     if name in ("all", "first"):
-        return compile_gathering(entries, shop, only_first=name == "first", raw=raw)
+        return compile_gathering(entries, context, only_first=name == "first", raw=raw)
     if name == "join":
-        parts = [compile_rule(item, shop, raw=raw) for item in shop.notebook.items(node)]
-        return _joined(parts, separator_of(entries, shop))
+        parts = [
+            compile_rule(item, context, raw=raw) for item in context.diagnostics.read_items(node)
+        ]
+        return _joined(parts, separator_of(entries, context))
     if name == "const":
-        text = shop.notebook.text(node)
+        text = context.diagnostics.read_text(node)
         return lambda scope: text
     if name == "age":
-        return _age(node, shop)
+        return _age(node, context)
     if name == "hook":
-        return _hooked(node, shop)
-    return compile_rule(node, shop, raw=raw)
+        return _hooked(node, context)
+    return compile_rule(node, context, raw=raw)
 
 
 def _joined(parts: list[Rule], separator: str) -> Rule:
-    """Join what has a value; separators of components keep empty places. Only nulls make a null."""
+    """Join values. Component separators keep empty positions. Only nulls result in a null."""
     positional = separator in _POSITIONAL
 
     def get(scope: MessageScope) -> str:
         values = [part(scope) for part in parts]
-        said = [value for value in values if value]
-        if not said:
+        present = [value for value in values if value]
+        if not present:
             return ""
         if positional:
             kept = separator.join(["" if value == NULL else value for value in values])
-            return kept.rstrip(separator) or (NULL if NULL in said else "")
-        if NULL not in said:
-            return separator.join(said)
-        return separator.join([value for value in said if value != NULL]) or NULL
+            return kept.rstrip(separator) or (NULL if NULL in present else "")
+        if NULL not in present:
+            return separator.join(present)
+        return separator.join([value for value in present if value != NULL]) or NULL
 
     return get
 
 
-def _age(node: YamlNode, shop: CompilationContext) -> Rule:
-    entries = shop.notebook.mapping(node, ("of", "on"))
+def _age(node: YamlNode, context: CompilationContext) -> Rule:
+    entries = context.diagnostics.read_mapping(node, ("of", "on"))
     if "of" not in entries:
-        shop.notebook.error(node, "rule", "age needs `of`: the place of the birth date")
-        return nothing
-    birth = compile_rule(entries["of"], shop)
-    day = compile_rule(entries["on"], shop) if "on" in entries else nothing
+        context.diagnostics.error(node, "rule", "age needs `of`: the place of the birth date")
+        return no_value
+    birth = compile_rule(entries["of"], context)
+    day = compile_rule(entries["on"], context) if "on" in entries else no_value
     return lambda scope: transforms.age(birth(scope), day(scope), scope)
 
 
-def _hooked(node: YamlNode, shop: CompilationContext) -> Rule:
-    hook = shop.hook(node)
-    return nothing if hook is None else hook.value
+def _hooked(node: YamlNode, context: CompilationContext) -> Rule:
+    hook = context.hook(node)
+    return no_value if hook is None else hook.value
 
 
 def _extracted(rule: Rule, search: Search) -> Rule:
-    """Take what a pattern finds in a value; nothing where it finds nothing."""
+    """Return what a pattern finds in a value, "" if it does not match."""
 
     def get(scope: MessageScope) -> str:
         value = rule(scope)
@@ -242,33 +249,35 @@ def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
     return get
 
 
-def _modified(rule: Rule, entries: dict[str, YamlNode], shop: CompilationContext) -> Rule:
-    """Wrap a rule in what stands beside its source: codes, condition, default."""
+def _modified(rule: Rule, entries: dict[str, YamlNode], context: CompilationContext) -> Rule:
+    """Apply the modifiers of a rule: code table, condition, default."""
     named = [key for key in ("codes", "codes_back") if key in entries]
     if len(named) > 1:
-        shop.notebook.error(
+        context.diagnostics.error(
             entries["codes_back"].at_key(), "codes", "codes or codes_back: keep one"
         )
     if named:
-        rule = _coded(rule, named[0], entries, shop)
+        rule = _coded(rule, named[0], entries, context)
     if "when" in entries:
-        condition = compile_condition(entries["when"], shop.notebook)
+        condition = compile_condition(entries["when"], context.diagnostics)
         rule = _conditional(rule, condition)
     if "default" in entries:
-        text = shop.notebook.text(entries["default"])
+        text = context.diagnostics.read_text(entries["default"])
         rule = _defaulting(rule, text)
     return rule
 
 
-def _coded(rule: Rule, key: str, entries: dict[str, YamlNode], shop: CompilationContext) -> Rule:
-    table = shop.table(entries[key])
+def _coded(rule: Rule, key: str, entries: dict[str, YamlNode], context: CompilationContext) -> Rule:
+    table = context.table(entries[key])
     policy = "keep"
     if "unknown" in entries:
-        policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
-    shop.refusing |= policy == "refuse"
-    place = without_filters(shop.paths[-1]) if shop.paths else ""
+        policy = (
+            context.diagnostics.read_choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
+        )
+    context.refusing |= policy == "refuse"
+    place = without_filters(context.paths[-1]) if context.paths else ""
     back = key == "codes_back"
-    _check_codes(table, key, entries, policy, shop)
+    _check_codes(table, key, entries, policy, context)
     if table is None:
         return rule
     name, translate = table.name, table.code if back else table.value
@@ -280,8 +289,8 @@ def _coded(rule: Rule, key: str, entries: dict[str, YamlNode], shop: Compilation
         value = translate(code)
         if value is not None:
             return value
-        if scope.defaults.missed is not None:
-            scope.defaults.missed.append(UnmappedCode(name, code, place, policy, back))
+        if scope.defaults.unmapped_codes is not None:
+            scope.defaults.unmapped_codes.append(UnmappedCode(name, code, place, policy, back))
         if policy == "refuse":
             raise TableValueNotFound(scope.locate(place))
         return code if policy == "keep" else ""
@@ -294,20 +303,22 @@ def _check_codes(
     key: str,
     entries: dict[str, YamlNode],
     policy: str,
-    shop: CompilationContext,
+    context: CompilationContext,
 ) -> None:
-    """Note a table without entries, and a constant that it does not have."""
+    """Warn about an empty table, and about a constant that the table does not contain."""
     if table is None:
         return
     if not table.forward:
         what = "every message is refused" if policy == "refuse" else "it translates nothing"
-        shop.notebook.warn(entries[key], "codes", f"{table.name} has no entry: {what}")
+        context.diagnostics.warn(entries[key], "codes", f"{table.name} has no entry: {what}")
     const = entries.get("const")
     if const is not None and isinstance(const.value, str):
         found = table.value(const.value) if key == "codes" else table.code(const.value)
         if found is None:
-            hint = meant(const.value, table.forward if key == "codes" else table.backward)
-            shop.notebook.warn(const, "codes", f"{table.name} has no entry {const.value!r}{hint}")
+            hint = suggestion(const.value, table.forward if key == "codes" else table.backward)
+            context.diagnostics.warn(
+                const, "codes", f"{table.name} has no entry {const.value!r}{hint}"
+            )
 
 
 def _conditional(rule: Rule, condition: Condition) -> Rule:
@@ -325,7 +336,7 @@ def _valued(value: str) -> str:
 
 
 def without_filters(path: str) -> str:
-    """Drop the picks of a path for a refusal: PID-3[CX-5=MR].1 is told as PID-3.1."""
+    """Remove the filters of a path, for refusals: PID-3[CX-5=MR].1 becomes PID-3.1."""
     kept, depth = [], 0
     for character in path:
         depth += (character == "[") - (character == "]")

@@ -1,10 +1,12 @@
-"""Scopes: the parts of a message that rules read: one for each ORC/OBR group, or for each patient.
+"""
+Scopes: the parts of a message that rules read, one for each ORC/OBR group or patient.
 
-Positions alone: the texts are the message's, and are split when a rule first asks for a field.
+A scope contains positions only. The texts belong to the message, which splits a segment when a rule
+first reads it.
 
-A scope sees its own segments and, where it has none of a kind, those of the header
-(MSH to the first ORC). Segments anywhere else than the standard wants them are normal
-(HL7 v2.5.1 §2.12; Z segments, NTE, ZDS in mid group). Knows no tags.
+A scope sees its own segments and, for names that it does not have, those of the header (MSH to the
+first ORC). Segments in other positions than those of the standard are accepted (HL7 v2.5.1 §2.12; Z
+segments, NTE, ZDS inside a group).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +15,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.message import Message
 from mappings.language.code_tables import UnmappedCode
 
@@ -21,47 +22,47 @@ Positions = Sequence[int]
 
 
 class SegmentPositions:
-    """Which segments of a message belong together: their positions in order, and by their name."""
+    """The positions of segments that belong together, in order and by segment name."""
 
-    __slots__ = ("filed", "order")
+    __slots__ = ("by_name", "order")
 
-    def __init__(self, order: Positions, filed: Mapping[str, Positions]) -> None:
-        """Take positions in the message, and the same by name."""
+    def __init__(self, order: Positions, by_name: Mapping[str, Positions]) -> None:
+        """Store positions in the message, in order and by name."""
         self.order = order
-        self.filed = filed
+        self.by_name = by_name
 
     @classmethod
     def of(cls, order: Positions, names: Sequence[str]) -> "SegmentPositions":
-        """File positions in the message; `names` are those of all its segments."""
-        filed: dict[str, list[int]] = {}
+        """Group positions by name; `names` are the names of all segments of the message."""
+        by_name: dict[str, list[int]] = {}
         for place in order:
-            filed.setdefault(names[place], []).append(place)
-        return cls(order, filed)
+            by_name.setdefault(names[place], []).append(place)
+        return cls(order, by_name)
 
 
 class PositionLookup(Protocol):
-    """Positions of segments by their name: a dict, or several in turn."""
+    """Returns the positions of segments by name: a dict or a `FallbackLookup`."""
 
     def get(self, name: str, /) -> Positions | None:
-        """Return the positions of a name's segments; None or nothing where there is none."""
+        """Return the positions of the segments with a name, None or empty if there are none."""
 
 
 class FallbackLookup:
-    """Positions by name: the first of two that has any."""
+    """A lookup with a second lookup for the names that the first one does not have."""
 
-    __slots__ = ("_far", "_near")
+    __slots__ = ("_primary", "_secondary")
 
-    def __init__(self, near: PositionLookup, far: PositionLookup) -> None:
-        self._near = near
-        self._far = far
+    def __init__(self, primary: PositionLookup, secondary: PositionLookup) -> None:
+        self._primary = primary
+        self._secondary = secondary
 
     def get(self, name: str, /) -> Positions | None:
-        """Return the positions of a name's segments."""
-        return self._near.get(name) or self._far.get(name)
+        """Return the positions of the segments with a name."""
+        return self._primary.get(name) or self._secondary.get(name)
 
 
 def following(places: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
-    """Choose those that follow a segment of another name, alone or after others of their own."""
+    """Yield the positions that follow `anchor`, directly or after segments of their own name."""
     before, followed = -1, ""
     for place in places:
         if place - 1 != before or before < 0:
@@ -83,48 +84,33 @@ SHARED_TAIL = "ZDS"
 _ACCESSION_FIELD = 18
 
 
-Selects = Callable[[str], bool]
+NamePredicate = Callable[[str], bool]
 
 
 class ListenerDefaults(NamedTuple):
-    """What the listener knows where a message is silent."""
+    """The values of a listener that apply if a message does not have them."""
 
     site: str
     time_zone: str
     now: datetime
-    missed: list[UnmappedCode] | None = None
-    """Where codes are noted that no table has; None: nobody wants to know."""
+    unmapped_codes: list[UnmappedCode] | None = None
+    """Receives the codes that no code table contains; None: they are not collected."""
 
 
-class MessageSetting(Protocol):
-    """What values are read with, beside their text."""
-
-    @property
-    def delimiters(self) -> Delimiters:
-        """The separators of the message."""
-
-    @property
-    def encoding(self) -> str:
-        """Its codec."""
-
-    @property
-    def defaults(self) -> ListenerDefaults:
-        """What the listener knows."""
-
-
-_NOWHERE = SegmentPositions((), {})
+_NO_SEGMENTS = SegmentPositions((), {})
 
 
 class MessageScope:
     """
-    The segments one event is made of: positions in the message, and what the header has.
+    The segments of one event: positions of its own segments and of the header.
 
-    Rules read `fields` at the positions that `filed` has of a name, else those that `beyond` has.
+    A path reads the segments of `lookup`, or those of `fallback` if `lookup` does not have the
+    name.
     """
 
     __slots__ = (
-        *("_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed", "held"),
-        *("header", "message", "own", "place", "split", "values"),
+        *("_singles", "condition_results", "defaults", "delimiters", "encoding", "fallback"),
+        *("fields", "header", "known_values", "lookup", "message", "own", "place", "split"),
     )
 
     def __init__(
@@ -132,109 +118,121 @@ class MessageScope:
         message: Message,
         defaults: ListenerDefaults,
         own: SegmentPositions,
-        header: SegmentPositions = _NOWHERE,
+        header: SegmentPositions = _NO_SEGMENTS,
         place: str = "",
     ) -> None:
         self.message = message
         self.delimiters = message.delimiters
         self.encoding = message.encoding
         self.fields = message.lines.fields
-        """The fields of all segments of the message; None for one that was not split yet."""
+        """The fields of all segments of the message, None for a segment that was not split yet."""
         self.split = message.lines.split
         """Splits the segment at a position."""
         self.defaults = defaults
         self.header = header
         self.own = own
         self.place = place
-        self.filed: PositionLookup = own.filed
-        self.beyond: PositionLookup = header.filed
-        self.values: dict[str, str] = {}
-        """Tags, and codes of the order, that have been asked for already."""
-        self.held: dict[Callable[[MessageScope], bool], bool] = {}
-        """Conditions that have been asked already."""
-        self._ones: dict[int, MessageScope] | None = None
+        self.lookup: PositionLookup = own.by_name
+        self.fallback: PositionLookup = header.by_name
+        self.known_values: dict[str, str] = {}
+        """The values of tags and order codes that were computed already."""
+        self.condition_results: dict[Callable[[MessageScope], bool], bool] = {}
+        """The results of conditions that were evaluated already."""
+        self._singles: dict[int, MessageScope] | None = None
 
-    def chosen(self, selects: Selects) -> list[int]:
-        """Return the positions of the segments of chosen names, the header's first."""
-        shared, mine = self.header, self.own
-        found = {*filter(selects, shared.filed), *filter(selects, mine.filed)}
+    def select_positions(self, selects: NamePredicate) -> list[int]:
+        """Return the positions of the segments with selected names, those of the header first."""
+        header, own = self.header, self.own
+        found = {*filter(selects, header.by_name), *filter(selects, own.by_name)}
         if not found:
             return []
         names = self.message.names
-        return [each for each in (*shared.order, *mine.order) if names[each] in found]
+        return [each for each in (*header.order, *own.order) if names[each] in found]
 
-    def texts(self, selects: Selects) -> list[str]:
-        """Return the segments of chosen names as the sender wrote them, the header's first."""
-        return [self.message.lines.text(place) for place in self.chosen(selects)]
+    def select_lines(self, selects: NamePredicate) -> list[str]:
+        """Return the segments with selected names as sent, those of the header first."""
+        return [self.message.lines.text(place) for place in self.select_positions(selects)]
 
-    def rows(self, name: str) -> Positions:
-        """Return the positions of the segments that a path sees: its own, else the header's."""
-        return self.filed.get(name) or self.beyond.get(name) or ()
+    def visible_positions(self, name: str) -> Positions:
+        """
+        Return the positions of the segments that a path sees:
 
-    def every(self, key: str) -> Positions:
-        """Return all segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
+        the scope's own, else the header's.
+        """
+        return self.lookup.get(name) or self.fallback.get(name) or ()
+
+    def all_positions(self, key: str) -> Positions:
+        """
+        Return the positions of all segments of a name, the header's first.
+
+        `PID>NTE`: NTE after PID.
+        """
         if ">" in key:
             anchor, _, name = key.rpartition(">")
-            return tuple(following(self.every(name), anchor, self.message.names))
-        shared, mine = self.header.filed.get(key), self.own.filed.get(key)
-        return (*shared, *mine) if shared and mine else mine or shared or ()
+            return tuple(following(self.all_positions(name), anchor, self.message.names))
+        header, own = self.header.by_name.get(key), self.own.by_name.get(key)
+        return (*header, *own) if header and own else own or header or ()
 
-    def only(self, place: int) -> "MessageScope":
-        """See one segment instead of all of its kind; the same scope each time."""
-        ones = self._ones
+    def single(self, place: int) -> "MessageScope":
+        """Return a scope that sees one segment instead of all with its name. Results are cached."""
+        ones = self._singles
         if ones is None:
-            ones = self._ones = {}
+            ones = self._singles = {}
         one = ones.get(place)
         if one is None:
             own = SegmentPositions((place,), {self.message.names[place]: (place,)})
             one = ones[place] = MessageScope(self.message, self.defaults, own, place=self.place)
-            one.beyond = FallbackLookup(self.filed, self.beyond)
+            one.fallback = FallbackLookup(self.lookup, self.fallback)
         return one
 
-    def among(self, places: Positions) -> "MessageScope":
-        """See no more than these segments wherever all of a kind are asked for."""
+    def restricted_to(self, places: Positions) -> "MessageScope":
+        """Return a scope whose rules over all segments of a name see only these positions."""
         own = SegmentPositions.of(places, self.message.names)
-        few = MessageScope(self.message, self.defaults, own, place=self.place)
-        few.filed, few.beyond = self.filed, self.beyond
-        return few
+        restricted = MessageScope(self.message, self.defaults, own, place=self.place)
+        restricted.lookup, restricted.fallback = self.lookup, self.fallback
+        return restricted
 
-    def owns(self, name: str) -> bool:
-        """Whether a segment of this name is its own, and not the header's."""
-        return name in self.own.filed
+    def has_own(self, name: str) -> bool:
+        """Tell whether the scope itself, not the header, has a segment of this name."""
+        return name in self.own.by_name
 
     def locate(self, path: str) -> str:
-        """Write a path with the number of its segment in this message: OBR[2]-18."""
+        """Return a path with the number of its segment in this message: OBR[2]-18."""
         name, _, rest = path.partition("-")
-        mine = self.own.filed.get(name)
-        number = self.message.numbers[mine[0]] if mine else 1
+        own = self.own.by_name.get(name)
+        number = self.message.numbers[own[0]] if own else 1
         return f"{name}[{number}]-{rest}" if number > 1 and rest else path
 
 
 class MessageGroups(NamedTuple):
-    """How a message falls into groups: headers, and for each group its header, places, name."""
+    """
+    The groups of a message:
+
+    the headers, and for each group its header's index, positions and name.
+    """
 
     headers: tuple[SegmentPositions, ...]
     groups: tuple[tuple[int, SegmentPositions, str], ...]
 
 
-_Cutter = Callable[[tuple[str, ...]], MessageGroups]
-_LONGEST_SHAPE = 100  # segments of a message whose cut is worth remembering
+_Grouping = Callable[[tuple[str, ...]], MessageGroups]
+_LONGEST_CACHED = 100  # segments of a message whose groups are cached
 
 
 def split_orders(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
-    """Cut an order message at each ORC, and at each further OBR of the same ORC."""
-    scopes = _scopes(message, defaults, order_cut, _known_order_cut)
+    """Split an order message at each ORC, and at each further OBR of the same ORC."""
+    scopes = _scopes(message, defaults, order_groups, _known_order_groups)
     _share_tail(scopes)
     return scopes
 
 
 def split_patients(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
-    """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
-    return _scopes(message, defaults, _patient_cut, _known_patient_cut)
+    """Split an ADT message at each PID: A39 and A40 may merge several pairs."""
+    return _scopes(message, defaults, _patient_groups, _known_patient_groups)
 
 
 def split_merges(scope: MessageScope) -> list[MessageScope]:
-    """Cut a patient's group at each MRG: ADT^A45 may move several visits."""
+    """Split the group of a patient at each MRG: ADT^A45 may move several visits."""
     names, order = scope.message.names, scope.own.order
     starts = [at for at, place in enumerate(order) if names[place] == "MRG"]
     if not starts[1:]:
@@ -249,21 +247,21 @@ def split_merges(scope: MessageScope) -> list[MessageScope]:
 
 
 def _scopes(
-    message: Message, defaults: ListenerDefaults, cut: _Cutter, known: _Cutter
+    message: Message, defaults: ListenerDefaults, grouping: _Grouping, known: _Grouping
 ) -> list[MessageScope]:
-    """Make the scopes of a cut. Senders repeat themselves: the same names are cut but once."""
+    """Create the scopes of a message. The groups of equal sequences of segment names are cached."""
     names = tuple(message.names)
-    headers, groups = (known if len(names) <= _LONGEST_SHAPE else cut)(names)
+    headers, groups = (known if len(names) <= _LONGEST_CACHED else grouping)(names)
     return [MessageScope(message, defaults, own, headers[at], label) for at, own, label in groups]
 
 
-def order_cut(names: tuple[str, ...]) -> MessageGroups:
-    """Say how an order message of such segments falls into groups."""
+def order_groups(names: tuple[str, ...]) -> MessageGroups:
+    """Return the groups of an order message with such segment names."""
     headers: list[list[int]] = [[]]
     groups: list[tuple[int, list[int], str]] = []
-    own = headers[0]  # where the next segment goes
+    own = headers[0]  # the group of the next segment
     orders = details = 0
-    detailed = True  # whether an OBR begins a group
+    detailed = True  # whether the next OBR begins a group
     for place, name in enumerate(names):
         if name == "ORC":
             orders += 1
@@ -276,19 +274,19 @@ def order_cut(names: tuple[str, ...]) -> MessageGroups:
                 groups.append((len(headers) - 1, own, f"OBR[{details}]"))
             detailed = True
         elif name == "PID" and own is not headers[-1]:
-            # Only MSH is common to two patients of one message.
+            # Two patients of one message share only the MSH.
             own, detailed = [at for at in headers[-1] if names[at] == "MSH"], True
             headers.append(own)
         own.append(place)
-    return _filed(headers, groups, names)
+    return _grouped(headers, groups, names)
 
 
 def _governing(before: list[int], names: Sequence[str]) -> list[int]:
-    """Begin a group for an OBR that has no ORC of its own: the last ORC governs it."""
+    """Return the start of a group for an OBR without ORC: the previous ORC applies to it."""
     return [place for place in before if names[place] == "ORC"]
 
 
-def _patient_cut(names: tuple[str, ...]) -> MessageGroups:
+def _patient_groups(names: tuple[str, ...]) -> MessageGroups:
     header: list[int] = []
     groups: list[tuple[int, list[int], str]] = []
     own = header
@@ -297,10 +295,10 @@ def _patient_cut(names: tuple[str, ...]) -> MessageGroups:
             own = []
             groups.append((0, own, f"PID[{len(groups) + 1}]"))
         own.append(place)
-    return _filed([header], groups, names)
+    return _grouped([header], groups, names)
 
 
-def _filed(
+def _grouped(
     headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
 ) -> MessageGroups:
     return MessageGroups(
@@ -309,16 +307,16 @@ def _filed(
     )
 
 
-_known_order_cut = lru_cache(maxsize=512)(order_cut)
-_known_patient_cut = lru_cache(maxsize=512)(_patient_cut)
+_known_order_groups = lru_cache(maxsize=512)(order_groups)
+_known_patient_groups = lru_cache(maxsize=512)(_patient_groups)
 
 
 def _share_tail(scopes: list[MessageScope]) -> None:
-    """Give the one ZDS behind the last group to the earlier groups of its accession."""
-    if len(scopes) < 2 or any(scope.owns(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # "several"
+    """Add the one ZDS behind the last group to the earlier groups with the same accession."""
+    if len(scopes) < 2 or any(scope.has_own(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # several groups
         return
     last = scopes[-1]
-    tail = last.own.filed.get(SHARED_TAIL)
+    tail = last.own.by_name.get(SHARED_TAIL)
     accession = _accession(last)
     if not tail or not accession:
         return
@@ -329,12 +327,12 @@ def _share_tail(scopes: list[MessageScope]) -> None:
 
 
 def _accession(scope: MessageScope) -> str:
-    places = scope.own.filed.get("OBR")
+    places = scope.own.by_name.get("OBR")
     fields = scope.split(places[0]) if places else ()
     return fields[_ACCESSION_FIELD] if len(fields) > _ACCESSION_FIELD else ""
 
 
 def is_imaging(scope: MessageScope) -> bool:
-    """Whether a group orders an observation: an OBR, or no order detail at all."""
-    own = scope.own.filed
+    """Tell whether a group orders an observation: it has an OBR, or no order detail at all."""
+    own = scope.own.by_name
     return "OBR" in own or NON_IMAGING.isdisjoint(own)

@@ -1,7 +1,7 @@
-"""The clinicalInfo tags of a definition: which exist, and how they are filled.
+"""
+The clinicalInfo tags: which tags exist, and the rules that fill them.
 
-Tags are the interface document's ("clinicalInfo tags"); Metadata is open-ended and has its
-own module.
+`mappings.inbound.metadata` fills the open-ended Metadata.
 """
 
 from dataclasses import dataclass
@@ -40,40 +40,46 @@ TAGS = (
 )
 LONG_TEXTS = frozenset({"ReasonForExam", "KeyFindings", "Notes"})
 LONGEST, LONGEST_TEXT = 1_024, 100_000
-"""What report services take. Longer texts are cut: better than an order that cannot be placed."""
+"""Limits of the report service. Longer texts are cut, so that the order is accepted."""
 
 IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
 NEVER_DELETED = IDENTIFIERS | {"PatientName"}
-"""A null does not delete who or what an order is about: here it counts as absent."""
+"""Tags that identify an order. A null does not delete them; it counts as absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagRule:
-    """One tag: its rule, whether it must have a value, and where it is looked for first."""
+    """The rule of one tag."""
 
     tag: str
     rule: Rule
     required: bool
     refusing: bool
     places: tuple[str, ...]
-    """Where the tag is looked for, in order."""
+    """The paths of the rule, in order."""
     of_listener: bool = False
-    """Whether no message can say it: the listener's settings must."""
+    """Whether only the listener's settings can supply the value."""
     kept: bool = True
-    """Whether `fill` asks by `value`: the value is needed again, or a null means nothing."""
+    """
+    Whether `fill` reads the tag with `value`, because the value is cached or a null is ignored.
+    """
 
     def value(self, scope: MessageScope) -> str:
-        """Return what the rule yields, asked once; a null that deletes nothing is nothing."""
-        value = scope.values.get(self.tag)
+        """
+        Return the value of the rule, computed once.
+
+        A null of a tag that is never deleted is "".
+        """
+        value = scope.known_values.get(self.tag)
         if value is None:
             value = self.rule(scope)
             if value == NULL and self.tag in NEVER_DELETED:
                 value = ""
-            scope.values[self.tag] = value
+            scope.known_values[self.tag] = value
         return value
 
     def refusal(self, scope: MessageScope) -> MessageRefusal | None:
-        """Say why this tag makes the message unacceptable, if it does."""
+        """Return why this tag makes the message unacceptable, None if it does not."""
         try:
             value = self.value(scope)
         except MessageRefusal as refusal:
@@ -85,36 +91,36 @@ class TagRule:
         return None
 
     def place(self, scope: MessageScope) -> str:
-        """Tell where a value is missed: the first source whose segment was sent at all."""
-        sent = (place for place in self.places if scope.rows(place.partition("-")[0]))
+        """Return the location of a missing value: the first path whose segment was sent."""
+        sent = (place for place in self.places if scope.visible_positions(place.partition("-")[0]))
         return scope.locate(next(sent, self.places[0]))
 
 
 def compile_tags(
-    node: YamlNode | None, shop: CompilationContext, known: tuple[str, ...]
+    node: YamlNode | None, context: CompilationContext, known: tuple[str, ...]
 ) -> dict[str, TagRule]:
     """Compile a mapping of tags to rules."""
-    entries = shop.notebook.mapping(node, known) if node is not None else {}
-    return {tag: compile_tag(tag, below, shop) for tag, below in entries.items()}
+    entries = context.diagnostics.read_mapping(node, known) if node is not None else {}
+    return {tag: compile_tag(tag, below, context) for tag, below in entries.items()}
 
 
-def compile_tag(tag: str, node: YamlNode, shop: CompilationContext) -> TagRule:
-    """Compile one tag."""
-    before = len(shop.paths)
-    shop.refusing = False
-    rule = compile_rule(node, shop)
+def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRule:
+    """Compile the rule of one tag."""
+    before = len(context.paths)
+    context.refusing = False
+    rule = compile_rule(node, context)
     required_node = node.get("required")
-    required = shop.notebook.flag(required_node, default=False)
-    places = tuple(without_filters(path) for path in shop.paths[before:]) or ("MSH-4",)
-    refusing = required or shop.refusing
+    required = context.diagnostics.read_flag(required_node, default=False)
+    places = tuple(without_filters(path) for path in context.paths[before:]) or ("MSH-4",)
+    refusing = required or context.refusing
     kept = refusing or tag in NEVER_DELETED
     return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), kept)
 
 
 def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
-    """Fill every tag that has a value; a null becomes an empty text. Raises MissingField."""
+    """Return the tags with a value; a null becomes an empty text. Raises MissingField."""
     filled: dict[str, str] = {}
-    known = scope.values
+    known = scope.known_values
     for tag, rule in rules.items():
         value = known.get(tag)
         if value is None:
@@ -129,6 +135,6 @@ def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
 
 
 def shortened(tag: str, value: str) -> str:
-    """Cut a text to what a report service takes, and show that it was cut."""
+    """Cut a text to the limit of the report service, with an ellipsis."""
     longest = LONGEST_TEXT if tag in LONG_TEXTS else LONGEST
     return value if len(value) <= longest else value[: longest - 1] + "…"

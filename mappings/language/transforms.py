@@ -1,11 +1,9 @@
-"""The closed set of named transforms: `as: date`, `as: [digits, upper]`.
+"""
+Named transforms: `as: date`, `as: [digits, upper]`.
 
-Says the same as `mappings.hl7.times` and `mappings.hl7.values`, or nothing: what is unusual in any
-way is theirs.
-
-Each is a function of text; those that are `raw` want the field as sent, separators and all.
-What cannot be understood yields nothing, except dates of birth and study, which are kept as
-written: a wrong form is better seen than lost.
+A transform is a function of a text. Transforms with `raw` receive the field as sent, with
+separators. A text that cannot be parsed results in "". Birth dates and study dates are an
+exception: they are kept as written, because an invalid date is better than none.
 """
 
 import re
@@ -21,7 +19,7 @@ from mappings.hl7.elements import Field, MessageSyntax
 from mappings.hl7.person_names import PersonName, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.language.scope import MessageSetting
+from mappings.language.scope import MessageScope
 
 _LENGTHS = frozenset({8, 10, 12, 14})  # YYYYMMDD, and with hour, minute, second
 _DAYS = frozenset(
@@ -33,14 +31,14 @@ _FIRST, _LAST = "1800", "2199"
 _YEARS_FROM = 2
 _OLDEST = 999
 CARET = "^"
-"""What parts the components of plain names."""
+"""The component separator of plain names."""
 _DAY = 8
 _YEAR = 10_000  # between two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3
 
 
 def looks_like_time(text: str) -> bool:
-    """Whether a text is a day, or a time on a day, in digits that HL7's own form would have."""
+    """Tell whether a text is a date or a date and time in HL7 digits, without zone and fraction."""
     return (
         len(text) in _LENGTHS
         and text.isascii()
@@ -54,17 +52,17 @@ def looks_like_time(text: str) -> bool:
 
 
 is_plain_time = lru_cache(maxsize=2048)(looks_like_time)
-"""The same, for those that ask of one text several times."""
+"""`looks_like_time` with a cache."""
 
 
 def years(birth: str, day: str) -> str:
-    """Write the age between two plain times, where it is told in years; else nothing."""
+    """Return the age between two plain times in years; "" if DICOM writes it in days or months."""
     found = (int(day[:_DAY]) - int(birth[:_DAY])) // _YEAR
     return f"{min(found, _OLDEST):03d}Y" if found >= _YEARS_FROM else ""
 
 
 def is_plain_name(text: str, marks: Delimiters) -> bool:
-    """Whether a field is one name of plain components: no mark in it but the caret."""
+    """Tell whether a field is one name whose only separator is the caret."""
     return (
         marks.component == CARET
         and marks.repetition not in text  # what was not declared is in every text
@@ -76,7 +74,7 @@ def is_plain_name(text: str, marks: Delimiters) -> bool:
 
 
 def person(text: str) -> str:
-    """Write a plain XPN in the order of DICOM's PN, as `transforms` does."""
+    """Convert a plain XPN to the order of DICOM's PN."""
     parts = [part.strip() for part in text.split(CARET, 5)[:5]]
     if not any(parts[:2]):
         return ""
@@ -88,11 +86,11 @@ def person(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def provider(text: str) -> str:
-    """Write a plain XCN with its degree, as `transforms` does; few of them send everything."""
+    """Format a plain XCN with its degree."""
     parts = [part.strip() for part in text.split(CARET, 7)[:7]]
     _, family, given, further, suffix, prefix, degree = (*parts, *[""] * 7)[:7]
-    said = (prefix, given, further, family, suffix)
-    display = " ".join(filter(None, said))
+    names = (prefix, given, further, family, suffix)
+    display = " ".join(filter(None, names))
     return f"{display}, {degree}" if degree and family else display
 
 
@@ -111,7 +109,7 @@ _LONGEST = 999
 
 
 def age_on(born: date, on: date) -> str:
-    """Write days in the first month, months up to two years, then years; '' before birth."""
+    """Return days in the first month, months up to two years, then years; '' before birth."""
     days = (on - born).days
     if days < 0:
         return ""
@@ -124,7 +122,11 @@ def age_on(born: date, on: date) -> str:
 
 
 def age_at(birth: str, day: str) -> str:
-    """Write the age of who was born on one day at another; '' where one of them is no whole day."""
+    """
+    Return the age on a day of a person with this birth date.
+
+    '' if one of them is not a full date.
+    """
     born, on = parse_timestamp(birth), parse_timestamp(day)
     if born is None or on is None or min(born.precision, on.precision) < Precision.DAY:
         return ""
@@ -133,107 +135,107 @@ def age_at(birth: str, day: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A named function; `raw` when it reads the field's own separators."""
+    """A transform; `raw` if it reads the separators of the field."""
 
-    apply: Callable[[str, MessageSetting], str]
+    apply: Callable[[str, MessageScope], str]
     raw: bool = False
 
 
-def compile_transforms(node: YamlNode | None, notebook: Diagnostics) -> list[Transform]:
-    """Read `as:`, one name or several in the order they apply."""
+def compile_transforms(node: YamlNode | None, diagnostics: Diagnostics) -> list[Transform]:
+    """Read `as:`, one name or several in the order of their application."""
     chosen: list[Transform] = []
-    for item in notebook.items(node) if node is not None else ():
-        name = notebook.choice(item, "transform", TRANSFORMS)
+    for item in diagnostics.read_items(node) if node is not None else ():
+        name = diagnostics.read_choice(item, "transform", TRANSFORMS)
         if name is None:
             continue
         if TRANSFORMS[name].raw and chosen:
-            notebook.error(item, "transform", f"{name} reads the field itself: put it first")
+            diagnostics.error(item, "transform", f"{name} reads the field itself: put it first")
         chosen.append(TRANSFORMS[name])
     return chosen
 
 
 _parsed = lru_cache(maxsize=1024)(parse_timestamp)
-"""One message asks for the same few times again and again."""
+"""The times of one message repeat."""
 
 
-def _local(text: str, setting: MessageSetting) -> Timestamp | None:
-    """Read a time; one that names its zone is moved to the site's."""
+def _local(text: str, scope: MessageScope) -> Timestamp | None:
+    """Parse a time. One with a zone is converted to the zone of the site."""
     stamp = _parsed(text)
     if stamp is None or stamp.offset is None or stamp.precision < Precision.HOUR:
         return stamp
-    site = ZoneInfo(setting.defaults.time_zone)
+    site = ZoneInfo(scope.defaults.time_zone)
     return Timestamp(stamp.moment(site).astimezone(site).replace(tzinfo=None), stamp.precision)
 
 
-def _study_date(text: str, setting: MessageSetting) -> str:
-    """YYYYMMDD at the site, as precise as it was said."""
+def _study_date(text: str, scope: MessageScope) -> str:
+    """YYYYMMDD at the site, with the precision of the text."""
     if is_plain_time(text):
         return text[:8]
-    stamp = _local(text, setting)
+    stamp = _local(text, scope)
     return text if stamp is None else stamp.date
 
 
-def _study_time(text: str, setting: MessageSetting) -> str:
-    """HHMMSS at the site, in compact digits; nothing when only a date was said."""
+def _study_time(text: str, scope: MessageScope) -> str:
+    """HHMMSS at the site, compact; "" for a date without time."""
     if is_plain_time(text):
         return text[8:]
-    stamp = _local(text, setting)
+    stamp = _local(text, scope)
     return "" if stamp is None else stamp.time.partition(".")[0]
 
 
-def _birth_date(text: str, setting: MessageSetting) -> str:
-    """YYYYMMDD, YYYYMM or YYYY as said; a birthday is never moved to another zone."""
+def _birth_date(text: str, scope: MessageScope) -> str:
+    """YYYYMMDD, YYYYMM or YYYY as sent. A birth date is not converted to another zone."""
     if is_plain_time(text):
         return text[:8]
     stamp = _parsed(text)
     return text if stamp is None else stamp.date
 
 
-def _timestamp(text: str, setting: MessageSetting) -> str:
-    """YYYYMMDDHHMMSS at the site, as precise as it was said."""
-    stamp = _local(text, setting)
+def _timestamp(text: str, scope: MessageScope) -> str:
+    """YYYYMMDDHHMMSS at the site, with the precision of the text."""
+    stamp = _local(text, scope)
     return text if stamp is None else stamp.digits
 
 
-def _names(text: str, setting: MessageSetting) -> Field:
-    return Field(text, MessageSyntax(setting.delimiters, setting.encoding))
+def _field(text: str, scope: MessageScope) -> Field:
+    return Field(text, MessageSyntax(scope.delimiters, scope.encoding))
 
 
-def _person_name(text: str, setting: MessageSetting) -> str:
+def _person_name(text: str, scope: MessageScope) -> str:
     """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
-    if is_plain_name(text, setting.delimiters):
+    if is_plain_name(text, scope.delimiters):
         return person(text)
-    chosen = preferred_name(_names(text, setting))
+    chosen = preferred_name(_field(text, scope))
     return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
 
 
-def _person_display(text: str, setting: MessageSetting) -> str:
-    """`DR JOHN M DOE JR`: an XPN as people are addressed."""
-    chosen = preferred_name(_names(text, setting))
+def _person_display(text: str, scope: MessageScope) -> str:
+    """`DR JOHN M DOE JR`: an XPN as text."""
+    chosen = preferred_name(_field(text, scope))
     return "" if chosen is None else PersonName.from_xpn(chosen).display
 
 
-def _provider_name(text: str, setting: MessageSetting) -> str:
-    """`DR ANN WELBY, MD`: an XCN with its degree; nothing where it is an identifier alone."""
-    if is_plain_name(text, setting.delimiters):
+def _provider_name(text: str, scope: MessageScope) -> str:
+    """`DR ANN WELBY, MD`: an XCN with its degree; "" if it has only an identifier."""
+    if is_plain_name(text, scope.delimiters):
         return provider(text)
-    name = _provider(text, setting)._replace(identifier="")
+    name = _provider(text, scope)._replace(identifier="")
     return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
 
 
-def _provider_id(text: str, setting: MessageSetting) -> str:
-    return _provider(text, setting).identifier
+def _provider_id(text: str, scope: MessageScope) -> str:
+    return _provider(text, scope).identifier
 
 
-def _provider(text: str, setting: MessageSetting) -> PersonName:
-    """Read XCN, and NDL, whose first component holds an XCN in subcomponents (OBR-32)."""
-    field = _names(text, setting)
+def _provider(text: str, scope: MessageScope) -> PersonName:
+    """Parse an XCN, or an NDL, whose first component has an XCN in subcomponents (OBR-32)."""
+    field = _field(text, scope)
     repetition = field.repetition()
     inner = repetition.component(1).subcomponents
     if len(inner) > 1:
-        marks = setting.delimiters
+        marks = scope.delimiters
         text = marks.component.join(part.raw for part in inner)
-        repetition = _names(text, setting).repetition()
+        repetition = _field(text, scope).repetition()
     return PersonName.from_xcn(repetition)
 
 
@@ -242,22 +244,22 @@ def _dicom(name: PersonName) -> str:
     return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
 
 
-def _uid(text: str, setting: MessageSetting) -> str:
-    """Let a DICOM UID pass, and nothing else: not every ZDS is the one of IHE."""
+def _uid(text: str, scope: MessageScope) -> str:
+    """Return a DICOM UID, "" for any other text: not each ZDS is that of IHE."""
     return text if is_uid(text) else ""
 
 
-def _digits(text: str, setting: MessageSetting) -> str:
+def _digits(text: str, scope: MessageScope) -> str:
     return "".join(character for character in text if character.isdigit())
 
 
-def _one_line(text: str, setting: MessageSetting) -> str:
+def _one_line(text: str, scope: MessageScope) -> str:
     return " ".join(text.split())
 
 
 TRANSFORMS = {
-    "upper": Transform(lambda text, setting: text.upper()),
-    "lower": Transform(lambda text, setting: text.lower()),
+    "upper": Transform(lambda text, scope: text.upper()),
+    "lower": Transform(lambda text, scope: text.lower()),
     "digits": Transform(_digits),
     "one-line": Transform(_one_line),
     "date": Transform(_study_date),
@@ -274,30 +276,30 @@ TRANSFORMS = {
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 
-def age(birth: str, day: str, setting: MessageSetting) -> str:
+def age(birth: str, day: str, scope: MessageScope) -> str:
     """
-    Compute an age as DICOM writes it (VR AS, PS3.5 §6.2): `012D`, `005M`, `034Y`.
+    Return an age in the format of DICOM (VR AS, PS3.5 §6.2): `012D`, `005M`, `034Y`.
 
-    Days in the first month, months up to two years, then years; on the study date, else
-    today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
+    Days in the first month, months up to two years, then years; on the study date, else today at
+    the site. "" if the precision of the birth date is not sufficient, or if it is in the future.
     """
     if is_plain_time(birth) and is_plain_time(day) and (known := years(birth, day)):
         return known
     born = _parsed(birth)
     if born is None:
         return ""
-    said = _local(day, setting)
-    if said is not None and said.precision >= Precision.DAY:
-        on = said.local.date()
+    study = _local(day, scope)
+    if study is not None and study.precision >= Precision.DAY:
+        on = study.local.date()
     else:
-        on = setting.defaults.now.astimezone(ZoneInfo(setting.defaults.time_zone)).date()
+        on = scope.defaults.now.astimezone(ZoneInfo(scope.defaults.time_zone)).date()
     oldest, youngest = _bounds(born)
     longest = age_on(oldest, on)
     return longest if longest == age_on(youngest, on) else ""
 
 
 def _bounds(born: Timestamp) -> tuple[date, date]:
-    """Return the first and the last day a birth date of this precision can mean."""
+    """Return the first and the last day of a birth date with this precision."""
     first = born.local.date()
     if born.precision is Precision.YEAR:
         return first, date(first.year, 12, 31)

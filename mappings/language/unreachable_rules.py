@@ -1,6 +1,7 @@
-"""Warnings about rules that can never have an effect.
+"""
+Warnings about rules that have no effect.
 
-A dead rule is no mistake of form. It is one of thought: its author believes that it does something.
+Such a rule is valid, but is not what its author intends.
 """
 
 from collections.abc import Sequence
@@ -15,40 +16,42 @@ _NEEDS = {
     "separator": ("all", "join"),
     "unknown": ("codes", "codes_back"),
 }
-"""What stands beside a source, and the sources without which it does nothing."""
+"""Modifiers, and the keys of which one must be present for the modifier to have an effect."""
 
 
-def unreachable(items: Sequence[YamlNode], notebook: Diagnostics) -> None:
-    """Note the alternatives behind one that always has a value, and those that stand twice."""
+def unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> None:
+    """Report alternatives behind one that always has a value, and repeated alternatives."""
     seen: set[str] = set()
     for place, item in enumerate(items):
         if isinstance(item.value, str):
             if item.value in seen:
-                notebook.warn(item, "dead", f"{item.value} has been tried before: it has no value")
+                diagnostics.warn(
+                    item, "dead", f"{item.value} has been tried before: it has no value"
+                )
             seen.add(item.value)
         if always(item) and place < len(items) - 1:
             message = "never reached: the one before always has a value"
-            notebook.warn(items[place + 1], "dead", message)
+            diagnostics.warn(items[place + 1], "dead", message)
             return
 
 
-def without_effect(entries: dict[str, YamlNode], notebook: Diagnostics) -> None:
-    """Note what stands beside a source that it does nothing for."""
+def without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> None:
+    """Report modifiers that have no effect on a rule."""
     for key, needed in _NEEDS.items():
         if key in entries and not any(each in entries for each in needed):
             names = " or ".join(f"`{each}`" for each in needed)
-            notebook.warn(entries[key].at_key(), "unused", f"`{key}` needs {names}")
+            diagnostics.warn(entries[key].at_key(), "unused", f"`{key}` needs {names}")
     default = entries.get("default")
     if default is not None and default.value in ("", None):
-        notebook.warn(default, "dead", "an empty default has no effect")
+        diagnostics.warn(default, "dead", "an empty default has no effect")
     required = entries.get("required")
     if required is not None and FLAGS.get(_text(required).lower(), False) and _defaulted(entries):
         message = "never refuses: there is always a value"
-        notebook.warn(required.at_key(), "dead", message)
+        diagnostics.warn(required.at_key(), "dead", message)
 
 
 def always(node: YamlNode) -> bool:
-    """Say whether a rule has a value for every message."""
+    """Tell whether a rule has a value for each message."""
     if isinstance(node.value, list):
         return any(always(item) for item in node.value)
     if not isinstance(node.value, dict):
@@ -57,7 +60,7 @@ def always(node: YamlNode) -> bool:
 
 
 def never(node: YamlNode) -> bool:
-    """Say whether a rule has a value for no message at all."""
+    """Tell whether a rule has no value for any message."""
     if isinstance(node.value, list):
         return all(never(item) for item in node.value)
     if not isinstance(node.value, dict):
@@ -72,7 +75,7 @@ def never(node: YamlNode) -> bool:
 
 
 def from_listener_alone(node: YamlNode) -> bool:
-    """Say whether a rule takes its value from the listener's settings and no message."""
+    """Tell whether a rule takes its value from the listener's settings only."""
     if not isinstance(node.value, dict) or _text(node.get("default")) != LISTENER:
         return False
     return never(YamlNode({k: v for k, v in node.value.items() if k != "default"}, "", 0, 0))

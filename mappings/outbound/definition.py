@@ -48,26 +48,30 @@ class Statuses:
         return Statuses({key: codes for key, codes in self.table.items() if key[0] in events})
 
 
-def compile_statuses(node: YamlNode, notebook: Diagnostics) -> Statuses:
+def compile_statuses(node: YamlNode, diagnostics: Diagnostics) -> Statuses:
     """Read `statuses:`."""
     table: dict[Situation, Mapping[str, str]] = {}
-    for key, below in notebook.mapping(node).items():
+    for key, below in diagnostics.read_mapping(node).items():
         name, after, before = key.partition(AFTER)
-        event = _event(name, below, notebook)
-        earlier = _event(before, below, notebook) if after else None
-        codes = notebook.mapping(below, CODES)
+        event = _event(name, below, diagnostics)
+        earlier = _event(before, below, diagnostics) if after else None
+        codes = diagnostics.read_mapping(below, CODES)
         if event is not None and (earlier is not None or not after):
-            table[event, earlier] = {code: notebook.text(each) for code, each in codes.items()}
+            table[event, earlier] = {
+                code: diagnostics.read_text(each) for code, each in codes.items()
+            }
     for event, earlier in table:
         if earlier is not None and (event, None) not in table:
-            notebook.error(node, "statuses", f"{event} is missing beside `{event}{AFTER}{earlier}`")
+            diagnostics.error(
+                node, "statuses", f"{event} is missing beside `{event}{AFTER}{earlier}`"
+            )
     return Statuses(table)
 
 
-def _event(name: str, node: YamlNode, notebook: Diagnostics) -> ResultEvent | None:
+def _event(name: str, node: YamlNode, diagnostics: Diagnostics) -> ResultEvent | None:
     if name in tuple(ResultEvent):
         return ResultEvent(name)
-    notebook.unknown(node.at_key(), "event", name, tuple(ResultEvent))
+    diagnostics.unknown(node.at_key(), "event", name, tuple(ResultEvent))
     return None
 
 
@@ -81,7 +85,7 @@ class OutboundMapping:
 
     name: str
     version: str
-    manner: OutputStyle = field(repr=False)
+    style: OutputStyle = field(repr=False)
     statuses: Statuses = field(repr=False)
     writers: tuple[Writer, ...] = field(repr=False)
     files: tuple[str, ...] = ()
@@ -99,7 +103,7 @@ class OutboundMapping:
     @property
     def combined(self) -> bool:
         """Whether linked orders travel in one message; else the caller renders one for each."""
-        return self.manner.orders != "separate"
+        return self.style.orders != "separate"
 
     @property
     def events(self) -> frozenset[ResultEvent]:
@@ -115,43 +119,43 @@ class OutboundMapping:
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:
             raise NotRenderable(self.name, result.event)
-        if self.manner.layout.is_alone(result) and result.event not in WITHDRAWALS:
+        if self.style.layout.is_alone(result) and result.event not in WITHDRAWALS:
             codes = {**codes, **self._codes_of_an_addendum(result)}
         order = result.orders[0]
-        echo = Echo(order.echo, zoned=self.manner.zoned)
-        frame = RenderState(result, order, echo, 1, codes, self.manner)
-        written = [one for writer in self.writers for one in writer(frame)]
+        echo = Echo(order.echo, zoned=self.style.zoned)
+        state = RenderState(result, order, echo, 1, codes, self.style)
+        written = [one for writer in self.writers for one in writer(state)]
         return message(written).encode()
 
     def _codes_of_an_addendum(self, result: ResultContext) -> dict[str, str]:
         """Give what differs where an addendum is sent alone: it is new and corrects nothing."""
         final = self.statuses.codes(ResultEvent.FINAL, ()) or {}
-        new = ("result", "observation") if self.manner.layout.in_child(result) else ("observation",)
+        new = ("result", "observation") if self.style.layout.in_child(result) else ("observation",)
         return {code: final[code] for code in new if code in final}
 
 
 def compile_outbound(
-    name: str, root: YamlNode, entries: dict[str, YamlNode], shop: CompilationContext
+    name: str, root: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> OutboundMapping:
     """Compile a definition of kind `results` or `status`."""
-    manner = compile_style(entries, shop)
+    style = compile_style(entries, context)
     for key in ("statuses", "segments"):
         if key not in entries:
-            shop.notebook.error(root, key, f"{key} is missing")
+            context.diagnostics.error(root, key, f"{key} is missing")
     statuses = Statuses({})
     if "statuses" in entries:
-        statuses = compile_statuses(entries["statuses"], shop.notebook)
-    writers = compile_items(entries.get("segments"), entries.get("parts"), manner, shop)
+        statuses = compile_statuses(entries["statuses"], context.diagnostics)
+    writers = compile_items(entries.get("segments"), entries.get("parts"), style, context)
     if "parts" in entries:
-        _check_parts(root, entries["parts"], shop)
+        _check_parts(root, entries["parts"], context)
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
-        check_style_has_effect(root, entries, shop)
-    long = shop.notebook.takes_long
-    return OutboundMapping(name, "", manner, statuses, writers, takes_long=long)
+        check_style_has_effect(root, entries, context)
+    long = context.diagnostics.takes_long
+    return OutboundMapping(name, "", style, statuses, writers, takes_long=long)
 
 
-def _check_parts(root: YamlNode, parts: YamlNode, shop: CompilationContext) -> None:
+def _check_parts(root: YamlNode, parts: YamlNode, context: CompilationContext) -> None:
     """Note the parts of the outermost file that nothing uses."""
-    for name, below in shop.notebook.mapping(parts).items():
-        if below.file == root.file and f"use: {name}" not in shop.used:
-            shop.notebook.warn(below.at_key(), "dead", f"no segment uses {name}")
+    for name, below in context.diagnostics.read_mapping(parts).items():
+        if below.file == root.file and f"use: {name}" not in context.used:
+            context.diagnostics.warn(below.at_key(), "dead", f"no segment uses {name}")

@@ -11,6 +11,7 @@ from functools import cached_property
 from mappings.hl7 import delimiters
 from mappings.hl7.charset import codec_for
 from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.elements import cut, is_null, pick
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage
@@ -82,7 +83,7 @@ class Echo:
         text = rows[index][path.field]
         if not text:
             return []
-        parts = text.split(self.marks.repetition) if self.marks.repetition else [text]
+        parts = cut(text, self.marks.repetition)
         return [part for part in parts if part.strip() not in ("", '""')]
 
     def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
@@ -101,7 +102,7 @@ class Echo:
         if not all_repetitions:
             chosen = chosen[:1]
         if path.component and self.marks.component:
-            chosen = [_nth(each.split(self.marks.component), path.component) for each in chosen]
+            chosen = [pick(each, self.marks.component, path.component) for each in chosen]
         coded = [
             translate_field(
                 _no_nulls(each, self.marks),
@@ -118,8 +119,8 @@ class Echo:
         """Return every component and subcomponent of a field, unescaped."""
         found = set()
         for repetition in self.repetitions(path):
-            for component in _cut(repetition, self.marks.component):
-                leaves = _cut(component, self.marks.subcomponent)
+            for component in cut(repetition, self.marks.component):
+                leaves = cut(component, self.marks.subcomponent)
                 found |= {unescape(leaf, self.marks, self._codec).strip() for leaf in leaves}
         return found
 
@@ -131,17 +132,9 @@ class Echo:
         ]
 
 
-def _cut(text: str, separator: str) -> list[str]:
-    return text.split(separator) if separator else [text]
-
-
-def _nth(parts: Sequence[str], number: int) -> str:
-    return parts[number - 1] if len(parts) >= number else ""
-
-
 def _no_nulls(text: str, marks: Delimiters) -> str:
     """Nulls delete on the way in; nobody wants them back."""
     if '""' not in text or not marks.component:
         return text
     parts = text.split(marks.component)
-    return marks.component.join("" if part.strip() == '""' else part for part in parts)
+    return marks.component.join("" if is_null(part) else part for part in parts)

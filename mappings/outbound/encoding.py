@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NewType
 
 from mappings.hl7.delimiters import STANDARD, Delimiters
+from mappings.hl7.elements import cut
 from mappings.hl7.escapes import escape, transcribe, unescape
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode
@@ -90,7 +91,7 @@ def translate_field(
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
     kinds = COMPONENTS[kind]
-    parts = _cut(raw, theirs.component)[: len(kinds)]
+    parts = cut(raw, theirs.component)[: len(kinds)]
     return components(
         [
             _component(part, theirs, codec, each, offset)
@@ -108,13 +109,13 @@ def translate_untyped(raw: str, theirs: Delimiters, codec: str) -> Encoded:
                     subcomponents(
                         [
                             Encoded(transcribe(leaf, theirs, codec))
-                            for leaf in _cut(part, theirs.subcomponent)
+                            for leaf in cut(part, theirs.subcomponent)
                         ]
                     )
-                    for part in _cut(repetition, theirs.component)
+                    for part in cut(repetition, theirs.component)
                 ]
             )
-            for repetition in _cut(raw, theirs.repetition)
+            for repetition in cut(raw, theirs.repetition)
         ]
     )
 
@@ -124,17 +125,13 @@ def _component(raw: str, theirs: Delimiters, codec: str, kind: str, offset: int 
         return _time(unescape(raw, theirs, codec), offset)
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
-    leaves = _cut(raw, theirs.subcomponent)[: len(COMPONENTS[kind])]
+    leaves = cut(raw, theirs.subcomponent)[: len(COMPONENTS[kind])]
     return subcomponents([_text(leaf, theirs, codec) for leaf in leaves])
 
 
 def _text(raw: str, theirs: Delimiters, codec: str) -> Encoded:
     """Write a sender's text as it was escaped, without what surrounds it."""
     return Encoded(transcribe(raw.strip(), theirs, codec))
-
-
-def _cut(raw: str, separator: str) -> list[str]:
-    return raw.split(separator) if separator else [raw]
 
 
 def _time(text: str, default: int | None) -> Encoded:
@@ -175,14 +172,14 @@ def fit_to_version(shape: VersionTables, segment: str, number: int, value: Encod
 
 
 def warn_if_beyond_last_field(
-    segment: str, number: int, node: YamlNode, notebook: Diagnostics
+    segment: str, number: int, node: YamlNode, diagnostics: Diagnostics
 ) -> None:
     """Warn of a field that no version has: nothing is written there, or nobody looks for it."""
     kinds = VERSIONS[NEWEST_VERSION].fields.get(segment)
     if kinds is not None and number > len(kinds):
         last = f"{segment}-{len(kinds)}"
         message = f"there is no {segment}-{number}: {segment} ends with {last} in {NEWEST_VERSION}"
-        notebook.warn(node, "field", message)
+        diagnostics.warn(node, "field", message)
 
 
 def _field(shape: VersionTables, text: str, kind: str) -> str:

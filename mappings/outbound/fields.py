@@ -29,105 +29,107 @@ UNKNOWN_CODES = ("keep", "empty", "refuse")
 """What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
 
 
-def compile_field(node: YamlNode, shop: CompilationContext) -> Variable:
+def compile_field(node: YamlNode, context: CompilationContext) -> Variable:
     """Compile the value of a field."""
     if isinstance(node.value, dict):
-        return _written_out(node, node.value, shop)
+        return _written_out(node, node.value, context)
     if isinstance(node.value, list):
-        parts = [_component(item, shop) for item in node.value]
-        return lambda frame: components([part(frame) for part in parts])
-    return compile_text(node, shop)
+        parts = [_component(item, context) for item in node.value]
+        return lambda state: components([part(state) for part in parts])
+    return compile_text(node, context)
 
 
-def _component(node: YamlNode, shop: CompilationContext) -> Variable:
+def _component(node: YamlNode, context: CompilationContext) -> Variable:
     if isinstance(node.value, list):
-        parts = [compile_text(item, shop) for item in node.value]
-        return lambda frame: subcomponents([part(frame) for part in parts])
+        parts = [compile_text(item, context) for item in node.value]
+        return lambda state: subcomponents([part(state) for part in parts])
     if isinstance(node.value, dict):
-        return _demoted(_written_out(node, node.value, shop))
-    return compile_text(node, shop)
+        return _demoted(_written_out(node, node.value, context))
+    return compile_text(node, context)
 
 
 def _demoted(made: Variable) -> Variable:
     """Write a field as one component of another: its components become subcomponents."""
-    return lambda frame: Encoded(
-        made(frame).replace(STANDARD.component, STANDARD.subcomponent).rstrip(STANDARD.subcomponent)
+    return lambda state: Encoded(
+        made(state).replace(STANDARD.component, STANDARD.subcomponent).rstrip(STANDARD.subcomponent)
     )
 
 
-def compile_text(node: YamlNode, shop: CompilationContext) -> Variable:
+def compile_text(node: YamlNode, context: CompilationContext) -> Variable:
     """Compile a text or a `$variable`."""
-    text = shop.notebook.text(node)
+    text = context.diagnostics.read_text(node)
     if not text.startswith("$"):
         constant = plain(text)
-        return lambda frame: constant
+        return lambda state: constant
     name = text[1:]
-    shop.used.add(text)
+    context.used.add(text)
     if name.startswith(DESTINATION):
         return destination(name.removeprefix(DESTINATION))
     if name not in VARIABLES:
-        shop.notebook.unknown(node, "variable", name, VARIABLES)
-        return lambda frame: NOTHING
+        context.diagnostics.unknown(node, "variable", name, VARIABLES)
+        return lambda state: NOTHING
     return VARIABLES[name]
 
 
 def _written_out(
-    node: YamlNode, entries: Mapping[str, YamlNode], shop: CompilationContext
+    node: YamlNode, entries: Mapping[str, YamlNode], context: CompilationContext
 ) -> Variable:
     kind = next((kind for kind in _KINDS if kind in entries), None)
     if kind is None:
-        shop.notebook.error(node, "field", f"give one of {', '.join(_KINDS)}")
-        return lambda frame: NOTHING
+        context.diagnostics.error(node, "field", f"give one of {', '.join(_KINDS)}")
+        return lambda state: NOTHING
     known, compile_kind = _KINDS[kind]
-    shop.notebook.mapping(node, (kind, *known, "suffix", "when"))
-    made = compile_kind(node, shop)
+    context.diagnostics.read_mapping(node, (kind, *known, "suffix", "when"))
+    made = compile_kind(node, context)
     suffix, when = node.get("suffix"), node.get("when")
     if suffix is not None:
-        made = _suffixed(made, compile_text(suffix, shop))
+        made = _suffixed(made, compile_text(suffix, context))
     if when is None:
         return made
-    condition = compile_when(when, shop)
-    return lambda frame: made(frame) if condition(frame) else NOTHING
+    condition = compile_when(when, context)
+    return lambda state: made(state) if condition(state) else NOTHING
 
 
 def _suffixed(made: Variable, suffix: Variable) -> Variable:
     """Lengthen the first component of what has a value."""
 
-    def get(frame: RenderState) -> Encoded:
-        head, mark, rest = made(frame).partition(STANDARD.component)
-        return Encoded(f"{head}{suffix(frame)}{mark}{rest}") if head else NOTHING
+    def get(state: RenderState) -> Encoded:
+        head, mark, rest = made(state).partition(STANDARD.component)
+        return Encoded(f"{head}{suffix(state)}{mark}{rest}") if head else NOTHING
 
     return get
 
 
-def _first(node: YamlNode, shop: CompilationContext) -> Variable:
-    parts = [compile_field(item, shop) for item in shop.notebook.items(node["first"])]
+def _first(node: YamlNode, context: CompilationContext) -> Variable:
+    parts = [compile_field(item, context) for item in context.diagnostics.read_items(node["first"])]
 
-    def get(frame: RenderState) -> Encoded:
+    def get(state: RenderState) -> Encoded:
         for part in parts:
-            if value := part(frame):
+            if value := part(state):
                 return value
         return NOTHING
 
     return get
 
 
-def _repeat(node: YamlNode, shop: CompilationContext) -> Variable:
-    parts = [compile_field(item, shop) for item in shop.notebook.items(node["repeat"])]
-    return lambda frame: repeated([value for part in parts if (value := part(frame))])
+def _repeat(node: YamlNode, context: CompilationContext) -> Variable:
+    parts = [
+        compile_field(item, context) for item in context.diagnostics.read_items(node["repeat"])
+    ]
+    return lambda state: repeated([value for part in parts if (value := part(state))])
 
 
-def _value(node: YamlNode, shop: CompilationContext) -> Variable:
-    made = compile_field(node["value"], shop)
+def _value(node: YamlNode, context: CompilationContext) -> Variable:
+    made = compile_field(node["value"], context)
     policy = "keep"
     unknown = node.get("unknown")
     if unknown is not None:
-        policy = shop.notebook.choice(unknown, "policy", UNKNOWN_CODES) or policy
+        policy = context.diagnostics.read_choice(unknown, "policy", UNKNOWN_CODES) or policy
     place = _place(node["value"])
     codes, back = node.get("codes"), node.get("codes_back")
-    if codes is not None and (table := shop.table(codes)) is not None:
+    if codes is not None and (table := context.table(codes)) is not None:
         made = _coded(made, table.value, UnmappedCode(table.name, "", place, policy))
-    if back is not None and (table := shop.table(back)) is not None:
+    if back is not None and (table := context.table(back)) is not None:
         made = _coded(made, table.code, UnmappedCode(table.name, "", place, policy, back=True))
     return made
 
@@ -143,14 +145,14 @@ def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Unmappe
     """Translate for the receiver; what the table does not have goes by the policy."""
     empty, refuses = missed.policy == "empty", missed.policy == "refuse"
 
-    def get(frame: RenderState) -> Encoded:
-        value = made(frame)
+    def get(state: RenderState) -> Encoded:
+        value = made(state)
         text = unescape(value)
         code = look_up(text)
         if code is not None:
             return plain(code)
-        if text and frame.context.missed is not None:
-            frame.context.missed.append(missed._replace(code=text))
+        if text and state.context.missed is not None:
+            state.context.missed.append(missed._replace(code=text))
         if text and refuses:
             raise CodeRefused(missed.table, missed.place)
         return NOTHING if empty else value
@@ -158,21 +160,25 @@ def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Unmappe
     return get
 
 
-def _echo(node: YamlNode, shop: CompilationContext) -> Variable:
-    place = parse_path(shop.notebook.text(node["echo"]), node["echo"], shop.notebook)
+def _echo(node: YamlNode, context: CompilationContext) -> Variable:
+    path = parse_path(
+        context.diagnostics.read_text(node["echo"]), node["echo"], context.diagnostics
+    )
     kind_node = node.get("type")
-    kind = shop.notebook.choice(kind_node, "data type", DATA_TYPES) if kind_node else "ST"
-    every = shop.notebook.flag(node.get("all"), default=False)
+    kind = (
+        context.diagnostics.read_choice(kind_node, "data type", DATA_TYPES) if kind_node else "ST"
+    )
+    every = context.diagnostics.read_flag(node.get("all"), default=False)
     holding_node = node.get("holding")
-    holding = compile_text(holding_node, shop) if holding_node is not None else None
-    if place is None or kind is None:
-        return lambda frame: NOTHING
-    path, shape = place.path, kind if kind in COMPONENTS or kind in TIME_TYPES else "ST"
+    holding = compile_text(holding_node, context) if holding_node is not None else None
+    if path is None or kind is None:
+        return lambda state: NOTHING
+    shape = kind if kind in COMPONENTS or kind in TIME_TYPES else "ST"
 
-    def get(frame: RenderState) -> Encoded:
-        if holding is not None and not _holds(holding(frame), frame.echo.texts(path)):
+    def get(state: RenderState) -> Encoded:
+        if holding is not None and not _holds(holding(state), state.echo.texts(path)):
             return NOTHING
-        return frame.echo.field(path, shape, all_repetitions=every)
+        return state.echo.field(path, shape, all_repetitions=every)
 
     return get
 
@@ -192,28 +198,28 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[YamlNode, CompilationConte
 """What a written-out value can be: the keys beside its own, and how it is compiled."""
 
 
-def compile_when(node: YamlNode, shop: CompilationContext) -> Condition:
+def compile_when(node: YamlNode, context: CompilationContext) -> Condition:
     """Compile a condition over variables: all entries must hold; `any` and `not` combine."""
-    parts = [_condition(node, key, below, shop) for key, below in _conditions(node, shop)]
-    return lambda frame: all(part(frame) for part in parts)
+    parts = [_condition(node, key, below, context) for key, below in _conditions(node, context)]
+    return lambda state: all(part(state) for part in parts)
 
 
-def _conditions(node: YamlNode, shop: CompilationContext) -> Iterator[tuple[str, YamlNode]]:
-    for key, below in shop.notebook.mapping(node).items():
+def _conditions(node: YamlNode, context: CompilationContext) -> Iterator[tuple[str, YamlNode]]:
+    for key, below in context.diagnostics.read_mapping(node).items():
         if key.startswith("$") or key in _COMBINING:
             yield key, below
         else:
             message = f"{key!r} is no variable; variables begin with $"
-            shop.notebook.error(below.at_key(), "when", message)
+            context.diagnostics.error(below.at_key(), "when", message)
 
 
-def _condition(node: YamlNode, key: str, below: YamlNode, shop: CompilationContext) -> Condition:
+def _condition(node: YamlNode, key: str, below: YamlNode, context: CompilationContext) -> Condition:
     if key == "any":
-        some = [compile_when(each, shop) for each in shop.notebook.items(below)]
-        return lambda frame: any(part(frame) for part in some)
+        some = [compile_when(each, context) for each in context.diagnostics.read_items(below)]
+        return lambda state: any(part(state) for part in some)
     if key == "not":
-        part = compile_when(below, shop)
-        return lambda frame: not part(frame)
-    variable = compile_text(YamlNode(key, node.file, *below.key, below.path), shop)
-    test = compile_condition_test(below, shop.notebook, of_field=False)
-    return lambda frame: test(unescape(variable(frame)))
+        part = compile_when(below, context)
+        return lambda state: not part(state)
+    variable = compile_text(YamlNode(key, node.file, *below.key, below.path), context)
+    test = compile_condition_test(below, context.diagnostics, of_field=False)
+    return lambda state: test(unescape(variable(state)))

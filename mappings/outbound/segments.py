@@ -32,59 +32,59 @@ from mappings.outbound.fields import compile_field, compile_when
 from mappings.outbound.hl7_versions import NEWEST_VERSION, REPEATS, VERSIONS
 from mappings.outbound.results import WITHDRAWALS
 from mappings.outbound.style import TEXT, OutputStyle
-from mappings.outbound.text_layout import code_of
+from mappings.outbound.text_layout import coding_of
 from mappings.outbound.variables import RenderState, Variable
 
 REPORT_FILE = ("18748-4", "Diagnostic imaging report", "LN")
 """OBX-3 of files, as the shared part `documents` writes it."""
 
 
-def text_rows(frame: RenderState) -> list[dict[str, Encoded]]:
+def text_rows(state: RenderState) -> list[dict[str, Encoded]]:
     """One row per OBX of text; no text where only files are wanted and there are some."""
-    if frame.context.event in WITHDRAWALS:
-        text = frame.manner.layout.rows(frame) if TEXT in frame.manner.content else []
-        return [*text, *_withdrawn_files(frame)]
-    if TEXT not in frame.manner.content and frame.context.files:
+    if state.context.event in WITHDRAWALS:
+        text = state.style.layout.rows(state) if TEXT in state.style.content else []
+        return [*text, *_withdrawn_files(state)]
+    if TEXT not in state.style.content and state.context.files:
         return []
-    return [*frame.manner.layout.rows(frame), *_left_out(frame)]
+    return [*state.style.layout.rows(state), *_left_out(state)]
 
 
-def _left_out(frame: RenderState) -> list[dict[str, Encoded]]:
+def _left_out(state: RenderState) -> list[dict[str, Encoded]]:
     """Delete what an earlier text had and this one has not; a document replaces all of itself."""
-    if frame.statuses.get("message", "").startswith("MDM"):
+    if state.statuses.get("message", "").startswith("MDM"):
         return []
     return [
         {
-            **code_of(section),
+            **coding_of(section),
             "sub_id": plain(str(section.sub_id)),
             "line": NOTHING,
             "observation_status": plain("D"),
         }
-        for section in frame.manner.layout.left_out(frame.context)
+        for section in state.style.layout.left_out(state.context)
     ]
 
 
-def _withdrawn_files(frame: RenderState) -> list[dict[str, Encoded]]:
+def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
     """Take back each file that may stand at the receiver, under its own OBX-3 and OBX-4."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
-    line = plain(frame.context.report_text)
-    return [{**code, "sub_id": plain(each), "line": line} for each in sorted(frame.manner.formats)]
+    line = plain(state.context.report_text)
+    return [{**code, "sub_id": plain(each), "line": line} for each in sorted(state.style.formats)]
 
 
-def document_rows(frame: RenderState) -> list[dict[str, Encoded]]:
+def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
     """One row per file, in base64 without line ends; its name is its sub-id for ever."""
     return [
         {
             "format": plain(each),
             "sub_id": plain(each),
-            "data": plain(b64encode(frame.context.files[each]).decode("ascii")),
+            "data": plain(b64encode(state.context.files[each]).decode("ascii")),
         }
-        for each in sorted(frame.manner.formats & frame.context.files.keys())
+        for each in sorted(state.style.formats & state.context.files.keys())
     ]
 
 
-def metadata_rows(frame: RenderState) -> list[dict[str, Encoded]]:
+def metadata_rows(state: RenderState) -> list[dict[str, Encoded]]:
     """One row per Metadata key; what is no text is written as JSON."""
     return [
         {
@@ -92,17 +92,17 @@ def metadata_rows(frame: RenderState) -> list[dict[str, Encoded]]:
             "value": formatted(_as_text(value)),
             "entry": formatted(f"{key}: {_as_text(value)}"),
             "sub_id": plain(str(number)),
-            "target": plain(frame.manner.target(key)),
+            "target": plain(state.style.target(key)),
         }
-        for number, (key, value) in enumerate(frame.order.metadata.items(), start=1)
-        if frame.manner.wanted(key) and value not in ("", None)
+        for number, (key, value) in enumerate(state.order.metadata.items(), start=1)
+        if state.style.wanted(key) and value not in ("", None)
     ]
 
 
-def metadata_fields(frame: RenderState) -> dict[str, dict[int, Encoded]]:
+def metadata_fields(state: RenderState) -> dict[str, dict[int, Encoded]]:
     """Give what Metadata go into fields: by segment and number, several joined by a blank."""
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
-    for row in metadata_rows(frame):
+    for row in metadata_rows(state):
         segment, dash, number = row["target"].partition("-")
         if dash:
             before = found[segment].get(int(number), NOTHING)
@@ -117,14 +117,14 @@ def _as_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def metadata_segments(frame: RenderState) -> list[Encoded]:
+def metadata_segments(state: RenderState) -> list[Encoded]:
     """Write the Z segments that keys go to: one a key, or one of all that name its fields."""
-    rows = [row for row in metadata_rows(frame) if _is_whole_segment(row["target"])]
+    rows = [row for row in metadata_rows(state) if _is_whole_segment(row["target"])]
     written = [
         segment(row["target"], [plain(str(number)), row["key"], row["value"]])
         for number, row in enumerate(rows, start=1)
     ]
-    for name, fields in metadata_fields(frame).items():
+    for name, fields in metadata_fields(state).items():
         if name.startswith("Z"):
             numbers = range(1, max(fields) + 1)
             written.append(segment(name, [fields.get(number, NOTHING) for number in numbers]))
@@ -158,37 +158,37 @@ Writer = Callable[[RenderState], list[Encoded]]
 class _Desk:
     """What the items of one definition share while they are compiled."""
 
-    manner: OutputStyle
+    style: OutputStyle
     parts: dict[str, YamlNode]
-    shop: CompilationContext
+    context: CompilationContext
     used: tuple[str, ...] = ()
     """The parts that are being written out, outermost first."""
 
 
 def compile_items(
-    node: YamlNode | None, parts: YamlNode | None, manner: OutputStyle, shop: CompilationContext
+    node: YamlNode | None, parts: YamlNode | None, style: OutputStyle, context: CompilationContext
 ) -> tuple[Writer, ...]:
     """Compile `segments:`, with the `parts:` they use."""
-    notebook = shop.notebook
-    desk = _Desk(manner, notebook.mapping(parts) if parts is not None else {}, shop)
-    items = notebook.items(node) if node is not None else []
+    diagnostics = context.diagnostics
+    desk = _Desk(style, diagnostics.read_mapping(parts) if parts is not None else {}, context)
+    items = diagnostics.read_items(node) if node is not None else []
     if items and not _begins_with_header(items[0], desk):
-        notebook.error(items[0], "segments", "the first segment must be MSH")
+        diagnostics.error(items[0], "segments", "the first segment must be MSH")
     return tuple(_item(item, desk) for item in items)
 
 
 def _begins_with_header(item: YamlNode, desk: _Desk) -> bool:
     used = item.get("use")
     if used is not None and isinstance(used.value, str) and used.value in desk.parts:
-        first = desk.shop.notebook.items(desk.parts[used.value])[:1]
+        first = desk.context.diagnostics.read_items(desk.parts[used.value])[:1]
         return bool(first) and "MSH" in (first[0].value or ())
     return "MSH" in (item.value or ())
 
 
 def _item(node: YamlNode, desk: _Desk) -> Writer:
     """Compile one item."""
-    notebook = desk.shop.notebook
-    entries = notebook.mapping(node)
+    diagnostics = desk.context.diagnostics
+    entries = diagnostics.read_mapping(node)
     names = [key for key in entries if key not in ITEM_KEYS]
     writer: Writer
     if "each" in entries:
@@ -198,41 +198,41 @@ def _item(node: YamlNode, desk: _Desk) -> Writer:
     elif len(names) == 1:
         writer = _segment(names[0], entries[names[0]], desk)
     else:
-        notebook.error(node, "segments", "an item is one segment, or `each` with segments")
-        return lambda frame: []
+        diagnostics.error(node, "segments", "an item is one segment, or `each` with segments")
+        return lambda state: []
     if "when" not in entries:
         return writer
-    condition = compile_when(entries["when"], desk.shop)
-    return lambda frame: writer(frame) if condition(frame) else []
+    condition = compile_when(entries["when"], desk.context)
+    return lambda state: writer(state) if condition(state) else []
 
 
 def _part(node: YamlNode, desk: _Desk) -> Writer:
     """Write out a part; a part within itself is a mistake."""
-    notebook = desk.shop.notebook
-    name = notebook.choice(node, "part", desk.parts)
+    diagnostics = desk.context.diagnostics
+    name = diagnostics.read_choice(node, "part", desk.parts)
     if name is None:
-        return lambda frame: []
+        return lambda state: []
     if name in desk.used:
-        notebook.error(node, "part", f"{name} uses itself")
-        return lambda frame: []
-    desk.shop.used.add(f"use: {name}")
-    within = _Desk(desk.manner, desk.parts, desk.shop, (*desk.used, name))
-    return _in_turn([_item(item, within) for item in notebook.items(desk.parts[name])])
+        diagnostics.error(node, "part", f"{name} uses itself")
+        return lambda state: []
+    desk.context.used.add(f"use: {name}")
+    within = _Desk(desk.style, desk.parts, desk.context, (*desk.used, name))
+    return _in_turn([_item(item, within) for item in diagnostics.read_items(desk.parts[name])])
 
 
 def _in_turn(writers: list[Writer]) -> Writer:
-    return lambda frame: [one for writer in writers for one in writer(frame)]
+    return lambda state: [one for writer in writers for one in writer(state)]
 
 
 def _segment(name: str, node: YamlNode, desk: _Desk) -> Writer:
-    notebook = desk.shop.notebook
+    diagnostics = desk.context.diagnostics
     if name == Z_SEGMENTS and node.value == "metadata":
         return metadata_segments
     if name not in SEGMENTS and not name.startswith("Z"):
-        notebook.unknown(node.at_key(), "segment", name, SEGMENTS)
+        diagnostics.unknown(node.at_key(), "segment", name, SEGMENTS)
     if node.value == "echo":
-        return lambda frame: frame.echo.segments(name)
-    return _Fields(name, _fields(name, notebook.mapping(node), desk), desk.manner)
+        return lambda state: state.echo.segments(name)
+    return _Fields(name, _fields(name, diagnostics.read_mapping(node), desk), desk.style)
 
 
 def _fields(name: str, entries: dict[str, YamlNode], desk: _Desk) -> dict[int, Variable]:
@@ -242,14 +242,14 @@ def _fields(name: str, entries: dict[str, YamlNode], desk: _Desk) -> dict[int, V
         lowest = 3 if name == "MSH" else 1
         if number < lowest:
             place = below.at_key()
-            desk.shop.notebook.error(place, "field", f"{key!r} is no field number of {name}")
+            desk.context.diagnostics.error(place, "field", f"{key!r} is no field number of {name}")
         else:
-            warn_if_beyond_last_field(name, number, below.at_key(), desk.shop.notebook)
-            fields[number] = compile_field(below, desk.shop)
-    if name == "MSH" and desk.manner.version:
-        version = plain(desk.manner.version)
-        fields[VERSION_FIELD] = lambda frame: version
-    if desk.manner.echo == "whole" and name in WHOLE_ECHOES:
+            warn_if_beyond_last_field(name, number, below.at_key(), desk.context.diagnostics)
+            fields[number] = compile_field(below, desk.context)
+    if name == "MSH" and desk.style.version:
+        version = plain(desk.style.version)
+        fields[VERSION_FIELD] = lambda state: version
+    if desk.style.echo == "whole" and name in WHOLE_ECHOES:
         echoes = _echoes(name)
         return echoes | {key: _first(own, echoes.get(key)) for key, own in fields.items()}
     return fields
@@ -257,7 +257,7 @@ def _fields(name: str, entries: dict[str, YamlNode], desk: _Desk) -> dict[int, V
 
 def _first(own: Variable, echo: Variable | None) -> Variable:
     """Repeat a field where the definition's own has nothing to say, as in another version."""
-    return own if echo is None else lambda frame: own(frame) or echo(frame)
+    return own if echo is None else lambda state: own(state) or echo(state)
 
 
 def _echoes(name: str) -> dict[int, Variable]:
@@ -271,7 +271,7 @@ def _echoes(name: str) -> dict[int, Variable]:
 
 def _repeated(path: Path, kind: str) -> Variable:
     every, name = kind.endswith(REPEATS), kind.removesuffix(REPEATS)
-    return lambda frame: frame.echo.field(path, name, all_repetitions=every)
+    return lambda state: state.echo.field(path, name, all_repetitions=every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +280,14 @@ class _Fields:
 
     name: str
     fields: dict[int, Variable]
-    manner: OutputStyle
+    style: OutputStyle
 
-    def __call__(self, frame: RenderState) -> list[Encoded]:
-        name = frame.segment = self.name
-        values = {number: field(frame) for number, field in self.fields.items()}
-        if self.manner.targets:
-            values |= metadata_fields(frame).get(name, {})
-        shape = self.manner.shape
+    def __call__(self, state: RenderState) -> list[Encoded]:
+        name = state.segment = self.name
+        values = {number: field(state) for number, field in self.fields.items()}
+        if self.style.targets:
+            values |= metadata_fields(state).get(name, {})
+        shape = self.style.shape
         if shape is not None:
             values = {
                 number: fit_to_version(shape, name, number, value)
@@ -296,32 +296,32 @@ class _Fields:
             }
         numbers = range(3 if name == "MSH" else 1, max(values, default=0) + 1)
         written = [values.get(number, NOTHING) for number in numbers]
-        frame.count(name)
+        state.count(name)
         return [header(written) if name == "MSH" else segment(name, written)]
 
 
 def _loop(node: YamlNode, entries: dict[str, YamlNode], desk: _Desk) -> Writer:
-    notebook = desk.shop.notebook
-    over = notebook.choice(entries["each"], "loop", (ORDERS, *LOOPS))
-    notebook.mapping(node, ITEM_KEYS)
+    diagnostics = desk.context.diagnostics
+    over = diagnostics.read_choice(entries["each"], "loop", (ORDERS, *LOOPS))
+    diagnostics.read_mapping(node, ITEM_KEYS)
     if over is None or "segments" not in entries:
         if over is not None:
-            notebook.error(node, "segments", "each needs `segments`: what to write each time")
-        return lambda frame: []
-    desk.shop.used.add(f"each: {over}")
-    inner = _in_turn([_item(item, desk) for item in notebook.items(entries["segments"])])
+            diagnostics.error(node, "segments", "each needs `segments`: what to write each time")
+        return lambda state: []
+    desk.context.used.add(f"each: {over}")
+    inner = _in_turn([_item(item, desk) for item in diagnostics.read_items(entries["segments"])])
     return _over_orders(inner) if over == ORDERS else _over_rows(inner, over)
 
 
 def _over_orders(inner: Writer) -> Writer:
     """Write once per order; set ids below an order begin anew."""
 
-    def write(frame: RenderState) -> list[Encoded]:
+    def write(state: RenderState) -> list[Encoded]:
         written: list[Encoded] = []
-        for number, order in enumerate(frame.context.orders, start=1):
-            echo = Echo(order.echo, zoned=frame.manner.zoned)
-            one = RenderState(frame.context, order, echo, number, frame.statuses, frame.manner)
-            one.counts = frame.counts
+        for number, order in enumerate(state.context.orders, start=1):
+            echo = Echo(order.echo, zoned=state.style.zoned)
+            one = RenderState(state.context, order, echo, number, state.statuses, state.style)
+            one.counts = state.counts
             written += inner(one)
         return written
 
@@ -331,12 +331,12 @@ def _over_orders(inner: Writer) -> Writer:
 def _over_rows(inner: Writer, over: str) -> Writer:
     rows = LOOPS[over]
 
-    def write(frame: RenderState) -> list[Encoded]:
+    def write(state: RenderState) -> list[Encoded]:
         written: list[Encoded] = []
-        for row in rows(frame):
-            frame.row = row
-            written += inner(frame)
-        frame.row = {}
+        for row in rows(state):
+            state.row = row
+            written += inner(state)
+        state.row = {}
         return written
 
     return write

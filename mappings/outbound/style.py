@@ -73,24 +73,24 @@ class OutputStyle:
         return self.targets.get(key) or self.targets.get(EVERY_KEY, OBX)
 
 
-def compile_style(entries: Mapping[str, YamlNode], shop: CompilationContext) -> OutputStyle:
+def compile_style(entries: Mapping[str, YamlNode], context: CompilationContext) -> OutputStyle:
     """Read the words of a definition; what is wrong keeps its default."""
-    targets = _targets(entries.get("metadata"), shop)
+    targets = _targets(entries.get("metadata"), context)
     return OutputStyle(
-        version=_word(entries.get("version"), "version", tuple(VERSIONS), "", shop),
-        orders=_word(entries.get("orders"), "choice", ORDERS, "separate", shop),
-        interpreter=_word(entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", shop),
-        times=_word(entries.get("times"), "times", TIMES, "offset", shop),
-        echo=_word(entries.get("echo"), "echo", ECHOES, "fields", shop),
-        content=_content(entries.get("content"), shop),
-        layout=compile_layout(entries.get("text"), shop),
-        wanted=_wanted(entries.get("metadata"), shop),
+        version=_word(entries.get("version"), "version", tuple(VERSIONS), "", context),
+        orders=_word(entries.get("orders"), "choice", ORDERS, "separate", context),
+        interpreter=_word(entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", context),
+        times=_word(entries.get("times"), "times", TIMES, "offset", context),
+        echo=_word(entries.get("echo"), "echo", ECHOES, "fields", context),
+        content=_content(entries.get("content"), context),
+        layout=compile_layout(entries.get("text"), context),
+        wanted=_wanted(entries.get("metadata"), context),
         targets=targets,
     )
 
 
 def check_style_has_effect(
-    root: YamlNode, entries: Mapping[str, YamlNode], shop: CompilationContext
+    root: YamlNode, entries: Mapping[str, YamlNode], context: CompilationContext
 ) -> None:
     """
     Note the words that have no effect because no segment writes what they choose.
@@ -102,9 +102,9 @@ def check_style_has_effect(
         node = entries.get(first)
         if node is not None and second:
             node = node.get(second)
-        if node is None or node.file != root.file or needed in shop.used or _idle(node):
+        if node is None or node.file != root.file or needed in context.used or _idle(node):
             continue
-        shop.notebook.error(node, "no-effect", f"has no effect: no segment has {needed}")
+        context.diagnostics.error(node, "no-effect", f"has no effect: no segment has {needed}")
 
 
 def _idle(node: YamlNode) -> bool:
@@ -114,45 +114,52 @@ def _idle(node: YamlNode) -> bool:
 
 
 def _word(
-    node: YamlNode | None, what: str, known: tuple[str, ...], default: str, shop: CompilationContext
+    node: YamlNode | None,
+    what: str,
+    known: tuple[str, ...],
+    default: str,
+    context: CompilationContext,
 ) -> str:
     if node is None:
         return default
-    return shop.notebook.choice(node, what, known) or default
+    return context.diagnostics.read_choice(node, what, known) or default
 
 
-def _content(node: YamlNode | None, shop: CompilationContext) -> tuple[str, ...]:
+def _content(node: YamlNode | None, context: CompilationContext) -> tuple[str, ...]:
     if node is None:
         return (TEXT,)
     known = (TEXT, *CONTENT)
-    words = [shop.notebook.choice(item, "content", known) for item in shop.notebook.items(node)]
+    words = [
+        context.diagnostics.read_choice(item, "content", known)
+        for item in context.diagnostics.read_items(node)
+    ]
     if not words:
-        shop.notebook.error(node, "content", f"name at least one of {', '.join(known)}")
+        context.diagnostics.error(node, "content", f"name at least one of {', '.join(known)}")
     return tuple(word for word in words if word)
 
 
-def _wanted(node: YamlNode | None, shop: CompilationContext) -> Callable[[str], bool]:
+def _wanted(node: YamlNode | None, context: CompilationContext) -> Callable[[str], bool]:
     """Read which keys are sent: all, none, or those that pass a test."""
     if node is None:
         return lambda key: True
-    entries = shop.notebook.mapping(node, METADATA_KEYS)
-    send = compile_test(entries["send"], shop.notebook) if "send" in entries else None
-    skip = compile_test(entries["skip"], shop.notebook) if "skip" in entries else None
+    entries = context.diagnostics.read_mapping(node, METADATA_KEYS)
+    send = compile_test(entries["send"], context.diagnostics) if "send" in entries else None
+    skip = compile_test(entries["skip"], context.diagnostics) if "skip" in entries else None
     return lambda key: (send is None or send(key)) and not (skip is not None and skip(key))
 
 
-def _targets(node: YamlNode | None, shop: CompilationContext) -> dict[str, str]:
+def _targets(node: YamlNode | None, context: CompilationContext) -> dict[str, str]:
     targets = node.get("targets") if node is not None else None
     if targets is None:
         return {}
     found = {}
-    for key, below in shop.notebook.mapping(targets).items():
-        text = shop.notebook.text(below)
+    for key, below in context.diagnostics.read_mapping(targets).items():
+        text = context.diagnostics.read_text(below)
         if TARGET.fullmatch(text):
             found[key] = text
             segment, _, number = text.partition("-")
-            warn_if_beyond_last_field(segment, int(number or 0), below, shop.notebook)
+            warn_if_beyond_last_field(segment, int(number or 0), below, context.diagnostics)
         else:
             wanted = "none, OBX, NTE, a Z segment, or a field such as OBR-21 or ZMD-3"
-            shop.notebook.error(below, "target", f"{text!r} is no target: write {wanted}")
+            context.diagnostics.error(below, "target", f"{text!r} is no target: write {wanted}")
     return found

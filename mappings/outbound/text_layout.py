@@ -84,35 +84,35 @@ def _trimmed(part: SectionText) -> SectionText | None:
     return SectionText(part.name, tuple(lines)) if lines else None
 
 
-def compile_sections(entries: Mapping[str, YamlNode], shop: CompilationContext) -> SectionCodes:
+def compile_sections(entries: Mapping[str, YamlNode], context: CompilationContext) -> SectionCodes:
     """Read `sections`, `codes` and `headings` of `text:`."""
     chosen = entries.get("sections")
-    codings = dict(_codings(entries["codes"], shop)) if "codes" in entries else {}
+    codings = dict(_codings(entries["codes"], context)) if "codes" in entries else {}
     if chosen is None or chosen.value == NONE:
         return SectionCodes()
-    name = shop.notebook.choice(chosen, "coding", (*codings, NONE))
+    name = context.diagnostics.read_choice(chosen, "coding", (*codings, NONE))
     headings = entries.get("headings")
     if headings is None:
-        shop.notebook.error(chosen, "sections", "needs `headings`: a code table of headings")
+        context.diagnostics.error(chosen, "sections", "needs `headings`: a code table of headings")
         return SectionCodes()
-    table = shop.table(headings)
+    table = context.table(headings)
     if name is None or table is None:
         return SectionCodes()
     return SectionCodes(codings[name], table.value)
 
 
-def _codings(node: YamlNode, shop: CompilationContext) -> Iterator[tuple[str, dict[str, Code]]]:
-    for coding, below in shop.notebook.mapping(node).items():
-        sections = shop.notebook.mapping(below)
+def _codings(node: YamlNode, context: CompilationContext) -> Iterator[tuple[str, dict[str, Code]]]:
+    for coding, below in context.diagnostics.read_mapping(node).items():
+        sections = context.diagnostics.read_mapping(below)
         for needed in {REPORT, ADDENDUM} - sections.keys():
-            shop.notebook.error(below, "codes", f"{coding} has no code for {needed}")
-        yield coding, {name: _code(code, shop) for name, code in sections.items()}
+            context.diagnostics.error(below, "codes", f"{coding} has no code for {needed}")
+        yield coding, {name: _code(code, context) for name, code in sections.items()}
 
 
-def _code(node: YamlNode, shop: CompilationContext) -> Code:
-    texts = shop.notebook.texts(node)
+def _code(node: YamlNode, context: CompilationContext) -> Code:
+    texts = context.diagnostics.read_texts(node)
     if len(texts) != len(WHOLE):
-        shop.notebook.error(node, "code", "write [code, text, coding system]")
+        context.diagnostics.error(node, "code", "write [code, text, coding system]")
         return WHOLE
     return texts[0], texts[1], texts[2]
 
@@ -168,11 +168,11 @@ class TextLayout:
         newest = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
         return self.in_child(context) or (newest and bool(context.addenda))
 
-    def rows(self, frame: Written) -> list[dict[str, Encoded]]:
+    def rows(self, state: Written) -> list[dict[str, Encoded]]:
         """Lay out the text, one row per OBX."""
         rows = []
-        for section in self.cut(frame.context):
-            names = {**code_of(section), "sub_id": plain(str(section.sub_id))}
+        for section in self.cut(state.context):
+            names = {**coding_of(section), "sub_id": plain(str(section.sub_id))}
             rows += [{**names, "line": line} for line in self._written(section.lines)]
         return rows
 
@@ -219,14 +219,14 @@ class TextLayout:
 
     def _newest(self, context: ResultContext, addenda: list[ReportSection]) -> list[ReportSection]:
         if context.event in WITHDRAWALS:
-            return [replace(addenda[-1], lines=lines_of(context.report_text))]
+            return [replace(addenda[-1], lines=split_lines(context.report_text))]
         return addenda[-1:]
 
     def _withdrawn(
         self, context: ResultContext, addenda: list[ReportSection]
     ) -> list[ReportSection]:
         """Take back all that may stand at the receiver: each section, and each addendum."""
-        lines = lines_of(context.report_text)
+        lines = split_lines(context.report_text)
         names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
         codes = dict.fromkeys(self.sections.code(name) for name in names)
         first = [ReportSection(REPORT, code, 1, lines) for code in codes]
@@ -240,7 +240,7 @@ class TextLayout:
         """Cut the report; the second findings have sub-id 2, whatever stands between."""
         if not text:
             return []
-        lines = lines_of(text)
+        lines = split_lines(text)
         if not self.sections.codes:
             return [ReportSection(REPORT, self.sections.code(REPORT), 1, lines)]
         counts: Counter[Code] = Counter()
@@ -261,7 +261,7 @@ class TextLayout:
             "signed_at": at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else "",
             "signed_by": addendum.signed_by.name,
         }
-        return (self.heading.format(**told), *lines_of(addendum.text))
+        return (self.heading.format(**told), *split_lines(addendum.text))
 
     def _written(self, lines: Sequence[str]) -> list[Encoded]:
         if self.layout == "formatted":
@@ -270,44 +270,44 @@ class TextLayout:
         return [repeated(written)] if self.layout == "repetitions" else written
 
 
-def code_of(section: ReportSection) -> dict[str, Encoded]:
+def coding_of(section: ReportSection) -> dict[str, Encoded]:
     """Give OBX-3 of a section, as a row's variables."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, section.code), strict=True))
     return {"section": plain(section.name), **code}
 
 
-def lines_of(text: str) -> tuple[str, ...]:
+def split_lines(text: str) -> tuple[str, ...]:
     """Cut a text into lines, whatever ends them; blanks at a line's end and blank ends go."""
     unified = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     return tuple(line.rstrip() for line in unified.split("\n"))
 
 
-def compile_layout(node: YamlNode | None, shop: CompilationContext) -> TextLayout:
+def compile_layout(node: YamlNode | None, context: CompilationContext) -> TextLayout:
     """Read `text:`."""
     if node is None:
         return TextLayout()
-    notebook = shop.notebook
-    entries = notebook.mapping(node, KEYS)
-    chosen = {key: notebook.text(entries[key]) for key in WORDS if key in entries}
+    diagnostics = context.diagnostics
+    entries = diagnostics.read_mapping(node, KEYS)
+    chosen = {key: diagnostics.read_text(entries[key]) for key in WORDS if key in entries}
     for key, options in (("layout", LAYOUTS), ("addenda", ADDENDA)):
-        if key in entries and notebook.choice(entries[key], key, options) is None:
+        if key in entries and diagnostics.read_choice(entries[key], key, options) is None:
             del chosen[key]
-    if "heading" in entries and not _heading(entries["heading"], notebook):
+    if "heading" in entries and not _heading(entries["heading"], diagnostics):
         del chosen["heading"]
-    return TextLayout(**chosen, sections=compile_sections(entries, shop))
+    return TextLayout(**chosen, sections=compile_sections(entries, context))
 
 
-def _heading(node: YamlNode, notebook: Diagnostics) -> bool:
+def _heading(node: YamlNode, diagnostics: Diagnostics) -> bool:
     """Check the placeholders of a heading: names only, no formats, no attributes."""
     try:
-        parts = list(string.Formatter().parse(notebook.text(node)))
+        parts = list(string.Formatter().parse(diagnostics.read_text(node)))
     except ValueError:
-        notebook.error(node, "heading", "a brace stands alone; write {{ for a brace")
+        diagnostics.error(node, "heading", "a brace stands alone; write {{ for a brace")
         return False
     good = True
     for _, name, form, conversion in parts:
         if name is not None and (name not in PLACEHOLDERS or form or conversion):
-            notebook.unknown(node, "placeholder", name, PLACEHOLDERS)
+            diagnostics.unknown(node, "placeholder", name, PLACEHOLDERS)
             good = False
     return good

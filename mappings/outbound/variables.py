@@ -34,7 +34,7 @@ class RenderState:
     number: int
     """Of the order in this message, from 1."""
     statuses: Mapping[str, str]
-    manner: OutputStyle = field(default_factory=OutputStyle)
+    style: OutputStyle = field(default_factory=OutputStyle)
     row: Mapping[str, Encoded] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     segment: str = ""
@@ -53,7 +53,7 @@ class RenderState:
     @property
     def in_child(self) -> bool:
         """Whether this message is the result of a child order, which holds an addendum."""
-        return self.manner.layout.in_child(self.context)
+        return self.style.layout.in_child(self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ def person(name: str) -> PersonParts:
     return PersonParts(family, given)
 
 
-def _time(moment: datetime | None, frame: RenderState) -> Encoded:
+def _time(moment: datetime | None, state: RenderState) -> Encoded:
     if moment is None:
         return NOTHING
-    written = _moment(moment, frame.context.time_zone)
-    return plain(written if frame.manner.zoned else written[:_LOCAL_TIME])
+    written = _moment(moment, state.context.time_zone)
+    return plain(written if state.style.zoned else written[:_LOCAL_TIME])
 
 
 @lru_cache(maxsize=16)  # every line of a text bears the same few
@@ -88,21 +88,21 @@ def _moment(moment: datetime, zone: str) -> str:
     return format_moment(moment, ZoneInfo(zone))
 
 
-def _signer(frame: RenderState) -> Signer:
+def _signer(state: RenderState) -> Signer:
     """Who signed what this message is about: the last addendum's signer, else the report's."""
-    addenda = frame.context.addenda
+    addenda = state.context.addenda
     latest = addenda[-1].signed_by if addenda else Signer()
-    return latest if latest.name else frame.context.signed_by
+    return latest if latest.name else state.context.signed_by
 
 
-def _released_at(frame: RenderState) -> datetime:
-    addenda = frame.context.addenda
+def _released_at(state: RenderState) -> datetime:
+    addenda = state.context.addenda
     latest = addenda[-1].signed_at if addenda else None
-    return latest or frame.context.signed_at or frame.context.now
+    return latest or state.context.signed_at or state.context.now
 
 
-def _study_time(frame: RenderState) -> Encoded:
-    tags = frame.order.tags
+def _study_time(state: RenderState) -> Encoded:
+    tags = state.order.tags
     day, time = tags.get("StudyDate", ""), tags.get("StudyTime", "")
     whole_day = 8
     if not day.isdigit():
@@ -110,94 +110,94 @@ def _study_time(frame: RenderState) -> Encoded:
     return plain(day + time if len(day) == whole_day and time.isdigit() else day)
 
 
-def _xpn(frame: RenderState) -> Encoded:
+def _xpn(state: RenderState) -> Encoded:
     """PatientName in the order of XPN: family^given^further^suffix^prefix."""
-    parts = [*frame.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
+    parts = [*state.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
     family, given, further, prefix, suffix = (plain(part.strip()) for part in parts)
     return components([family, given, further, suffix, prefix])
 
 
-def _interpreter(frame: RenderState) -> Encoded:
+def _interpreter(state: RenderState) -> Encoded:
     """OBR-32 as the receiver reads it: NDL by the standard, or what others write there."""
-    signer = _signer(frame)
+    signer = _signer(state)
     if not signer.name:
         return NOTHING
     name = person(signer.name)
     parts = [plain(signer.identifier), plain(name.family), plain(name.given)]
-    if frame.manner.interpreter == "name":
+    if state.style.interpreter == "name":
         parts[0] = NOTHING
-    return (components if frame.manner.interpreter == "xcn" else subcomponents)(parts)
+    return (components if state.style.interpreter == "xcn" else subcomponents)(parts)
 
 
-def _order_control(frame: RenderState) -> str:
+def _order_control(state: RenderState) -> str:
     """RE where observations follow, CN where they follow the last order, CH below a parent."""
-    if frame.in_child:
+    if state.in_child:
         return "CH"
-    return "RE" if frame.last or frame.manner.orders == "grouped" else "CN"
+    return "RE" if state.last or state.style.orders == "grouped" else "CN"
 
 
-def _message_type(frame: RenderState) -> list[str]:
-    return frame.statuses.get("message", "").split("^")
+def _message_type(state: RenderState) -> list[str]:
+    return state.statuses.get("message", "").split("^")
 
 
-def _trigger(frame: RenderState) -> Encoded:
-    return plain("".join(_message_type(frame)[1:2]))
+def _trigger(state: RenderState) -> Encoded:
+    return plain("".join(_message_type(state)[1:2]))
 
 
-def _observation_status(frame: RenderState) -> Encoded:
+def _observation_status(state: RenderState) -> Encoded:
     """OBX-11: that of the message, but for what a row deletes."""
-    own = frame.row.get("observation_status")
-    return plain(frame.statuses.get("observation", "")) if own is None else own
+    own = state.row.get("observation_status")
+    return plain(state.statuses.get("observation", "")) if own is None else own
 
 
-def _presentation(frame: RenderState) -> str:
+def _presentation(state: RenderState) -> str:
     """TXA-3 (table 0191): the type of the text; AP, other data, where files are all there is."""
-    files_alone = TEXT not in frame.manner.content and frame.context.files
-    return "AP" if files_alone else frame.manner.layout.value_type
+    files_alone = TEXT not in state.style.content and state.context.files
+    return "AP" if files_alone else state.style.layout.value_type
 
 
 def _tag(tag: str) -> Variable:
-    return lambda frame: plain(frame.order.tags.get(tag, ""))
+    return lambda state: plain(state.order.tags.get(tag, ""))
 
 
 def _row(name: str) -> Variable:
-    return lambda frame: frame.row.get(name, NOTHING)
+    return lambda state: state.row.get(name, NOTHING)
 
 
 VARIABLES: Mapping[str, Variable] = {
-    "event": lambda frame: plain(frame.context.event),
-    "control_id": lambda frame: plain(frame.context.control_id),
-    "now": lambda frame: _time(frame.context.now, frame),
-    "site": lambda frame: plain(frame.context.site),
-    "report_status": lambda frame: plain(frame.context.report_status),
-    "result_status": lambda frame: plain(frame.statuses.get("result", "")),
+    "event": lambda state: plain(state.context.event),
+    "control_id": lambda state: plain(state.context.control_id),
+    "now": lambda state: _time(state.context.now, state),
+    "site": lambda state: plain(state.context.site),
+    "report_status": lambda state: plain(state.context.report_status),
+    "result_status": lambda state: plain(state.statuses.get("result", "")),
     "observation_status": _observation_status,
-    "order_status": lambda frame: plain(frame.statuses.get("order", "")),
-    "order_control": lambda frame: plain(_order_control(frame)),
-    "version": lambda frame: plain(frame.manner.version or NEWEST_VERSION),
-    "message": lambda frame: components([plain(part) for part in _message_type(frame)]),
+    "order_status": lambda state: plain(state.statuses.get("order", "")),
+    "order_control": lambda state: plain(_order_control(state)),
+    "version": lambda state: plain(state.style.version or NEWEST_VERSION),
+    "message": lambda state: components([plain(part) for part in _message_type(state)]),
     "trigger": _trigger,
-    "completion": lambda frame: plain(frame.statuses.get("completion", "")),
-    "availability": lambda frame: plain(frame.statuses.get("availability", "")),
-    "document.number": lambda frame: plain(frame.context.document.number),
-    "document.parent": lambda frame: plain(frame.context.document.parent),
-    "document.presentation": lambda frame: plain(_presentation(frame)),
-    "value_type": lambda frame: plain(frame.manner.layout.value_type),
+    "completion": lambda state: plain(state.statuses.get("completion", "")),
+    "availability": lambda state: plain(state.statuses.get("availability", "")),
+    "document.number": lambda state: plain(state.context.document.number),
+    "document.parent": lambda state: plain(state.context.document.parent),
+    "document.presentation": lambda state: plain(_presentation(state)),
+    "value_type": lambda state: plain(state.style.layout.value_type),
     "interpreter": _interpreter,
-    "child": lambda frame: plain("Y" if frame.in_child else ""),
-    "addendum.suffix": lambda frame: plain(
-        f"-A{len(frame.context.addenda)}" if frame.in_child else ""
+    "child": lambda state: plain("Y" if state.in_child else ""),
+    "addendum.suffix": lambda state: plain(
+        f"-A{len(state.context.addenda)}" if state.in_child else ""
     ),
-    "set_id": lambda frame: plain(str(frame.counts.get(frame.segment, 0) + 1)),
-    "signed_at": lambda frame: _time(_released_at(frame), frame),
-    "signer.name": lambda frame: plain(_signer(frame).name),
-    "signer.family": lambda frame: plain(person(_signer(frame).name).family),
-    "signer.given": lambda frame: plain(person(_signer(frame).name).given),
-    "signer.id": lambda frame: plain(_signer(frame).identifier),
-    "signer.email": lambda frame: plain(_signer(frame).email),
-    "placer": lambda frame: plain(frame.order.placer),
-    "filler": lambda frame: plain(frame.order.filler),
-    "order.number": lambda frame: plain(str(frame.number)),
+    "set_id": lambda state: plain(str(state.counts.get(state.segment, 0) + 1)),
+    "signed_at": lambda state: _time(_released_at(state), state),
+    "signer.name": lambda state: plain(_signer(state).name),
+    "signer.family": lambda state: plain(person(_signer(state).name).family),
+    "signer.given": lambda state: plain(person(_signer(state).name).given),
+    "signer.id": lambda state: plain(_signer(state).identifier),
+    "signer.email": lambda state: plain(_signer(state).email),
+    "placer": lambda state: plain(state.order.placer),
+    "filler": lambda state: plain(state.order.filler),
+    "order.number": lambda state: plain(str(state.number)),
     "order.study_time": _study_time,
     "order.xpn": _xpn,
     **{f"order.{tag}": _tag(tag) for tag in TAGS},
@@ -215,4 +215,4 @@ DESTINATION = "destination."
 
 def destination(key: str) -> Variable:
     """Read a setting of the destination."""
-    return lambda frame: plain(frame.context.destination.get(key, ""))
+    return lambda state: plain(state.context.destination.get(key, ""))

@@ -66,7 +66,7 @@ def test_an_older_file_means_what_it_meant(tmp_path: Path) -> None:
     """Without any of these words: results as the mapping says, 2.5.1, a line an OBX."""
     (results,) = compiled(tmp_path)
     assert results.name == "results"
-    assert results.manner.layout.layout == "lines"
+    assert results.style.layout.layout == "lines"
 
 
 def test_addenda_as_documents(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_addenda_as_documents(tmp_path: Path) -> None:
         tmp_path, 'addenda = "mdm"', 'version = "2.4"', 'events = ["final", "addendum", "recall"]'
     )
     assert documents.events == {ResultEvent.ADDENDUM, ResultEvent.RETRACTION}
-    assert {each.manner.version for each in (documents, results, status)} == {"2.4"}
+    assert {each.style.version for each in (documents, results, status)} == {"2.4"}
     made = destination(
         read(tmp_path, 'addenda = "mdm"'), read(tmp_path, 'addenda = "mdm"').destination[0]
     )
@@ -104,4 +104,4 @@ def test_definitions_of_older_homes(tmp_path: Path) -> None:
     )
     (tmp_path / "mappings" / "results.yaml").write_text(old, "utf-8")
     (results,) = compiled(tmp_path, 'version = "2.3"', 'layout = "formatted"')
-    assert results.manner.version == "2.3"
+    assert results.style.version == "2.3"

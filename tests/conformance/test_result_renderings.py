@@ -57,8 +57,8 @@ def test_every_combination(words: Words) -> None:
         base64.b64decode(each.value("OBX-5.5"), validate=True)
         for each in message.named("OBX")
         if each.value("OBX-2") == "ED"
-    ] == [context.files[each] for each in sorted(mapping.manner.formats)] * (
-        1 if mapping.manner.orders == "combined" else len(both)
+    ] == [context.files[each] for each in sorted(mapping.style.formats)] * (
+        1 if mapping.style.orders == "combined" else len(both)
     )
 
 

@@ -144,7 +144,7 @@ def _inspect(
     raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Inspection, Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
-    now = defaults._replace(missed=missed)
+    now = defaults._replace(unmapped_codes=missed)
     return _made(recipe).inspect(raw, fallback, peek(raw), now), missed
 
 
@@ -152,7 +152,7 @@ def _read(
     raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
-    return _made(recipe).read(raw, fallback, defaults._replace(missed=missed)), missed
+    return _made(recipe).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
 
 
 def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults) -> Subjects:
@@ -222,12 +222,12 @@ class OffloadedDefinition:
 
 
 def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
-    return defaults._replace(missed=None)
+    return defaults._replace(unmapped_codes=None)
 
 
 def _note(defaults: ListenerDefaults, missed: Sequence[UnmappedCode]) -> None:
-    if defaults.missed is not None:
-        defaults.missed.extend(missed)
+    if defaults.unmapped_codes is not None:
+        defaults.unmapped_codes.extend(missed)
 
 
 def offloaded(listening: Listening, offload: Offload) -> Listening:
