@@ -44,8 +44,8 @@ from mappings.language.scope import ListenerDefaults
 _APP = "src/console/main.ts"
 
 
-class _Plant:
-    """What the console needs of this installation; see `bridge.console.context.Plant`."""
+class _Installation:
+    """See `bridge.console.context.Installation`."""
 
     def __init__(
         self,
@@ -136,20 +136,20 @@ def console_application(
     async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
         return await probe(await Threads.CHECKS.run(current, settings, database), kind, name)
 
-    async def visitor(cookies: str, unattended: bool) -> Visitor | None:
+    async def signed_in_user(cookies: str, unattended: bool) -> Visitor | None:
         return await client.visitor(cookies, unattended=unattended)
 
-    service = ReportEngine(client)
+    engine = ReportEngine(client)
     return create_application(
         ConsoleContext(
             database,
-            _Plant(settings, database, subjects_of, clock),
+            _Installation(settings, database, subjects_of, clock),
             subjects_of,
-            visitor,
+            signed_in_user,
             partial(_report_status, client),
-            service,
+            engine,
             probed,
-            _files,
+            _assets,
             clock,
             AuthorsDesk(settings, database, clock),
             AuthorsBench(settings, database),
@@ -157,7 +157,7 @@ def console_application(
             SetUp(settings, database, clock),
             AuditRelay(settings, database).newest,
             AccessAdministration(
-                database, service, clock, provider=settings.sign_in.oidc is not None
+                database, engine, clock, provider=settings.sign_in.oidc is not None
             ),
             needs_second_factor(settings),
             Proxies(settings.http.trusted_proxies),
@@ -177,7 +177,7 @@ async def _report_status(
     return found
 
 
-def _files() -> PageAssets:
+def _assets() -> PageAssets:
     begin = entry(_APP)
     preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
     styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)

@@ -1,1 +1,1 @@
-"""The admin console: what operators see and do, over HTTP; it knows no engine but over HTTP."""
+"""The admin console: queries and use cases for operators; it reaches the report engine by HTTP."""

@@ -1,9 +1,9 @@
 """
-Grants, enrolment links, and disabled accounts: the use cases of the console and of its command.
+Access administration: grants, enrolment links and disabled accounts, for console and command line.
 
-Who may do what to whom is decided by `bridge.authority`; that one system administrator remains,
-by `bridge.console.grants`. A grant that widens ends the account's password, sessions and tokens
-before it counts: nothing from before the grant opens the console.
+`bridge.authority` decides which actor may do what to which account. `bridge.console.grants`
+ensures that a system administrator remains. A grant with more rights first ends the password, the
+sessions and the tokens of the account, so nobody who used the account before obtains the rights.
 """
 
 from collections.abc import Callable
@@ -38,19 +38,19 @@ _FORBIDDEN: Final = 403
 
 
 class AccountDirectory(Protocol):
-    """The report engine's accounts, over HTTP or in its database."""
+    """The accounts of the report engine, by HTTP or in its database."""
 
     async def account(self, who: str) -> Account | None:
         """Find an account by its e-mail address or its id."""
 
     async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
-        """End password, second factor and sessions of an account; make an enrolment link."""
+        """End password, second factor and sessions of an account; return an enrolment link."""
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Say whether the account needs a second factor."""
+        """Set whether the account needs a second factor."""
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
-        """Disable or enable an account; the engine asks about the last administrator."""
+        """Disable or enable an account; the engine refuses to disable the last administrator."""
 
     async def sites(self) -> frozenset[str]:
         """List the ids of all sites."""
@@ -58,7 +58,7 @@ class AccountDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """Who gives and takes; `grant` None: the operator with access to HOME, who may `force`."""
+    """The actor; `grant` None: an operator with access to the data directory, who may `force`."""
 
     name: str
     grant: Grant | None = None
@@ -67,7 +67,7 @@ class Administrator:
 
 @dataclass(frozen=True, slots=True)
 class GrantEntry:
-    """A row of the list of grants; `pending`: its owner has not enrolled, or has to do so anew."""
+    """A grant with its account; `pending`: the owner must still enrol."""
 
     grant: Grant
     account: Account | None
@@ -75,7 +75,7 @@ class GrantEntry:
 
     @property
     def email(self) -> str:
-        """The account's present address, or the one of the grant."""
+        """The present e-mail address of the account, else that of the grant."""
         return self.grant.email if self.account is None else self.account.email
 
     @property
@@ -90,7 +90,7 @@ class GrantEntry:
 
 
 class AccessAdministration:
-    """Raises GrantRefused, Unknown, and what `accounts` raises."""
+    """Changes grants and accounts. Raises GrantRefused, NoSuchItem, and errors of `accounts`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class AccessAdministration:
         *,
         provider: bool = False,
     ) -> None:
-        """Work on the grants of a database; `provider`: people sign in at an OpenID provider."""
+        """`clock` is in ms; `provider`: users sign in at an OpenID provider."""
         self._database = database
         self._accounts = accounts
         self._clock = clock
@@ -108,9 +108,9 @@ class AccessAdministration:
 
     async def grant(self, by: Administrator, who: str, wanted: Grant) -> Enrolment | None:
         """
-        Give an account a role, in the place of the one it had.
+        Assign a role to an account, replacing its present role.
 
-        Where that widens what it may, its owner must enrol anew: gives the link to do so.
+        If the new role has more rights, the owner must enrol again: returns the enrolment link.
         """
         account, before = await self._known(who)
         wanted = replace(wanted, account_id=account.account_id, email=account.email)
@@ -118,16 +118,16 @@ class AccessAdministration:
         if account.disabled:
             raise GrantRefused("account_disabled", "the account is disabled", 409)
         await self._require_sites(wanted)
-        made = None
+        link = None
         if wanted.widens(before):
-            made = await self._accounts.enrol(
+            link = await self._accounts.enrol(
                 account.account_id, second_factor=True, end_tokens=True
             )
-        await Threads.CONSOLE.run(self._give, wanted, before, by)
-        return made
+        await Threads.CONSOLE.run(self._save, wanted, before, by)
+        return link
 
     async def revoke(self, by: Administrator, who: str) -> None:
-        """Take an account's role away. Raises Unknown where it has none."""
+        """Remove the role of an account. Raises NoSuchItem if it has none."""
         account, before = await self.find(who)
         if account is None:
             if not await Threads.CONSOLE.run(
@@ -142,7 +142,7 @@ class AccessAdministration:
         await self._accounts.require_second_factor(key, required=False)
 
     async def enrol(self, by: Administrator, who: str) -> Enrolment:
-        """End the password and the sessions of an account; give a link for its owner."""
+        """End password and sessions of an account; return an enrolment link for its owner."""
         account, before = await self._known(who)
         require_authority(by, account, before, Action.ENROL)
         return await self._accounts.enrol(
@@ -150,13 +150,13 @@ class AccessAdministration:
         )
 
     async def set_disabled(self, by: Administrator, who: str, *, disabled: bool) -> None:
-        """Disable an account, or enable it again."""
+        """Disable or enable an account."""
         account, before = await self._known(who)
         require_authority(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
         await self._accounts.set_disabled(account.account_id, disabled=disabled)
 
     async def find(self, who: str) -> tuple[Account | None, Grant | None]:
-        """Find an account by its e-mail address or its id, and its role."""
+        """Find an account by its e-mail address or its id, and its grant."""
         account = await self._accounts.account(who) if who else None
         if account is None:
             return None, None
@@ -171,8 +171,10 @@ class AccessAdministration:
 
     async def _entry(self, grant: Grant) -> GrantEntry:
         account = await self._accounts.account(grant.account_id) if grant.account_id else None
-        able = account is not None and account.enrolled and (account.password or self._provider)
-        return GrantEntry(grant, account, pending=not able)
+        can_sign_in = (
+            account is not None and account.enrolled and (account.password or self._provider)
+        )
+        return GrantEntry(grant, account, pending=not can_sign_in)
 
     async def _known(self, who: str) -> tuple[Account, Grant | None]:
         account, before = await self.find(who)
@@ -189,7 +191,7 @@ class AccessAdministration:
         if missing:
             raise _refused(Refusal.UNKNOWN_SITE, ", ".join(missing))
 
-    def _give(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
+    def _save(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
         now = self._clock()
         grants.save_grant(self._database, wanted, now, by.name, before=before, force=by.force)
 
@@ -203,10 +205,9 @@ def require_authority(
     site: str | None = None,
 ) -> None:
     """
-    Raise GrantRefused where `bridge.authority` forbids an action on an account with this role.
+    Raise GrantRefused if `bridge.authority` forbids the action on an account with this role.
 
-    `wanted` is a role to be given; `site` is one that the actor administers and the action is
-    about.
+    `wanted` is the role to assign. `site` is the site of the action, which the actor administers.
     """
     rights = Rights(system=True) if by.grant is None else by.grant.rights
     own = None if by.grant is None else by.grant.account_id

@@ -1,7 +1,8 @@
-"""The audit events of the console: who, when, what, on which row, and whether it went well.
+"""
+Audit events of the console: who did what to which target, when, and with which outcome.
 
-Events name rows, users, sites and codes, and the reason that a person gave; neither what was
-searched for nor what was read. They go to the chain by `bridge.audit.outbox`. Blocking.
+Events name rows, users, sites and codes, and the reason that the user gave. They contain neither
+search terms nor message content. `bridge.audit.outbox` moves them to the hash chain. Blocking.
 """
 
 from collections.abc import Collection
@@ -16,7 +17,7 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAction:
-    """One action; `subject` is such as `message 17`, `outcome` is `done` or a code."""
+    """One action of a user; `subject` is such as `message 17`, `outcome` is `done` or a code."""
 
     email: str
     action: str
@@ -44,7 +45,7 @@ class ConsoleAction:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleEventQuery:
-    """Which deeds: None leaves a thing open; times in ms, `until` and `before` excluded."""
+    """Criteria for audit events; None matches all. Times in ms; `until` and `before` exclusive."""
 
     sites: Collection[str] | None = None
     email: str | None = None
@@ -57,12 +58,12 @@ class ConsoleEventQuery:
 
 
 def target_of(subject: str) -> tuple[str, str]:
-    """Return type and id of a subject: `message 17`; of an address of a user, `user`."""
+    """Return type and id of a subject such as `message 17`; an e-mail address has type `user`."""
     kind, _, identity = subject.partition(" ")
     return ("user", subject) if "@" in kind else (kind, identity)
 
 
-def record_action(database: Database, deed: ConsoleAction, now: int) -> None:
-    """Record an action in a transaction of its own."""
+def record_action(database: Database, action: ConsoleAction, now: int) -> None:
+    """Record an action in its own transaction."""
     with database.write() as connection:
-        outbox.add(connection, deed.event(), now)
+        outbox.add(connection, action.event(), now)

@@ -1,11 +1,10 @@
-"""What the console needs of the service around it: database, channels, definitions, connections,
-packages.
+"""
+The context of the console's routes: everything that the composition root injects.
 
-Answers are what the endpoints tell, ready for JSON. All but `try_out` blocks; errors are those of
-the console only.
-
-Answers are what the endpoints tell, ready for JSON; `actor` is an e-mail address. Everything
-blocks, and raises errors of the console only.
+The Protocols are implemented in `bridge.admin`. Their methods block, except coroutines, raise only
+errors of the console, and return response bodies that are ready for JSON. `actor` is an e-mail
+address. `begun_on` is the version on which the user's change is based; if another version is
+active, the change is refused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,19 +27,20 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProposedConnection:
-    """What a listener or destination would be: its table as in bridge.toml; `new`: a new one."""
+    """Settings of a listener or destination to check; `new`: the name must be free."""
 
     kind: str
     table: JsonObject
+    """The table as in bridge.toml."""
     new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionChange:
     """
-    What somebody puts into force, and why; `begun_on` must be in force still (empty: nothing).
+    New settings of a listener or destination, with the reason.
 
-    Without a `table` bridge.toml has the word again; what is not in it is gone then.
+    Without a `table`, the settings of bridge.toml apply again, or the connection is removed.
     """
 
     kind: str
@@ -53,33 +53,33 @@ class ConnectionChange:
 
 
 class Connections(Protocol):
-    """Listeners and destinations, as the console says them or bridge.toml does."""
+    """Listeners and destinations, configured in the console or in bridge.toml."""
 
     def form(self) -> JsonObject:
-        """Describe what is asked for, of both kinds, and what may be chosen."""
+        """Describe the settings of both kinds, and the choices for each."""
 
     def connection(self, kind: str, name: str) -> JsonObject:
-        """Give one as it is in force, and what was. Raises Unknown."""
+        """Return the active settings of a connection and their history. Raises NoSuchItem."""
 
     def check(self, plan: ProposedConnection) -> JsonObject:
-        """Say what is wrong with it, field by field, and what is worth a look."""
+        """Return errors and warnings by field."""
 
     async def try_out(self, plan: ProposedConnection) -> Sequence[JsonObject]:
-        """Connect as it would be, and say what was found, step by step. Raises Mistaken."""
+        """Connect with these settings; return the steps of the test. Raises InvalidContent."""
 
     def save(self, change: ConnectionChange) -> JsonObject:
-        """Put it into force on all nodes. Raises Mistaken, Conflict, Impossible."""
+        """Activate settings on all nodes. Raises InvalidContent, ChangeConflict, InvalidState."""
 
     def rollback(self, change: ConnectionChange) -> JsonObject:
-        """Put what was before into force again."""
+        """Activate the previous settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageImport:
     """
-    A ZIP that somebody takes in, and why.
+    An interface package to import, with the reason.
 
-    `mark` stands for what was looked at; `replace`: other versions may lose their place.
+    `mark` identifies the preview that the user saw; `replace`: existing files may be replaced.
     """
 
     data: bytes
@@ -90,25 +90,25 @@ class PackageImport:
 
 
 class InterfacePackages(Protocol):
-    """Interfaces that leave, and that come."""
+    """Export and import of interface packages."""
 
     def export_zip(self, names: Sequence[str]) -> bytes:
-        """Give the ZIP of listeners and destinations with their definitions. Raises Unknown."""
+        """Return listeners and destinations with their definitions. Raises NoSuchItem."""
 
-    def preview(self, data: bytes) -> Mapping[str, Any]:
-        """Say what a ZIP would change; `mark` stands for what was looked at."""
+    def preview(self, data: bytes) -> JsonObject:
+        """Return what an import of the ZIP file would change; `mark` identifies this preview."""
 
-    def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
-        """Put it into force on all nodes. Raises Conflict where something is otherwise by now."""
+    def import_zip(self, package: PackageImport) -> JsonObject:
+        """Activate a package on all nodes. Raises ChangeConflict if the preview is outdated."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftEdit:
     """
-    What an author has written: the files that differ, by their names in a mappings folder.
+    The changed files of a draft, by their names in a mappings folder.
 
-    `begun_on` is the version in force then, `revision` that of the draft it was written on.
-    `code`: they may change Python.
+    `revision` is the stored revision that the edit is based on. `code`: the actor has the
+    permission `code`, to change Python hooks.
     """
 
     name: str
@@ -122,10 +122,10 @@ class DraftEdit:
 @dataclass(frozen=True, slots=True)
 class ActivationRequest:
     """
-    What somebody puts into force, and why.
+    A version to activate, with the reason: a draft, or an older `version` for a rollback.
 
-    `begun_on` must be in force still; `revision` is the draft's; `listeners` are to read with the
-    definition from now on. `code`: they may change Python.
+    `revision` is that of the draft. `listeners` use the definition first from then on. `code`: the
+    actor has the permission `code`.
     """
 
     name: str
@@ -140,7 +140,7 @@ class ActivationRequest:
 
 @dataclass(frozen=True, slots=True)
 class CodeEntry:
-    """What a code table is to say; `back`: `code` is a value, and `value` the code it has."""
+    """A new entry of a code table; `back`: the unmapped value is `value`, and `code` is new."""
 
     name: str
     actor: str
@@ -152,18 +152,18 @@ class CodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrialMessage:
-    """A message to try: its bytes, and the listener whose settings hold where it is silent."""
+    """A message to try; the settings of `listener` supply defaults such as site and charset."""
 
     payload: bytes
     listener: str = ""
     mapping: str = ""
-    """The definition that a stored message was read with, and its version."""
+    """The definition that read a stored message, and its version."""
     version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """Which two versions to compare, by their words, over so many stored messages."""
+    """Two versions to compare on the `last` stored messages."""
 
     name: str
     actor: str
@@ -171,67 +171,67 @@ class ComparisonRequest:
     after: str
     last: int
     values: bool = field(default=False)
-    """Whether values are told; else only which fields differ, and how often."""
+    """Whether the result contains field values; else field names and counts."""
     code: bool = field(default=False)
-    """Whether they may change Python."""
+    """Whether the actor has the permission `code`."""
 
 
 class DefinitionDrafts(Protocol):
-    """Definitions, drafts, versions."""
+    """Definitions with their drafts, versions and unmapped codes."""
 
     def overview(self) -> JsonObject:
-        """List definitions, and who reads and writes with them."""
+        """List definitions, and the listeners and destinations that use them."""
 
     def definition(self, name: str, actor: str) -> JsonObject:
-        """Give a definition with its files, and the author's draft."""
+        """Return a definition with its files, and the actor's draft."""
 
     def save(self, writing: DraftEdit) -> JsonObject:
-        """Keep a draft, with its mistakes named."""
+        """Store a draft, also with errors; return the errors."""
 
     def discard(self, name: str, actor: str) -> None:
-        """Throw a draft away."""
+        """Delete a draft."""
 
     def history(self, name: str) -> Sequence[JsonObject]:
-        """List what was in force, the newest first."""
+        """List the activations of a definition, newest first."""
 
     def version(self, name: str, version: str) -> JsonObject:
-        """Give the files of a version."""
+        """Return the files of a version."""
 
     def changes_hooks(self, change: DraftEdit | ActivationRequest) -> bool:
-        """Tell whether a draft, its activation or a rollback brings code that is not active."""
+        """Tell whether a change contains Python code that the active version does not."""
 
     def activate(self, decision: ActivationRequest) -> JsonObject:
-        """Put the author's draft into force."""
+        """Activate the actor's draft."""
 
     def rollback(self, decision: ActivationRequest) -> JsonObject:
-        """Put an older version into force: the one named, else the one before."""
+        """Activate the named older version, or the previous one."""
 
     def unmapped_codes(self, actor: str) -> Sequence[JsonObject]:
-        """List codes that messages had and no table has."""
+        """List codes of messages that have no entry in a code table."""
 
     def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
-        """Note that a code stays without an entry. Raises Unknown."""
+        """Record that a code stays without an entry. Raises NoSuchItem."""
 
     def add_code(self, entry: CodeEntry) -> JsonObject:
-        """Write an entry into the author's draft. Raises Unknown."""
+        """Add an entry to the actor's draft. Raises NoSuchItem."""
 
     def set_listener_definitions(
         self, decision: ActivationRequest, names: Sequence[str]
     ) -> JsonObject:
-        """Let a listener (`decision.name`) read with these; none: as its settings say."""
+        """Set the definitions of listener `decision.name`; an empty list: as in its settings."""
 
 
 class DefinitionTrials(Protocol):
-    """Trying, comparing, learning."""
+    """Trials and comparisons of definitions on sample messages; inference from samples."""
 
     def messages_in_text(self, text: str) -> Sequence[bytes]:
-        """Find the messages of a text, as they were on the wire."""
+        """Return the messages in a pasted text, as they were on the wire."""
 
     def messages_in_file(self, data: bytes) -> Sequence[bytes]:
-        """Find the messages of a file."""
+        """Return the messages in an uploaded file."""
 
     def stored_messages(self, name: str, last: int, control: str) -> Sequence[JsonObject]:
-        """Give the last stored messages that a definition concerns, or those of a control id."""
+        """Return the last stored messages of a definition, or those with a control id."""
 
     def try_out(
         self,
@@ -242,66 +242,66 @@ class DefinitionTrials(Protocol):
         *,
         code: bool = False,
     ) -> JsonObject:
-        """Give what a version makes of messages; `code`: the actor may change Python."""
+        """Map messages with a version; `code`: the actor has the permission `code`."""
 
     def compare(self, question: ComparisonRequest) -> JsonObject:
-        """Say which stored messages come out differently."""
+        """Return the stored messages whose results differ between two versions."""
 
     def learn(self, payloads: Sequence[bytes]) -> JsonObject:
-        """Propose a definition."""
+        """Infer a definition from sample messages."""
 
 
-_AT_ONCE, _WAITING = 2, 16
+_CONCURRENT, _WAITING = 2, 16
 
 
 class MessageReplay(Protocol):
-    """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
+    """Replays stored messages with the active definitions. Raises BridgeError."""
 
     def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
-        Queue a message again; give how many later ones were applied meanwhile.
+        Queue a message again; return how many later messages of its lanes were applied already.
 
-        `chosen` is the state for which it was chosen, if it was.
+        If `chosen` is given, the message must still be in this state.
         """
 
-    def faults(self, listener: str, payload: bytes) -> Sequence[Mapping[str, Any]]:
-        """Say why a message would be refused."""
+    def faults(self, listener: str, payload: bytes) -> Sequence[JsonObject]:
+        """Return the reasons for which a message would be refused."""
 
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
-        """Give the sites that it would be of."""
+        """Return the sites that a message would belong to."""
 
     def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
-        """Store an edited copy of a message as a new one, and queue it; give its id."""
+        """Store an edited message as a new one, and queue it; return its id."""
 
 
 class Installation(Protocol):
-    """What stands around the queue. Blocking."""
+    """The running installation: channels, alerts and stored messages."""
 
-    def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
-        """List listeners or destinations: state, activity, certificate, and which `sites`."""
+    def channels(self, kind: str) -> Sequence[JsonObject]:
+        """List listeners or destinations with state, activity, certificate and `sites`."""
 
     def pause(self, kind: str, name: str, by: str) -> None:
-        """Stop one until it is resumed. Raises Unknown."""
+        """Pause a listener or destination. Raises NoSuchItem."""
 
     def resume(self, kind: str, name: str) -> None:
-        """Let one go on. Raises Unknown."""
+        """Resume a listener or destination. Raises NoSuchItem."""
 
-    def alerts(self) -> Sequence[Mapping[str, Any]]:
-        """List the alerts that stand."""
+    def alerts(self) -> Sequence[JsonObject]:
+        """List the active alerts."""
 
     def message_replay(self) -> MessageReplay:
-        """Take the definitions in force now, to judge stored messages anew."""
+        """Load the active definitions for replays."""
 
     def charset(self, listener: str) -> str:
-        """Give the codec of a listener's messages that declare none."""
+        """Return the codec of a listener's messages without MSH-18."""
 
-    def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
-        """Give what its definition makes of a message."""
+    def mapped(self, detail: MessageDetail) -> JsonObject:
+        """Return the result of mapping a stored message with its definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageAssets:
-    """What a page of the app loads: addresses."""
+    """The URLs of the files that the page loads."""
 
     script: str
     preloads: tuple[str, ...]
@@ -310,31 +310,31 @@ class PageAssets:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """
-    Everything the routes need.
-
-    `visitor` says who is signed in at the report service, `service` asks it in our own name;
-    `probe` connects to a listener or destination and says what it found. `second_factor`: the
-    console opens only to sessions with a second factor. `proxies` are those before the console.
-    """
+    """What the routes use."""
 
     database: Database
     installation: Installation
     subjects_of: SubjectReader
     signed_in_user: Callable[[str, bool], Awaitable[Visitor | None]]
-    status: Callable[[Sequence[Mapping[str, Any]]], Awaitable[Mapping[str, str]]]
-    service: ReportEngine
-    probe: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
-    files: Callable[[], PageAssets]
+    """Returns the user of a cookie header; True: an automatic refresh, which extends no session."""
+    report_status: Callable[[Sequence[JsonObject]], Awaitable[Mapping[str, str]]]
+    """Returns the report status of orders by report id."""
+    engine: ReportEngine
+    probe: Callable[[str, str], Awaitable[Sequence[JsonObject]]]
+    """Tests the connection to a listener or destination; returns the steps."""
+    assets: Callable[[], PageAssets]
     clock: Callable[[], int]
+    """Returns ms since the epoch."""
     drafts: DefinitionDrafts
     trials: DefinitionTrials
     packages: InterfacePackages
     connections: Connections
     events: Callable[[ConsoleEventQuery], list[dict[str, Any]]]
-    """Reads the audit events of the console and of commands, newest first. Blocking."""
+    """Reads audit events of console and command line, newest first. Blocking."""
     access: AccessAdministration
     second_factor: bool
+    """Whether a session needs a second factor to open the console."""
     proxies: Proxies
-    gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
-    """What compiles definitions goes through here, few at a time."""
+    """The trusted proxies in front of the console."""
+    gate: Gate = field(default_factory=lambda: Gate("definitions", _CONCURRENT, _WAITING))
+    """Limits how many requests compile definitions at a time."""

@@ -1,12 +1,12 @@
-"""Deliveries for the console: by state, destination and report; accepted ones for the record.
+"""
+Queries of deliveries: a filtered list, and the results that receivers have accepted.
 
-As `bridge.console.message_search`: what has no index is looked for in a window of ids. Blocking.
-
-What has no index is looked for in a window of ids, newest first. Blocking.
+As in `bridge.console.message_search`: criteria without an index are searched in a window of ids,
+newest first, so that a page costs the same on any number of rows. Blocking.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from bridge.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQuery:
-    """What is looked for; None leaves it open; `sites` None: of any."""
+    """Criteria for deliveries; None matches all. `before` is an id, exclusive."""
 
     state: QueueState | None = None
     destination: str | None = None
@@ -36,61 +36,76 @@ class DeliveryQuery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """What was found, newest first; `further` is the id to go on before, None: that was all."""
+    """Rows, newest first; `further` is the `before` of the next page, None after the last one."""
 
     rows: Sequence[DeliveryRow]
     further: int | None
 
 
-def search_deliveries(database: Database, wanted: DeliveryQuery) -> DeliveryPage:
+def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
     """Find deliveries."""
     with database.read() as connection:
         newest = newest_id(connection, DELIVERY)
-        high = newest + 1 if wanted.before is None else wanted.before
-        few = are_few(connection, DELIVERY, wanted.state)
-        indexed = wanted.report_id is not None or wanted.state in ATTENTION or few
+        high = newest + 1 if query.before is None else query.before
+        few = are_few(connection, DELIVERY, query.state)
+        indexed = query.report_id is not None or query.state in ATTENTION or few
         floor = 0 if indexed else max(0, high - ID_WINDOW)
         key = list_id(DELIVERY, alone=few)
         statement = (
             select(*(DELIVERY.c[name] for name in DeliveryRow.__slots__), DELIVERY.c.orders)
-            .where(key >= floor, key < high, *_conditions(wanted))
+            .where(key >= floor, key < high, *_conditions(query))
             .order_by(key.desc())
-            .limit(wanted.limit)
+            .limit(query.limit)
         )
         found = [dict(row) for row in connection.execute(statement).mappings()]
-    last = found[-1]["id"] if len(found) == wanted.limit else None
-    rows = [listed_delivery(each) for each in found if _is_own(each.pop("orders"), wanted.sites)]
-    return DeliveryPage(rows, last or (floor if floor > 1 else None))
+    further = _next_before(found, query.limit, floor)
+    rows = [listed_delivery(each) for each in found if _is_visible(each.pop("orders"), query.sites)]
+    return DeliveryPage(rows, further)
 
 
-def _conditions(wanted: DeliveryQuery) -> list[ColumnElement[bool]]:
-    made: list[ColumnElement[bool]] = []
-    if wanted.state is not None:
-        made += in_state(DELIVERY, wanted.state)
-    if wanted.destination is not None:
-        made.append(DELIVERY.c.destination == wanted.destination)
-    if wanted.report_id is not None:
-        made.append(DELIVERY.c.report_id == wanted.report_id)
-    if wanted.sites is not None:
-        # A quick look at the text leaves out most of the others'; what is left is read.
-        marks = (f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in wanted.sites)
-        made.append(or_(false(), *(DELIVERY.c.orders.contains(m, autoescape=True) for m in marks)))
-    return made
+def _conditions(query: DeliveryQuery) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if query.state is not None:
+        conditions += in_state(DELIVERY, query.state)
+    if query.destination is not None:
+        conditions.append(DELIVERY.c.destination == query.destination)
+    if query.report_id is not None:
+        conditions.append(DELIVERY.c.report_id == query.report_id)
+    if query.sites is not None:
+        # A text search removes most rows of other sites; `_is_visible` decides on the parsed JSON.
+        marks = (f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in query.sites)
+        contained = (DELIVERY.c.orders.contains(mark, autoescape=True) for mark in marks)
+        conditions.append(or_(false(), *contained))
+    return conditions
 
 
-def _is_own(orders: str, sites: frozenset[str] | None) -> bool:
+def _next_before(found: Sequence[Mapping[str, Any]], limit: int, floor: int) -> int | None:
+    if len(found) == limit:
+        return int(found[-1]["id"])
+    return floor if floor > 1 else None
+
+
+def _is_visible(orders: str, sites: frozenset[str] | None) -> bool:
+    """Tell whether all sites of a delivery are among `sites`; None permits all sites."""
     if sites is None:
         return True
     own = delivery_sites(json.loads(orders))
     return bool(own) and sites.issuperset(own)
 
 
-_TOLD = ("id", "destination", "report_id", "event", "code", "attempts", "acknowledged_at")
+_ACCEPTED_COLUMNS = (
+    *("id", "destination", "report_id", "event"),
+    *("code", "attempts", "acknowledged_at"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedDeliveryQuery:
-    """What is looked for; None leaves it open; times in ms, `until` and `before` excluded."""
+    """
+    Criteria for accepted deliveries; None matches all.
+
+    Times in ms; `until` and `before` are exclusive.
+    """
 
     sites: frozenset[str] | None = None
     destination: str | None = None
@@ -101,31 +116,26 @@ class AcceptedDeliveryQuery:
     limit: int = 100
 
 
-def accepted_deliveries(database: Database, wanted: AcceptedDeliveryQuery) -> dict[str, Any]:
-    """Give `rows`, newest first, and in `further` the id to go on before; None: that was all."""
-    accepted = DELIVERY.c.acknowledged_at
-    conditions = [DELIVERY.c.state == QueueState.DONE.value, accepted.is_not(None)]
-    if wanted.destination is not None:
-        conditions.append(DELIVERY.c.destination == wanted.destination)
-    if wanted.report_id is not None:
-        conditions.append(DELIVERY.c.report_id == wanted.report_id)
-    if wanted.since is not None:
-        conditions.append(accepted >= wanted.since)
-    if wanted.until is not None:
-        conditions.append(accepted < wanted.until)
+def accepted_deliveries(database: Database, query: AcceptedDeliveryQuery) -> dict[str, Any]:
+    """Return `rows`, newest first, and the `before` of the next page in `further`."""
+    accepted_at = DELIVERY.c.acknowledged_at
+    conditions = [DELIVERY.c.state == QueueState.DONE.value, accepted_at.is_not(None)]
+    if query.destination is not None:
+        conditions.append(DELIVERY.c.destination == query.destination)
+    if query.report_id is not None:
+        conditions.append(DELIVERY.c.report_id == query.report_id)
+    if query.since is not None:
+        conditions.append(accepted_at >= query.since)
+    if query.until is not None:
+        conditions.append(accepted_at < query.until)
     with database.read() as connection:
         newest = connection.execute(select(func.max(DELIVERY.c.id))).scalar() or 0
-        high = newest + 1 if wanted.before is None else wanted.before
-        floor = 0 if wanted.report_id is not None else max(0, high - ID_WINDOW)
-        statement = select(*(DELIVERY.c[name] for name in _TOLD), DELIVERY.c.orders)
+        high = newest + 1 if query.before is None else query.before
+        floor = 0 if query.report_id is not None else max(0, high - ID_WINDOW)
+        statement = select(*(DELIVERY.c[name] for name in _ACCEPTED_COLUMNS), DELIVERY.c.orders)
         ranged = statement.where(DELIVERY.c.id >= floor, DELIVERY.c.id < high, *conditions)
-        found = connection.execute(ranged.order_by(DELIVERY.c.id.desc()).limit(wanted.limit))
+        found = connection.execute(ranged.order_by(DELIVERY.c.id.desc()).limit(query.limit))
         rows = [dict(row) for row in found.mappings()]
-    last = rows[-1]["id"] if len(rows) == wanted.limit else None
-    own = [each for each in rows if _is_own_report(each.pop("orders"), wanted.sites)]
-    return {"rows": own, "further": last or (floor if floor > 1 else None)}
-
-
-def _is_own_report(orders: str, reach: frozenset[str] | None) -> bool:
-    sites = delivery_sites(json.loads(orders)) if reach is not None else frozenset()
-    return reach is None or (bool(sites) and reach.issuperset(sites))
+    further = _next_before(rows, query.limit, floor)
+    visible = [each for each in rows if _is_visible(each.pop("orders"), query.sites)]
+    return {"rows": visible, "further": further}

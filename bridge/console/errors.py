@@ -1,23 +1,23 @@
 """
-Why the console refuses; each has its HTTP status and a stable code.
+Errors of the console; each has an HTTP status and a stable code.
 
     ConsoleError
-    ├── SignedOut        401  nobody is signed in
-    ├── NotPermitted     403  the role does not allow it
-    ├── SessionRefused   403  the session does not open the console
-    ├── ReauthRequired   403  the password must be confirmed again
-    ├── ForeignPage      403  a page of somebody else asked
-    ├── Unknown          404  there is no such row or channel
-    ├── Impossible       409  it does not follow from the present state
-    ├── GrantRefused     4xx  a rule about accounts and grants forbids it
-    ├── Conflict         409  somebody was faster
-    ├── BadJson          400  the body is no JSON, or more than is read
-    ├── BadEdit          400  an edited message cannot be written
-    ├── Mistaken         422  a definition has mistakes
-    ├── TooLarge         413  a request with more than any form of ours has
-    ├── Overloaded       503  too much is in progress
-    ├── NotTaken         4xx  the report service refuses it, in its own words
-    └── Unreachable      503  the report service does not say who is there
+    ├── SignInRequired    401  no user is signed in
+    ├── PermissionDenied  403  the role lacks the permission
+    ├── SessionRefused    403  the session does not open the console
+    ├── ReauthRequired    403  the user must confirm the password again
+    ├── ForeignOrigin     403  the request came from a page of another origin
+    ├── NoSuchItem        404  the row, listener, destination or account does not exist
+    ├── InvalidState      409  the present state does not permit the action
+    ├── GrantRefused      4xx  a rule about accounts and grants forbids the action
+    ├── ChangeConflict    409  another user has changed the same thing
+    ├── InvalidJson       400  the body is not JSON, or exceeds a limit of JSON bodies
+    ├── InvalidEdit       400  an edited message cannot be encoded
+    ├── InvalidContent    422  a definition or a connection has errors
+    ├── RequestTooLarge   413  the body exceeds the limit
+    ├── ConsoleOverloaded 503  too many requests are in progress
+    ├── EngineRefusal     4xx  the report engine refused the request
+    └── EngineUnreachable 503  the report engine does not respond
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -28,15 +28,17 @@ from typing import Any
 
 from bridge.errors import BridgeError
 
-_ABOUT_THE_REQUEST = frozenset({400, 404, 409, 413, 429})
+_PASSED_ON = frozenset({400, 404, 409, 413, 429})
+"""Statuses of the report engine that are about the user's request, not about our token."""
 
 
 class ConsoleError(BridgeError):
-    """A refusal."""
+    """The console refuses a request."""
 
     status: int
     code: str
     more: Mapping[str, Any] = MappingProxyType({})
+    """Additional members of the response body."""
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
@@ -44,7 +46,7 @@ class ConsoleError(BridgeError):
 
 
 class SignInRequired(ConsoleError):
-    """Nobody is signed in."""
+    """No user is signed in."""
 
     status = 401
     code = "signed_out"
@@ -54,7 +56,7 @@ class SignInRequired(ConsoleError):
 
 
 class PermissionDenied(ConsoleError):
-    """The person's role does not allow it."""
+    """The user's role lacks a permission."""
 
     status = 403
     code = "not_permitted"
@@ -64,7 +66,7 @@ class PermissionDenied(ConsoleError):
 
 
 class SessionRefused(ConsoleError):
-    """The person has a role, but their session does not open the console; `code` says why."""
+    """The user has a role, but the session does not open the console; `code` is the reason."""
 
     status = 403
 
@@ -74,7 +76,7 @@ class SessionRefused(ConsoleError):
 
 
 class ReauthRequired(ConsoleError):
-    """The person must prove again who they are; the same request succeeds afterwards."""
+    """The user must confirm the password; then the same request succeeds."""
 
     status = 403
     code = "reauthentication_required"
@@ -84,7 +86,7 @@ class ReauthRequired(ConsoleError):
 
 
 class GrantRefused(ConsoleError):
-    """A rule about accounts and grants forbids it; `code` names the rule."""
+    """A rule about accounts and grants forbids the action; `code` names the rule."""
 
     def __init__(self, code: str, detail: str, status: int = 403) -> None:
         super().__init__(detail)
@@ -93,7 +95,7 @@ class GrantRefused(ConsoleError):
 
 
 class ForeignOrigin(ConsoleError):
-    """What changes something must come from a page of ours."""
+    """A request that changes data did not come from a page of this service (CSRF)."""
 
     status = 403
     code = "foreign_origin"
@@ -103,7 +105,7 @@ class ForeignOrigin(ConsoleError):
 
 
 class NoSuchItem(ConsoleError):
-    """There is no such message, delivery, listener or destination."""
+    """The message, delivery, listener, destination or account does not exist."""
 
     status = 404
     code = "unknown"
@@ -113,14 +115,14 @@ class NoSuchItem(ConsoleError):
 
 
 class InvalidState(ConsoleError):
-    """What was asked does not follow from the present state, or is refused still."""
+    """The present state does not permit the action."""
 
     status = 409
     code = "impossible"
 
 
 class ChangeConflict(ConsoleError):
-    """Somebody was faster; `more` says what a person must know to go on."""
+    """Another user has changed the same thing; `more` describes that change."""
 
     status = 409
 
@@ -131,7 +133,7 @@ class ChangeConflict(ConsoleError):
 
 
 class InvalidContent(ConsoleError):
-    """A definition has mistakes; `more` has them all, with their places."""
+    """A definition or a connection has errors; `more` lists all of them with their places."""
 
     status = 422
     code = "mistakes"
@@ -149,7 +151,7 @@ class InvalidJson(ConsoleError):
 
 
 class InvalidEdit(ConsoleError):
-    """An edited message cannot be written as it was meant; `place` says where."""
+    """An edited message cannot be encoded without loss; `place` is the segment or field."""
 
     status = 400
     code = "bad_edit"
@@ -160,7 +162,7 @@ class InvalidEdit(ConsoleError):
 
 
 class RequestTooLarge(ConsoleError):
-    """A request brings more than any form of ours has."""
+    """The body exceeds the limit of the route."""
 
     status = 413
     code = "too_large"
@@ -170,7 +172,7 @@ class RequestTooLarge(ConsoleError):
 
 
 class ConsoleOverloaded(ConsoleError):
-    """Too many requests are in progress; the person may try again."""
+    """Too many requests are in progress; the user may try again."""
 
     status = 503
     code = "overloaded"
@@ -180,17 +182,17 @@ class ConsoleOverloaded(ConsoleError):
 
 
 class EngineRefusal(ConsoleError):
-    """The report service was asked, and refuses; its words are for whoever asked."""
+    """The report engine refused the request; `detail` is its own text."""
 
     def __init__(self, status: int, code: str, detail: str = "") -> None:
-        # Of what it says of our own token, a person is not told as if it were theirs.
-        self.status = status if status in _ABOUT_THE_REQUEST else 502
+        # A 401 or 403 is about our own token. To the user it would look like their session.
+        self.status = status if status in _PASSED_ON else 502
         self.code = code
         super().__init__(detail or f"the report service refuses this: {code}")
 
 
 class EngineUnreachable(ConsoleError):
-    """The report service cannot be asked who is signed in."""
+    """The report engine does not respond."""
 
     status = 503
     code = "engine_unreachable"

@@ -1,6 +1,7 @@
-"""What was applied and still wants a person, for those whose sites it is about: to be seen, once.
+"""
+Exceptions: accepted messages and orders whose outcome needs attention, until a user reviews them.
 
-Names rows, codes and, for whoever may find, the orders and reports they are about. Blocking.
+Rows contain ids and codes. Order numbers are added only for users who may search. Blocking.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,87 +20,94 @@ from bridge.queue.statements import MESSAGE_NUMBER
 from bridge.store.database import Database
 from bridge.store.records.exceptions import ExceptionSubject
 
-MOST_OPEN, MOST_SEEN = 100, 20
-_CONCERN = table(
+MAX_OPEN, MAX_REVIEWED = 100, 20
+_EXCEPTION = table(
     "concern", *map(column, ("kind", "row_id", "code", "noted_at", "seen_at", "seen_by"))
 )
 _ORDER = table(
     "bridge_order", *map(column, ("id", "site", "accession", "report_id", "last_message"))
 )
-_OPEN = _CONCERN.c.seen_at.is_(None)
+_OPEN = _EXCEPTION.c.seen_at.is_(None)
 
 
 def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
-    """Count what nobody has seen yet; `reach` None: of all sites."""
-    statement = select(func.count()).select_from(_CONCERN).where(_OPEN, *_within(reach))
+    """Count the exceptions that nobody has reviewed; `reach` None: of all sites."""
+    statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(reach))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
 
 
 def list_exceptions(
-    database: Database, subjects_of: SubjectReader, reach: Collection[str] | None, *, find: bool
+    database: Database,
+    subjects_of: SubjectReader,
+    reach: Collection[str] | None,
+    *,
+    with_orders: bool,
 ) -> list[dict[str, Any]]:
-    """
-    List what nobody has seen, newest first, then what was seen last; times in ms.
-
-    `find`: with the orders that each is about.
-    """
-    told = select(_CONCERN).where(*_within(reach))
-    unseen = told.where(_OPEN).order_by(_CONCERN.c.noted_at.desc(), _CONCERN.c.row_id.desc())
-    seen = told.where(~_OPEN).order_by(_CONCERN.c.seen_at.desc(), _CONCERN.c.row_id.desc())
+    """List open exceptions, newest first, then the last ones reviewed; times in ms."""
+    visible = select(_EXCEPTION).where(*_within(reach))
+    row_id = _EXCEPTION.c.row_id.desc()
+    open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
+    reviewed = visible.where(~_OPEN).order_by(_EXCEPTION.c.seen_at.desc(), row_id)
     with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(unseen.limit(MOST_OPEN)).mappings()]
-        rows += [dict(row) for row in connection.execute(seen.limit(MOST_SEEN)).mappings()]
-    if not find:
-        return [{**row, "message": _message(database, row), "orders": []} for row in rows]
-    return [{**row, **_about(database, subjects_of, row, reach)} for row in rows]
+        rows = [dict(row) for row in connection.execute(open_.limit(MAX_OPEN)).mappings()]
+        rows += [dict(row) for row in connection.execute(reviewed.limit(MAX_REVIEWED)).mappings()]
+    return [
+        {
+            **row,
+            "message": _message_id(database, row),
+            "orders": _orders(database, subjects_of, row, reach) if with_orders else [],
+        }
+        for row in rows
+    ]
 
 
-def site_of_order(database: Database, order: int) -> list[str]:
-    """Give the site of an order's row. Raises Unknown."""
+def site_of_order(database: Database, order_id: int) -> list[str]:
+    """Return the site of an order. Raises NoSuchItem."""
     with database.read() as connection:
-        found = connection.execute(select(_ORDER.c.site).where(_ORDER.c.id == order)).scalar()
+        statement = select(_ORDER.c.site).where(_ORDER.c.id == order_id)
+        found = connection.execute(statement).scalar()
     if found is None:
         raise NoSuchItem
     return [found]
 
 
 def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
+    """Return the condition that an exception is about one of these sites."""
     if reach is None:
         return []
     of_message = select(MESSAGE_NUMBER.c.message_id).where(
         MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(reach))),
-        MESSAGE_NUMBER.c.message_id == _CONCERN.c.row_id,
+        MESSAGE_NUMBER.c.message_id == _EXCEPTION.c.row_id,
     )
     of_order = select(_ORDER.c.id).where(
-        _ORDER.c.id == _CONCERN.c.row_id, _ORDER.c.site.in_(sorted(reach))
+        _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(reach))
     )
     kinds = ((ExceptionSubject.MESSAGE, of_message), (ExceptionSubject.ORDER, of_order))
-    return [or_(*(and_(_CONCERN.c.kind == kind.value, own.exists()) for kind, own in kinds))]
+    return [or_(*(and_(_EXCEPTION.c.kind == kind.value, own.exists()) for kind, own in kinds))]
 
 
-def _message(database: Database, row: Mapping[str, Any]) -> int | None:
-    """Return the id of the message that an exception leads to."""
+def _message_id(database: Database, row: Mapping[str, Any]) -> int | None:
+    """Return the message of an exception; for an order, the last message that changed it."""
     if row["kind"] == ExceptionSubject.MESSAGE.value:
         return int(row["row_id"])
     order = _order(database, row["row_id"])
     return None if order is None else int(order["last_message"])
 
 
-def _about(
+def _orders(
     database: Database,
     subjects_of: SubjectReader,
     row: Mapping[str, Any],
     reach: Collection[str] | None,
-) -> dict[str, Any]:
-    """Return the message that an exception leads to, and its orders."""
+) -> list[dict[str, Any]]:
+    """Return accession and report of each order that an exception is about."""
     if row["kind"] == ExceptionSubject.MESSAGE.value:
         orders = _orders_of_message(database, subjects_of, row["row_id"], reach)
     else:
         order = _order(database, row["row_id"])
         orders = [] if order is None else [order]
-    told = [{name: each[name] for name in ("accession", "report_id")} for each in orders]
-    return {"message": _message(database, row), "orders": told}
+    return [{name: each[name] for name in ("accession", "report_id")} for each in orders]
 
 
 def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
@@ -110,12 +118,15 @@ def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
 
 
 def _orders_of_message(
-    database: Database, subjects_of: SubjectReader, message_id: int, reach: Collection[str] | None
+    database: Database,
+    subjects_of: SubjectReader,
+    message_id: int,
+    reach: Collection[str] | None,
 ) -> Sequence[Mapping[str, Any]]:
     try:
         detail = queries.message(database, message_id)
     except NoSuchRow:
         return []
-    own = read_numbers(detail.payload).joined(subjects_of(origin_of(detail)))
-    known = order_tracking.find_orders(database, own.order, reach)
-    return [each for each in known if each["mrn"] in own.patient]
+    found = read_numbers(detail.payload).with_subjects(subjects_of(origin_of(detail)))
+    orders = order_tracking.find_orders(database, found.order, reach)
+    return [each for each in orders if each["mrn"] in found.patient]

@@ -1,9 +1,9 @@
 """
-Who was given which role in the console, kept in the bridge's database. Blocking.
+Grants: the console roles of accounts, stored in the bridge's database. Blocking.
 
-A grant belongs to an account id of the report engine. The rule that one system administrator
-always remains is enforced here, inside the transaction that would break it: writers of grants
-take one lock, so that two of them cannot each remove the other's last colleague.
+A grant belongs to an account id of the report engine. At least one system administrator must
+remain. Each transaction that changes grants checks this under one lock, so that two concurrent
+changes cannot remove the last two administrators.
 """
 
 import json
@@ -18,27 +18,27 @@ from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
 
 _LOCK: Final = "console grants"
-_MEMBERS: Final = "account_id, email, role, bodies, sites, granted_at, suspended"
-_GIVE = text("""
+_COLUMNS: Final = "account_id, email, role, bodies, sites, granted_at, suspended"
+_SAVE = text("""
     INSERT INTO console_grant (account_id, email, role, bodies, sites, granted_at, granted_by)
     VALUES (:account, :email, :role, :bodies, :sites, :now, :by)
     ON CONFLICT (account_id) DO UPDATE SET email = :email, role = :role, bodies = :bodies,
         sites = :sites, granted_at = :now, granted_by = :by
 """)
-_TAKE = text("DELETE FROM console_grant WHERE account_id = :account")
-_ONE = text(f"SELECT {_MEMBERS} FROM console_grant WHERE account_id = :account")  # noqa: S608
-_ALL = text(f"SELECT {_MEMBERS} FROM console_grant ORDER BY email")  # noqa: S608
-_OTHERS = text("""
+_REMOVE = text("DELETE FROM console_grant WHERE account_id = :account")
+_SELECT = text(f"SELECT {_COLUMNS} FROM console_grant WHERE account_id = :account")  # noqa: S608
+_SELECT_ALL = text(f"SELECT {_COLUMNS} FROM console_grant ORDER BY email")  # noqa: S608
+_OTHER_ADMINISTRATOR = text("""
     SELECT 1 FROM console_grant WHERE role = :role AND suspended = 0 AND account_id <> :account
     LIMIT 1
 """)
 _SUSPEND = text("UPDATE console_grant SET suspended = :suspended WHERE account_id = :account")
-_OLD = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
-_CLAIM = text("""
+_UNBOUND = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
+_BIND = text("""
     UPDATE console_grant SET account_id = :account, suspended = :suspended
     WHERE account_id IS NULL AND email = :email
 """)
-_FORGET = text("DELETE FROM console_grant WHERE account_id IS NULL AND email = :email")
+_REMOVE_UNBOUND = text("DELETE FROM console_grant WHERE account_id IS NULL AND email = :email")
 
 
 def save_grant(
@@ -51,18 +51,19 @@ def save_grant(
     force: bool = False,
 ) -> None:
     """
-    Give an account a role, in the place of `before`, which it must still have.
+    Store the role of an account, replacing `before`.
 
-    `granted_at` becomes `now` where the grant widens; sessions from before it are refused then.
-    Raises GrantRefused where this demotes the last system administrator, unless `force`.
+    If the new grant has more rights, `granted_at` becomes `now` (ms), and older sessions are
+    refused. Raises GrantRefused if the stored grant is not `before`, or if this demotes the last
+    system administrator, unless `force`.
     """
     with database.write() as connection:
-        if _locked(database, connection, grant.account_id) != before:
+        if _lock_and_find(database, connection, grant.account_id) != before:
             detail = "somebody else changed this role meanwhile: look again"
             raise GrantRefused("changed_meanwhile", detail, 409)
         if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
             _require_another(connection, before)
-        kept = now if before is None or grant.widens(before) else before.granted_at
+        granted_at = now if before is None or grant.widens(before) else before.granted_at
         row = {
             "account": grant.account_id,
             "email": grant.email,
@@ -70,96 +71,96 @@ def save_grant(
             "bodies": int(grant.bodies),
             "sites": "" if grant.sites is None else json.dumps(sorted(grant.sites)),
         }
-        describe(before=_audited(before), after=_audited(grant))
-        connection.execute(_GIVE, {**row, "now": kept, "by": by})
+        describe(before=_as_details(before), after=_as_details(grant))
+        connection.execute(_SAVE, {**row, "now": granted_at, "by": by})
 
 
 def remove_grant(database: Database, account_id: str, *, force: bool = False) -> bool:
     """
-    Take an account's role away; tell whether it had one.
+    Remove the role of an account; return whether it had one.
 
     Raises GrantRefused for the last system administrator, unless `force`.
     """
     with database.write() as connection:
-        before = _locked(database, connection, account_id)
+        before = _lock_and_find(database, connection, account_id)
         if not force:
             _require_another(connection, before)
-        describe(before=_audited(before), after={})
-        connection.execute(_TAKE, {"account": account_id})
+        describe(before=_as_details(before), after={})
+        connection.execute(_REMOVE, {"account": account_id})
     return before is not None
 
 
 def suspend_grant(database: Database, account_id: str, *, force: bool = False) -> None:
     """
-    Let a grant open nothing while its account is disabled; call it before the account is.
+    Suspend the grant of an account; call it before disabling the account.
 
     Raises GrantRefused for the last system administrator, unless `force`.
     """
     with database.write() as connection:
-        before = _locked(database, connection, account_id)
+        before = _lock_and_find(database, connection, account_id)
         if not force:
             _require_another(connection, before)
         connection.execute(_SUSPEND, {"account": account_id, "suspended": 1})
 
 
 def resume_grant(database: Database, account_id: str) -> None:
-    """Let a suspended grant count again."""
+    """End the suspension of a grant."""
     with database.write() as connection:
-        _locked(database, connection, account_id)
+        _lock_and_find(database, connection, account_id)
         connection.execute(_SUSPEND, {"account": account_id, "suspended": 0})
 
 
 def active_grant_of(database: Database, account_id: str) -> Grant | None:
-    """Give what an account may; None: nothing, or it is suspended."""
+    """Return the grant of an account; None if it has none or it is suspended."""
     with database.read() as connection:
-        row = connection.execute(_ONE, {"account": account_id}).first()
+        row = connection.execute(_SELECT, {"account": account_id}).first()
     return None if row is None or row.suspended else _grant(row)
 
 
 def grant_of(database: Database, account_id: str) -> Grant | None:
-    """Give the grant of an account, also while it is suspended."""
+    """Return the grant of an account, also if it is suspended."""
     with database.read() as connection:
-        row = connection.execute(_ONE, {"account": account_id}).first()
+        row = connection.execute(_SELECT, {"account": account_id}).first()
     return None if row is None else _grant(row)
 
 
 def all_grants(database: Database) -> list[Grant]:
-    """List all grants; one from before account ids has '' as its account."""
+    """List all grants; the account id of an unbound grant is ''."""
     with database.read() as connection:
-        return [_grant(row) for row in connection.execute(_ALL)]
+        return [_grant(row) for row in connection.execute(_SELECT_ALL)]
 
 
 def grants_without_account(database: Database) -> list[str]:
-    """List the addresses of grants that have no account id yet."""
+    """List the e-mail addresses of unbound grants, which an old version stored without account."""
     with database.read() as connection:
-        return [str(each) for each in connection.execute(_OLD).scalars()]
+        return [str(each) for each in connection.execute(_UNBOUND).scalars()]
 
 
 def bind_account(database: Database, email: str, account_id: str, *, suspended: bool) -> None:
-    """Bind a grant from before account ids; where the account has a grant, that one counts."""
+    """Bind an unbound grant to an account; if the account has a grant already, keep that one."""
     with database.write() as connection:
-        if _locked(database, connection, account_id) is not None:
-            connection.execute(_FORGET, {"email": email})
+        if _lock_and_find(database, connection, account_id) is not None:
+            connection.execute(_REMOVE_UNBOUND, {"email": email})
             return
-        found = {"email": email, "account": account_id, "suspended": int(suspended)}
-        connection.execute(_CLAIM, found)
+        values = {"email": email, "account": account_id, "suspended": int(suspended)}
+        connection.execute(_BIND, values)
 
 
 def remove_unbound_grant(database: Database, email: str) -> bool:
-    """Remove a grant that never got an account id; tell whether there was one."""
+    """Remove an unbound grant; return whether there was one."""
     with database.write() as connection:
-        return connection.execute(_FORGET, {"email": email}).rowcount > 0
+        return connection.execute(_REMOVE_UNBOUND, {"email": email}).rowcount > 0
 
 
-def _locked(database: Database, connection: Connection, account_id: str) -> Grant | None:
-    """Take the lock of all grants until the commit; give the account's own."""
+def _lock_and_find(database: Database, connection: Connection, account_id: str) -> Grant | None:
+    """Lock all grants until the commit; return the grant of the account."""
     database.serialize(connection, _LOCK)
-    row = connection.execute(_ONE, {"account": account_id}).first()
+    row = connection.execute(_SELECT, {"account": account_id}).first()
     return None if row is None else _grant(row)
 
 
-def _audited(grant: Grant | None) -> dict[str, Any]:
-    """Return the members of a grant for an audit event; none for no grant."""
+def _as_details(grant: Grant | None) -> dict[str, Any]:
+    """Return a grant as audit event details; {} for None."""
     if grant is None:
         return {}
     sites = None if grant.sites is None else sorted(grant.sites)
@@ -170,8 +171,8 @@ def _audited(grant: Grant | None) -> dict[str, Any]:
 def _require_another(connection: Connection, before: Grant | None) -> None:
     if before is None or before.role is not ConsoleRole.SYSTEM_ADMINISTRATOR:
         return
-    asked = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
-    if connection.execute(_OTHERS, asked).first() is None:
+    criteria = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
+    if connection.execute(_OTHER_ADMINISTRATOR, criteria).first() is None:
         raise GrantRefused(Refusal.LAST_ADMINISTRATOR.value, TEXTS[Refusal.LAST_ADMINISTRATOR], 409)
 
 

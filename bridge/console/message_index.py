@@ -1,14 +1,12 @@
-"""The message index: control ids, patient ids and order numbers, kept up in the background.
+"""
+The message index: finds messages by control id, patient id, order number and site.
 
-Pure. The index stores them keyed (`bridge.index_key`); here they are not, for a worker process
-that reads a large message has no key. `numbers` reads the places of the standard; what the
-message's own definition reads elsewhere is added to them (`Numbers.joined`).
+A background job indexes each message once, shortly after it arrived. Indexing a message twice
+does no harm, so several nodes may do it. While many messages arrive, the job takes a small share
+of the time, so that it does not delay acknowledgments; later it catches up.
 
-Pure. While messages rush in it takes a small share of the time, and little at a time, for senders
-have time-outs and who searches can wait; when it is quiet it catches up.
-
-Reads each message once, soon after it came; what one node did, another does again without harm.
-Ids are given before they are committed: one that is missing is looked for again for a while.
+The index stores keyed hashes (`bridge.index_key`). `read_numbers` and `read_number_hashes` have no
+key, because they also run in worker processes, which read large messages.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +31,7 @@ from mappings.inbound.definition import Subjects
 
 
 class NumberKind(StrEnum):
-    """What a number is the number of."""
+    """What a number identifies."""
 
     CONTROL = "control"
     PATIENT = "patient"
@@ -51,57 +49,58 @@ _PLACES = {
         ),
     }.items()
 }
+"""The fields of the HL7 standard that contain each kind of number."""
 
-_OF_SEGMENT: dict[str, list[tuple[NumberKind, Path]]] = {}
+_PLACES_OF_SEGMENT: dict[str, list[tuple[NumberKind, Path]]] = {}
 for _kind, _paths in _PLACES.items():
     for _path in _paths:
-        _OF_SEGMENT.setdefault(_path.segment, []).append((_kind, _path))
+        _PLACES_OF_SEGMENT.setdefault(_path.segment, []).append((_kind, _path))
 _NO_NUMBER = frozenset({"", '""'})
 
 
 @dataclass(frozen=True, slots=True)
 class MessageNumbers:
-    """A message's numbers as texts, by what they number."""
+    """The numbers in a message, by kind."""
 
     control: frozenset[str]
     patient: frozenset[str]
     order: frozenset[str]
 
-    def joined(self, about: Subjects) -> "MessageNumbers":
-        """Add the numbers that a definition has read, from whatever field."""
-        return MessageNumbers(
-            self.control, self.patient | about.patients, self.order | about.orders
-        )
+    def with_subjects(self, subjects: Subjects) -> "MessageNumbers":
+        """Add the numbers that the message's definition reads, from any field."""
+        patients, orders = self.patient | subjects.patients, self.order | subjects.orders
+        return MessageNumbers(self.control, patients, orders)
 
     def hashes(self) -> Iterator[int]:
-        """Give what the index keeps."""
-        for kind, values in zip(NumberKind, (self.control, self.patient, self.order), strict=True):
+        """Yield the hash of each number."""
+        values_by_kind = (self.control, self.patient, self.order)
+        for kind, values in zip(NumberKind, values_by_kind, strict=True):
             for value in values:
                 yield number_hash(kind, value)
 
 
 def number_hash(kind: NumberKind, value: str) -> int:
-    """Give the 64 bits under which a number stands in the index; blanks around it do not count."""
+    """Return the 64-bit hash of a number; surrounding blanks are ignored."""
     return signed64(kind.value.encode(), value.strip().encode())
 
 
 def sites_hash(sites: Collection[str]) -> int:
-    """Give the 64 bits of the sites that one message speaks of."""
+    """Return the 64-bit hash of all sites that one message belongs to."""
     return signed64(b"site", *(each.encode() for each in sorted(sites)))
 
 
 def visible_sites_hashes(reach: Collection[str]) -> list[int]:
     """
-    Give what the messages are indexed under that somebody limited to these sites may list.
+    Return the site hashes of the messages that a user limited to these sites may list.
 
-    Those that speak of three sites and more are none of a site's own.
+    A message of three or more sites is visible only to users who are not limited to sites.
     """
-    pairs = combinations(sorted(reach), 2)
-    return [sites_hash(each) for each in (*((one,) for one in sorted(reach)), *pairs)]
+    sites = sorted(reach)
+    return [sites_hash(each) for each in (*((one,) for one in sites), *combinations(sites, 2))]
 
 
 def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
-    """Read a message's numbers; none where it cannot be read."""
+    """Read the numbers in a message; none if it cannot be parsed."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
@@ -109,79 +108,74 @@ def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
     found: dict[NumberKind, set[str]] = {kind: set() for kind in NumberKind}
     seen: set[str] = set()
     for index, name in enumerate(message.names):
-        if name in _OF_SEGMENT:
-            _add(found, message.segment(index), first=name not in seen)
+        if name in _PLACES_OF_SEGMENT:
+            _add_numbers(found, message.segment(index), first=name not in seen)
             seen.add(name)
     return MessageNumbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in NumberKind))
 
 
-def subject_hashes(about: Subjects) -> Iterator[int]:
-    """Give what the index keeps of the numbers that a definition has read."""
-    return MessageNumbers(frozenset(), about.patients, about.orders).hashes()
-
-
 def read_number_hashes(payload: bytes) -> list[int]:
-    """Read what the index keeps of a message."""
+    """Return the hashes of the numbers in a message."""
     return list(read_numbers(payload).hashes())
 
 
-def _add(found: Mapping[NumberKind, set[str]], segment: Segment, *, first: bool) -> None:
-    """Add the numbers of a segment; places without `[*]` count in the first of its name."""
-    for kind, place in _OF_SEGMENT[segment.id]:
+def _add_numbers(found: Mapping[NumberKind, set[str]], segment: Segment, *, first: bool) -> None:
+    """Add the numbers of a segment; `first`: it is the first segment with its name."""
+    for kind, place in _PLACES_OF_SEGMENT[segment.id]:
         if (first or place.occurrence == EVERY) and segment.field_text(place.field):
             found[kind].update(map(str.strip, segment.values(place)))
 
 
-BUSY_RATE = 50.0  # messages a second that came
-BUSY_PAUSE_FACTOR = 40.0  # times of what a batch took
+BUSY_RATE = 50.0  # arriving messages per second
+BUSY_PAUSE_FACTOR = 40.0  # times the duration of a batch
 PAUSE_FACTOR = 1.0
-BUSY_BATCH, FULL_BATCH = 20, 50  # messages of a batch: in a rush, and when it is quiet
-MIN_PAUSE = 0.1  # seconds until the next few
-MAX_PAUSE = 30.0  # seconds of a pause, so that a rush without end is indexed too
-IDLE_PAUSE = 1.0  # seconds between looks when everything was read
+BUSY_BATCH, FULL_BATCH = 20, 50  # messages
+MIN_PAUSE = 0.1  # seconds
+MAX_PAUSE = 30.0  # seconds; also under constant load, messages are indexed
+IDLE_PAUSE = 1.0  # seconds, after all messages were indexed
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalSample:
-    """What there was at one moment: seconds of a clock that only goes on, the newest id."""
+    """The newest message id at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
     newest: int
 
 
 def arrival_rate(before: ArrivalSample, now: ArrivalSample) -> float:
-    """Give the messages a second that came between two looks."""
+    """Return the messages per second that arrived between two samples."""
     return max(0, now.newest - before.newest) / max(now.at - before.at, 0.001)
 
 
-def batch_size(arrival_rate: float) -> int:
-    """Give how many messages to read at a time: who is to be acknowledged waits for as many."""
-    return BUSY_BATCH if arrival_rate >= BUSY_RATE else FULL_BATCH
+def batch_size(rate: float) -> int:
+    """Return the size of the next batch. An acknowledgment may wait for one batch."""
+    return BUSY_BATCH if rate >= BUSY_RATE else FULL_BATCH
 
 
-def pause_seconds(arrival_rate: float, took: float, *, full: bool) -> float:
-    """Give the seconds to wait after a batch that took so long; `full`: there is more."""
-    if arrival_rate >= BUSY_RATE:
+def pause_seconds(rate: float, took: float, *, full: bool) -> float:
+    """Return the pause after a batch that took `took` seconds; `full`: more messages wait."""
+    if rate >= BUSY_RATE:
         return min(MAX_PAUSE, max(MIN_PAUSE, took * BUSY_PAUSE_FACTOR))
     return min(IDLE_PAUSE, took * PAUSE_FACTOR) if full else IDLE_PAUSE
 
 
-MISSING_ID_MS = 10_000  # ms that a missing id is looked for
-_GAP = 1000  # ids: a longer gap was not left by those who write just now
-_MOST_MISSING = 5000
-_AT_ONCE = 20  # messages in memory
-_NAME = "console"
-_KINDS = ("bigint", "bigint")
+MISSING_ID_MS = 10_000  # how long the indexer looks for a missing id
+_MAX_GAP = 1000  # ids; concurrent transactions do not leave longer gaps
+_MAX_MISSING = 5000
+_ROWS_AT_ONCE = 20  # messages in memory
+_CURSOR_NAME = "console"
+_COLUMN_TYPES = ("bigint", "bigint")
 _INSERT = BulkStatement(
-    _KINDS,
+    _COLUMN_TYPES,
     "INSERT INTO message_number (number, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     f"""
-    INSERT INTO message_number (number, message_id) SELECT * FROM {unnest(_KINDS)}
+    INSERT INTO message_number (number, message_id) SELECT * FROM {unnest(_COLUMN_TYPES)}
     ON CONFLICT DO NOTHING
     """,  # noqa: S608  # our own names
 )
 _CURSOR = text("SELECT message_id FROM message_number_cursor WHERE name = :name")
-_MOVE = text("""
+_MOVE_CURSOR = text("""
     INSERT INTO message_number_cursor (name, message_id) VALUES (:name, :to)
     ON CONFLICT (name) DO UPDATE SET message_id = :to WHERE message_number_cursor.message_id < :to
 """)
@@ -192,94 +186,102 @@ _ROWS = select(
 
 
 class MessageIndexer:
-    """Reads on from where it, or another node, was; blocking, one thread at a time."""
+    """
+    Indexes messages in the order of their ids, from the stored cursor on.
+
+    A transaction takes its ids before it commits, so rows may appear after rows with greater ids.
+    The indexer looks for a missing id again for `MISSING_ID_MS`. Blocking; one thread at a time.
+    """
 
     def __init__(
         self,
         database: Database,
         subjects_of: SubjectReader,
         clock: Callable[[], int],
-        numbered: Callable[[bytes], Iterable[int]] = read_number_hashes,
+        hashes_of: Callable[[bytes], Iterable[int]] = read_number_hashes,
     ) -> None:
-        """`numbered` gives the numbers in the places of the standard; the index has them keyed."""
-        self._numbered = numbered
+        """`clock` is in ms; `hashes_of` returns the number hashes of a payload, without key."""
+        self._hashes_of = hashes_of
         self._database = database
-        self._belonging = subjects_of
+        self._subjects_of = subjects_of
         self._clock = clock
-        self._read_to: int | None = None
+        self._position: int | None = None
         self._missing: dict[int, int] = {}
-        """Ids that were passed over, and since when (ms)."""
+        """Missing ids, and since when (ms)."""
 
     def newest(self) -> int:
-        """Give the id of the newest message, 0 for none: how far there is to go."""
+        """Return the id of the newest message; 0 if there is none."""
         with self._database.read() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
-    def step(self, most: int = FULL_BATCH) -> int:
-        """Read the next messages, so many at most; give how many were read."""
+    def index_batch(self, limit: int = FULL_BATCH) -> int:
+        """Index at most `limit` new messages and the missing ones; return how many."""
         now, begin = self._clock(), self._begin()
-        fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(most)
+        new = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(limit)
         late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
-        found = self._read(fresh) | (self._read(late) if self._missing else {})
-        last, missing = self._outlook(sorted(found), now)
+        found = self._read(new) | (self._read(late) if self._missing else {})
+        last, missing = self._progress(sorted(found), now)
         if found:
             self._write(found, min(last, *(each - 1 for each in missing)) if missing else last)
-        self._read_to, self._missing = last, missing
+        self._position, self._missing = last, missing
         return len(found)
 
     def catch_up(self) -> int:
-        """Read everything that came; give how many messages were read."""
+        """Index all messages; return how many."""
         total = 0
-        while read := self.step():
-            total += read
+        while count := self.index_batch():
+            total += count
         return total
 
     def _begin(self) -> int:
-        if self._read_to is None:
+        if self._position is None:
             with self._database.read() as connection:
-                self._read_to = connection.execute(_CURSOR, {"name": _NAME}).scalar() or 0
-        return self._read_to
+                cursor = connection.execute(_CURSOR, {"name": _CURSOR_NAME}).scalar()
+            self._position = cursor or 0
+        return self._position
 
     def _read(self, statement: Select[Any]) -> dict[int, set[int]]:
-        """Give the numbers of messages by id; holds few of them at a time, for some are long."""
+        """Return the keyed hashes of messages by id. Few payloads are in memory at a time."""
         with self._database.read() as connection:
-            rows = connection.execution_options(yield_per=_AT_ONCE).execute(statement)
+            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(statement)
             found, large = {}, []
             for row in rows:
                 if row.payload:
-                    found[row.id] = self._numbers(row, bytes(row.payload))
+                    found[row.id] = self._keyed_hashes(row, bytes(row.payload))
                 else:
                     large.append(row)
             for row in large:
-                found[row.id] = self._numbers(row, payload_blobs.content(connection, row.id, b""))
+                payload = payload_blobs.content(connection, row.id, b"")
+                found[row.id] = self._keyed_hashes(row, payload)
             return found
 
-    def _outlook(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
-        """Say how far was read, and which ids are missing: for a while, for most never come."""
+    def _progress(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
+        """Return the last id read, and the missing ids that are worth another look."""
         last, missing = self._begin(), dict(self._missing)
         for each in ids:
             missing.pop(each, None)
             if each > last:
-                gap = range(max(last + 1, each - _GAP), each)
+                gap = range(max(last + 1, each - _MAX_GAP), each)
                 missing.update((passed, now) for passed in gap)
                 last = each
-        young = [(each, since) for each, since in missing.items() if now - since < MISSING_ID_MS]
-        return last, dict(young[-_MOST_MISSING:])
+        recent = [(each, since) for each, since in missing.items() if now - since < MISSING_ID_MS]
+        return last, dict(recent[-_MAX_MISSING:])
 
-    def _write(self, found: Mapping[int, set[int]], to: int) -> None:
-        """Write numbers, and how far another may take for read."""
-        rows = sorted(  # as every node has them: nobody waits for another in a circle
-            (number, message_id) for message_id, numbered in found.items() for number in numbered
+    def _write(self, found: Mapping[int, set[int]], cursor: int) -> None:
+        """Store hashes and move the cursor. Messages whose hashes a crash loses are read again."""
+        rows = sorted(  # all nodes write in the same order, which prevents deadlocks
+            (number, message_id) for message_id, hashes in found.items() for number in hashes
         )
-        with self._database.write_without_sync() as connection:  # what is forgotten is read again
+        with self._database.write_without_sync() as connection:
             execute_rows(connection, _INSERT, rows)
-            connection.execute(_MOVE, {"name": _NAME, "to": to})
+            connection.execute(_MOVE_CURSOR, {"name": _CURSOR_NAME, "to": cursor})
 
-    def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
+    def _keyed_hashes(self, row: Row[Any], payload: bytes) -> set[int]:
         origin = MessageOrigin(
             row.listener, row.mapping, row.mapping_version, row.received_at, payload
         )
-        about = self._belonging(origin)
-        own = {sites_hash(about.sites)} if about.sites else set()
-        own.update(subject_hashes(about), self._numbered(payload))
-        return set(map(keyed64, own))
+        subjects = self._subjects_of(origin)
+        hashes = {sites_hash(subjects.sites)} if subjects.sites else set()
+        read = MessageNumbers(frozenset(), subjects.patients, subjects.orders)
+        hashes.update(read.hashes(), self._hashes_of(payload))
+        return set(map(keyed64, hashes))

@@ -1,11 +1,9 @@
-"""Find messages and orders by number, state, listener, time and error text.
+"""
+Message search by number, state, listener, time and error text; orders by one of their numbers.
 
-Numbers go by the index of hashes, states that want a person by theirs, time by bisection of ids,
-which are by age. Of what an index gives some thousand rows are looked through at once, else a
-window of ids, so that a page costs the same on ten messages and on ten million. Blocking.
-
-An accession is looked up in the order index; other numbers of an order in the messages that have
-them; a patient in the order index, survivors of merges included. Blocking.
+Numbers use the message index, and states that need attention have a partial index. Times become
+id ranges by bisection, because ids ascend with time. A page examines a bounded number of indexed
+rows, or a bounded range of ids, so it costs the same on any number of messages. Blocking.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +13,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from bridge.console import order_tracking
-from bridge.console.message_index import NumberKind, number_hash, read_numbers, visible_sites_hashes
+from bridge.console.message_index import (
+    NumberKind,
+    number_hash,
+    read_numbers,
+    visible_sites_hashes,
+)
 from bridge.console.ownership import SubjectReader, origin_of
 from bridge.index_key import keyed64
 from bridge.queue import queries
@@ -28,15 +31,15 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 
 ID_WINDOW = 20_000
-"""So many ids are looked through at once."""
+"""The number of ids that one page examines without an index."""
 MAX_INDEXED_ROWS = 5000
-"""So many rows are, that an index gives."""
-_TEXTS = ("detail", "code", "error_code", "error_place", "failure")
+"""The number of rows that one page examines with an index."""
+_TEXT_COLUMNS = ("detail", "code", "error_code", "error_place", "failure")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """What is looked for; None leaves it open. Times in ms, `before` an id."""
+    """Criteria for messages; None matches all. Times in ms; `before` is an id, exclusive."""
 
     kind: NumberKind | None = None
     number: str = ""
@@ -48,86 +51,84 @@ class MessageQuery:
     before: int | None = None
     limit: int = 50
     sites: frozenset[str] | None = None
-    """Only what speaks of these and no other; None: of any, or none."""
+    """Only messages that belong to these sites and to no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """What was found, newest first; `further` is the id to go on before, None: that was all."""
+    """Rows, newest first; `further` is the `before` of the next page, None after the last one."""
 
     rows: Sequence[MessageRow]
     further: int | None
 
 
-def search_messages(database: Database, wanted: MessageQuery) -> MessagePage:
+def search_messages(database: Database, query: MessageQuery) -> MessagePage:
     """Find messages."""
     with database.read() as connection:
         newest = newest_id(connection, MESSAGE)
-        low = 0 if wanted.since is None else id_at(connection, MESSAGE, "received_at", wanted.since)
-        high = newest + 1 if wanted.before is None else wanted.before
-        if wanted.until is not None:
-            high = min(high, id_at(connection, MESSAGE, "received_at", wanted.until))
-        few = are_few(connection, MESSAGE, wanted.state)
-        floor = low if few else max(low, _floor(connection, wanted, high))
+        low = 0 if query.since is None else id_at(connection, MESSAGE, "received_at", query.since)
+        high = newest + 1 if query.before is None else query.before
+        if query.until is not None:
+            high = min(high, id_at(connection, MESSAGE, "received_at", query.until))
+        few = are_few(connection, MESSAGE, query.state)
+        floor = low if few else max(low, _floor(connection, query, high))
         key = list_id(MESSAGE, alone=few)
         statement = (
             select(*(MESSAGE.c[name] for name in MessageRow.__slots__))
-            .where(key >= floor, key < high, *_conditions(wanted))
+            .where(key >= floor, key < high, *_conditions(query))
             .order_by(key.desc())
-            .limit(wanted.limit)
+            .limit(query.limit)
         )
         found = [listed_message(row) for row in connection.execute(statement).mappings()]
-    if len(found) == wanted.limit:
+    if len(found) == query.limit:
         return MessagePage(found, found[-1].id)
     return MessagePage(found, floor if floor > max(low, 1) else None)
 
 
-def _floor(connection: Connection, wanted: MessageQuery, high: int) -> int:
-    """Give the id down to which to look at once: so many rows, or ids where there is no index."""
-    if wanted.kind is not None:
-        ids = _numbered(wanted.kind, wanted.number)
-        place = MESSAGE_NUMBER.c.message_id
-    elif wanted.state in ATTENTION:
-        place = MESSAGE.c.id
-        ids = select(place).where(*in_state(MESSAGE, wanted.state))
+def _floor(connection: Connection, query: MessageQuery, high: int) -> int:
+    """Return the least id that this page examines."""
+    if query.kind is not None:
+        ids = _ids_with_number(query.kind, query.number)
+        column = MESSAGE_NUMBER.c.message_id
+    elif query.state in ATTENTION:
+        column = MESSAGE.c.id
+        ids = select(column).where(*in_state(MESSAGE, query.state))
     else:
         return high - ID_WINDOW
-    last = ids.where(place < high).order_by(place.desc()).offset(MAX_INDEXED_ROWS - 1).limit(1)
+    last = ids.where(column < high).order_by(column.desc()).offset(MAX_INDEXED_ROWS - 1).limit(1)
     found: int | None = connection.execute(last).scalar()
     return found or 0
 
 
-def _numbered(kind: NumberKind, number: str) -> Select[Any]:
-    wanted = MESSAGE_NUMBER.c.number == keyed64(number_hash(kind, number))
-    return select(MESSAGE_NUMBER.c.message_id).where(wanted)
+def _ids_with_number(kind: NumberKind, number: str) -> Select[Any]:
+    matches = MESSAGE_NUMBER.c.number == keyed64(number_hash(kind, number))
+    return select(MESSAGE_NUMBER.c.message_id).where(matches)
 
 
-def _conditions(wanted: MessageQuery) -> list[ColumnElement[bool]]:
-    made: list[ColumnElement[bool]] = []
-    if wanted.kind is not None:
-        made.append(MESSAGE.c.id.in_(_numbered(wanted.kind, wanted.number)))
-    if wanted.state is not None:
-        made += in_state(MESSAGE, wanted.state)
-    if wanted.listener is not None:
-        made.append(MESSAGE.c.listener == wanted.listener)
-    if wanted.sites is not None:
+def _conditions(query: MessageQuery) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if query.kind is not None:
+        conditions.append(MESSAGE.c.id.in_(_ids_with_number(query.kind, query.number)))
+    if query.state is not None:
+        conditions += in_state(MESSAGE, query.state)
+    if query.listener is not None:
+        conditions.append(MESSAGE.c.listener == query.listener)
+    if query.sites is not None:
         own = select(MESSAGE_NUMBER.c.message_id).where(
-            MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(wanted.sites))),
+            MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(query.sites))),
             MESSAGE_NUMBER.c.message_id == MESSAGE.c.id,
         )
-        made.append(own.exists())
-    made += [_says(word) for word in wanted.text.split()]
-    return made
+        conditions.append(own.exists())
+    conditions += [_contains(word) for word in query.text.split()]
+    return conditions
 
 
-def _says(word: str) -> ColumnElement[bool]:
-    places = (
-        func.lower(MESSAGE.c[name]).contains(word.lower(), autoescape=True) for name in _TEXTS
-    )
-    return and_(or_(*places))
+def _contains(word: str) -> ColumnElement[bool]:
+    columns = (func.lower(MESSAGE.c[name]) for name in _TEXT_COLUMNS)
+    return and_(or_(*(each.contains(word.lower(), autoescape=True) for each in columns)))
 
 
-MOST_MESSAGES = 20
+MAX_MESSAGES = 20
 
 Reach = frozenset[str] | None
 Orders = list[dict[str, Any]]
@@ -137,18 +138,19 @@ def find_orders_and_messages(
     database: Database, subjects_of: SubjectReader, kind: NumberKind, number: str, reach: Reach
 ) -> tuple[Orders, Sequence[MessageRow]]:
     """
-    Return the orders that a number leads to, and their messages, newest first.
+    Return the orders with a number, and their messages, newest first.
 
-    The messages are the last ones that have the number, and the first and the last one that
-    changed each order, under whatever number.
+    The order index finds orders by accession and by patient; a merged patient's number finds the
+    orders of the surviving patient. Placer and filler numbers are found in messages. The messages
+    are the newest that contain the number, and the first and last message of each order.
     """
-    wanted = MessageQuery(kind=kind, number=number, limit=MOST_MESSAGES, sites=reach)
-    rows = search_messages(database, wanted).rows
+    query = MessageQuery(kind=kind, number=number, limit=MAX_MESSAGES, sites=reach)
+    rows = search_messages(database, query).rows
     if kind is NumberKind.PATIENT:
         orders = order_tracking.find_orders_of_patient(database, number, reach)
     else:
         orders = order_tracking.find_orders(database, {number}, reach)
-        orders = orders or _numbered_orders(database, subjects_of, number, rows, reach)
+        orders = orders or _orders_of_messages(database, subjects_of, number, rows, reach)
     return orders, _with_messages_of(database, subjects_of, orders, rows, reach)
 
 
@@ -159,32 +161,32 @@ def _with_messages_of(
     rows: Sequence[MessageRow],
     reach: Reach,
 ) -> Sequence[MessageRow]:
-    """Add the first and the last message of each order, where the reader may see them."""
+    """Add the first and last message of each order, if the user may see them."""
     found = {row.id: row for row in rows}
     ids = {each[name] for each in orders for name in ("first_message", "last_message")}
-    for detail in _messages(database, sorted(ids - found.keys(), reverse=True)[:MOST_MESSAGES]):
+    for detail in _messages(database, sorted(ids - found.keys(), reverse=True)[:MAX_MESSAGES]):
         sites = subjects_of(origin_of(detail)).sites
         if reach is None or (sites and sites <= reach):
             found[detail.row.id] = detail.row
     return [found[each] for each in sorted(found, reverse=True)]
 
 
-def _numbered_orders(
+def _orders_of_messages(
     database: Database,
     subjects_of: SubjectReader,
     number: str,
     rows: Sequence[MessageRow],
     reach: Reach,
 ) -> Orders:
-    """Return the orders of messages that have a number: those called by it, else all."""
+    """Return the orders in messages that have the number as placer or filler number, else all."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for detail in _messages(database, [row.id for row in rows]):
-        own = read_numbers(detail.payload).joined(subjects_of(origin_of(detail)))
-        for each in order_tracking.find_orders(database, own.order, reach):
-            if each["mrn"] in own.patient:
+        numbers = read_numbers(detail.payload).with_subjects(subjects_of(origin_of(detail)))
+        for each in order_tracking.find_orders(database, numbers.order, reach):
+            if each["mrn"] in numbers.patient:
                 found[each["site"], each["mrn"], each["accession"]] = each
-    called = [each for each in found.values() if _is_called(each, number)]
-    return called or list(found.values())
+    matching = [each for each in found.values() if _has_number(each, number)]
+    return matching or list(found.values())
 
 
 def _messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
@@ -195,6 +197,6 @@ def _messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetai
             continue
 
 
-def _is_called(order: Mapping[str, Any], number: str) -> bool:
-    """Whether the placer's or filler's number is this, whatever namespace stands behind it."""
+def _has_number(order: Mapping[str, Any], number: str) -> bool:
+    """Tell whether a number is the placer or filler number, in any namespace."""
     return number in {order[each].partition("^")[0].strip() for each in ("placer", "filler")}

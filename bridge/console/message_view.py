@@ -1,9 +1,8 @@
-"""A message as people read and edit it, and the record of edits.
+"""
+A message for display and for editing, and the record of edits.
 
-Pure. Holds patient data: for a screen, and no log.
-
-Pure. What cannot be written back as it was meant is refused with its place: nothing is dropped
-or replaced on the way. Holds patient data: for a screen, and no log.
+`encode_edit` refuses text that it cannot encode without loss, with its place in the message. The
+results contain patient data: show them to users who may read content, and do not log them.
 """
 
 import re
@@ -25,7 +24,7 @@ _VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
 
 
 def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
-    """Give the segments in order with the fields that have a value; [] for what is not HL7."""
+    """Return the segments with their non-empty fields; [] if the payload is not HL7."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
@@ -36,10 +35,10 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
 
 def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     """
-    Return a message as text, one segment per line, in its own character set.
+    Return a message as text, one segment per line.
 
-    `charset` is its listener's, where MSH-18 is empty. Bytes that are no HL7 message are shown as
-    UTF-8, others among them as escapes.
+    The character set is that of MSH-18, or `charset` if MSH-18 is empty. Data that is not HL7 is
+    decoded as UTF-8; invalid bytes become escapes.
     """
     if data is None:
         return ""
@@ -77,7 +76,7 @@ def _field(segment: Segment, place: str, number: int) -> dict[str, Any]:
 
 
 def _repetitions(field: Field, place: str) -> Iterator[tuple[str, tuple[Component, ...]]]:
-    """Give each repetition's place and components; none where there is just one value."""
+    """Yield place and components of each repetition; nothing if the field is one plain value."""
     repetitions = field.repetitions
     for count, repetition in enumerate(repetitions, start=1):
         components = repetition.components
@@ -85,22 +84,22 @@ def _repetitions(field: Field, place: str) -> Iterator[tuple[str, tuple[Componen
             yield (place if len(repetitions) == 1 else f"{place}({count})"), components
 
 
-_DELIMITERS = 8  # MSH, the field separator, and at most four more characters
+_MAX_HEADER = 8  # MSH, the field separator, and at most four more characters
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_NAME = re.compile(r"[A-Z][A-Z0-9]{2}")
-_MOST_LINES = 5000
+_SEGMENT_NAME = re.compile(r"[A-Z][A-Z0-9]{2}")
+_MAX_SEGMENTS = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class EditableMessage:
-    """The segments of a message as text, and the codec that they are in."""
+    """The segments of a message as text, and the codec of the message."""
 
     segments: tuple[str, ...]
     codec: str
 
 
 def editable_message(payload: bytes, charset: str) -> EditableMessage:
-    """Lay a message out; what cannot be read as HL7 is a line a segment, byte for byte."""
+    """Return a message for editing; if it is not HL7, each line is a segment, byte for byte."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
@@ -111,42 +110,42 @@ def editable_message(payload: bytes, charset: str) -> EditableMessage:
 
 def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes:
     """
-    Give the bytes of an edited message. Raises BadEdit with the place.
+    Return the bytes of an edited message, in the character set of the original.
 
-    `charset` is its listener's, for messages that declare none.
+    `charset` applies to messages without MSH-18. Raises InvalidEdit.
     """
     lines = [each.rstrip("\r\n") for each in segments if each.strip()]
-    if not lines or len(lines) > _MOST_LINES:
+    if not lines or len(lines) > _MAX_SEGMENTS:
         raise InvalidEdit("MSH", "a message has between one segment and 5000")
     before = editable_message(original, charset)
-    _same_delimiters(before, lines)
+    _require_same_delimiters(before, lines)
     for number, line in enumerate(lines, start=1):
-        _sound(line, number, lines[0][3:4])
-    payload = _encoded(lines, before.codec)
-    if payload == _encoded(before.segments, before.codec):
+        _require_valid_segment(line, number, lines[0][3:4])
+    payload = _encode(lines, before.codec)
+    if payload == _encode(before.segments, before.codec):
         raise InvalidEdit("MSH", "nothing was changed")
     if editable_message(payload, charset).segments != tuple(lines):
         raise InvalidEdit("MSH-18", "the character set of the message cannot hold what was written")
     return payload
 
 
-def _same_delimiters(before: EditableMessage, lines: Sequence[str]) -> None:
-    """Refuse other delimiters: with them every value of the message would be another."""
+def _require_same_delimiters(before: EditableMessage, lines: Sequence[str]) -> None:
+    """Refuse changed delimiters: they would change the meaning of every field."""
     first = before.segments[0] if before.segments else ""
-    marks = _marks(first) if first.startswith("MSH") else None
+    delimiters = _delimiters(first) if first.startswith("MSH") else None
     if not lines[0].startswith("MSH"):
         raise InvalidEdit("MSH", "a message begins with MSH")
-    if marks is not None and _marks(lines[0]) != marks:
+    if delimiters is not None and _delimiters(lines[0]) != delimiters:
         raise InvalidEdit("MSH-2", "the delimiters stay as they were")
 
 
-def _marks(line: str) -> str:
-    return line[3:4] + line[4:].split(line[3:4], 1)[0] if len(line) > _DELIMITERS else line
+def _delimiters(line: str) -> str:
+    return line[3:4] + line[4:].split(line[3:4], 1)[0] if len(line) > _MAX_HEADER else line
 
 
-def _sound(line: str, number: int, separator: str) -> None:
+def _require_valid_segment(line: str, number: int, separator: str) -> None:
     name = line[:3]
-    if not _NAME.fullmatch(name) or line[3:4] not in {"", separator}:
+    if not _SEGMENT_NAME.fullmatch(name) or line[3:4] not in {"", separator}:
         raise InvalidEdit(f"line {number}", "a segment begins with three letters and a separator")
     if number > 1 and name == "MSH":
         raise InvalidEdit(f"line {number}", "there is one MSH")
@@ -154,7 +153,7 @@ def _sound(line: str, number: int, separator: str) -> None:
         raise InvalidEdit(f"line {number}", "a control character: write it as an escape")
 
 
-def _encoded(lines: Sequence[str], codec: str) -> bytes:
+def _encode(lines: Sequence[str], codec: str) -> bytes:
     whole = b""
     for number, line in enumerate(lines, start=1):
         try:
@@ -166,13 +165,16 @@ def _encoded(lines: Sequence[str], codec: str) -> bytes:
     return whole
 
 
-_OF = text("""
+_EDITS_OF_MESSAGE = text("""
     SELECT message_id, origin_id, at, email, reason FROM message_edit
     WHERE message_id = :id OR origin_id = :id ORDER BY message_id
 """)
 
 
 def edits_of(database: Database, message_id: int) -> list[dict[str, Any]]:
-    """Give the links of one message to those it was made of and into; times in ms."""
+    """Return the edits that created a message or were made from it; times in ms."""
     with database.read() as connection:
-        return [dict(row) for row in connection.execute(_OF, {"id": message_id}).mappings()]
+        return [
+            dict(row)
+            for row in connection.execute(_EDITS_OF_MESSAGE, {"id": message_id}).mappings()
+        ]

@@ -1,8 +1,8 @@
 """
-Of which sites something is, so that people see no other's.
+The sites that a stored message or delivery belongs to. A user sees nothing of other sites.
 
-Pure. A message belongs to the sites that the definition which read it yields, and to its
-listener's where none reads it; a delivery to those of its orders.
+A message belongs to the sites that its definition reads from it. If the definition reads none,
+the message belongs to the site of its listener. A delivery belongs to the sites of its orders.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from mappings.inbound.definition import Subjects
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """What tells whose a message is; `received_at` in ms."""
+    """How a message arrived and which definition read it; `received_at` in ms."""
 
     listener: str
     mapping: str
@@ -26,14 +26,14 @@ class MessageOrigin:
 
 SubjectReader = Callable[[MessageOrigin], Subjects]
 """
-Returns what the definition of a message reads in it: sites, patient ids, order numbers.
+Reads the sites, patient ids and order numbers of a message with the message's definition.
 
-No site: nobody can tell whose the message is. May query the database.
+Returns no site if the message belongs to none. May query the database.
 """
 
 
 def origin_of(detail: MessageDetail) -> MessageOrigin:
-    """Say where a stored message came from."""
+    """Return the origin of a stored message."""
     row = detail.row
     return MessageOrigin(
         row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload
@@ -41,6 +41,6 @@ def origin_of(detail: MessageDetail) -> MessageOrigin:
 
 
 def delivery_sites(content: Any) -> frozenset[str]:
-    """Give the sites of a delivery's orders, as the outbox keeps them."""
+    """Return the sites of a delivery's orders; `content` is the JSON that the outbox stores."""
     orders = content.get("orders", ()) if isinstance(content, dict) else ()
     return frozenset(str(each["SiteID"]) for each in orders if each.get("SiteID"))

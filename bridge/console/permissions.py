@@ -1,4 +1,4 @@
-"""Who may do what in the console, and which sessions open it. Pure."""
+"""Roles, permissions and grants of the console, and the rules for its sessions. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from bridge.authority import Rights
 from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
 
 FRESH_MS: Final = 10 * 60 * 1000
-"""How long a proof of identity counts for the actions that need a fresh one."""
+"""How long a confirmed password is valid for sensitive actions."""
 _CLOCK_SKEW_MS: Final = 60 * 1000
 
 
 class ConsoleRole(StrEnum):
-    """What a person is in the console."""
+    """The role of a user in the console."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -24,19 +24,19 @@ class ConsoleRole(StrEnum):
 
 
 class Permission(StrEnum):
-    """What a request may need."""
+    """A right that an endpoint requires."""
 
-    SEE = "see"  # states, counts, codes: nothing about a patient
-    FIND = "find"  # by the numbers of orders and patients
+    SEE = "see"  # states, counts, codes; no patient data
+    FIND = "find"  # search by order number and patient id
     OPERATE = "operate"  # replay, retry, skip, pause, test
-    EDIT = "edit"  # edit a message and send it again; needs bodies too
+    EDIT = "edit"  # edit and resend a message; also requires BODIES
     ADMINISTER = "administer"  # sites, users, tokens, prelim groups, templates
-    GRANT = "grant"  # who may do what here
-    AUTHOR = "author"  # definitions: draft, try on what is pasted, activate, roll back
-    CONNECT = "connect"  # listeners and destinations: it opens ports, and says who gets results
-    CODE = "code"  # Python of definitions: it runs with the service's rights
-    AUDIT = "audit"  # read what others did
-    BODIES = "bodies"  # what messages say; granted to a person, never by a role alone
+    GRANT = "grant"  # roles and accounts
+    AUTHOR = "author"  # definitions: draft, try, activate, roll back
+    CONNECT = "connect"  # settings of listeners and destinations
+    CODE = "code"  # Python hooks, which run with the service's privileges
+    AUDIT = "audit"  # read the audit trail
+    BODIES = "bodies"  # read message content; granted separately from the role
 
 
 _P = Permission
@@ -51,17 +51,17 @@ ROLE_PERMISSIONS: Mapping[ConsoleRole, frozenset[Permission]] = {
     ),
 }
 ALL_SITES_ROLES = frozenset({ConsoleRole.MAPPING_AUTHOR, ConsoleRole.SYSTEM_ADMINISTRATOR})
-"""Roles that no site limits: definitions and settings serve all sites."""
+"""Roles for all sites, because definitions and settings serve all sites."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """
-    What a person was given; `bodies`: may read what messages say.
+    The role of an account; `bodies`: the account may read message content.
 
-    `sites` are all that the person sees and changes; None: no site limits them. A site
-    administrator without sites sees none. The grant belongs to `account_id`, '' while it is not
-    stored; `email` is for display. `granted_at` in ms.
+    `sites` are the sites that the user sees and changes; None permits all. A site administrator
+    without sites sees nothing. `account_id` is '' until the grant is stored; `email` is for
+    display. `granted_at` in ms.
     """
 
     email: str
@@ -73,40 +73,40 @@ class Grant:
 
     @property
     def permissions(self) -> frozenset[Permission]:
-        """All that the person may."""
+        """The permissions of the role, and BODIES if granted."""
         own = {Permission.BODIES} if self.bodies else set()
         return ROLE_PERMISSIONS[self.role] | own
 
     @property
     def reach(self) -> frozenset[str] | None:
-        """The sites that the person is limited to; None: all there are."""
+        """The sites that the user is limited to; None permits all."""
         if self.role is ConsoleRole.SITE_ADMINISTRATOR:
             return self.sites or frozenset()
         return None if self.role in ALL_SITES_ROLES else self.sites
 
     @property
     def rights(self) -> Rights:
-        """The rights as `bridge.authority` compares them."""
+        """The rights in the form that `bridge.authority` compares."""
         held = frozenset(each.value for each in self.permissions)
         system = self.role is ConsoleRole.SYSTEM_ADMINISTRATOR
         lacks = frozenset(each.value for each in Permission) - held if system else frozenset()
         return Rights(system, held, self.reach, lacks)
 
     def reaches(self, sites: Collection[str]) -> bool:
-        """Tell whether all of these sites are the person's; what is of no site is nobody's own."""
+        """Tell whether the user may see an item of these sites. No site: only unlimited users."""
         reach = self.reach
         return reach is None or (bool(sites) and reach.issuperset(sites))
 
     def covers(self, other: "Grant") -> bool:
-        """Tell whether another person may nothing, and nowhere, that this one may not."""
+        """Tell whether this grant includes all rights of another one, on all its sites."""
         return self.rights.cover(other.rights)
 
     def widens(self, before: "Grant | None") -> bool:
-        """Tell whether this grant gives anything, anywhere, that the one before did not."""
+        """Tell whether this grant includes a right, on any site, that `before` does not."""
         return before is None or not before.covers(self)
 
     def require(self, permission: Permission) -> None:
-        """Raise NotPermitted unless the person may."""
+        """Raise PermissionDenied unless the grant includes the permission."""
         if permission not in self.permissions:
             raise PermissionDenied(permission)
 
@@ -114,10 +114,10 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
     """
-    What the report service says of a session; `authenticated_at` in ms.
+    A session of the report engine; `authenticated_at` in ms.
 
-    `site` is the one site that the session is good for; None: all sites of the account.
-    `second_factor`: a one-time code or an identity provider opened it.
+    `site` is the only site that the session is valid for; None: all sites of the account.
+    `second_factor`: the user signed in with a one-time code or an identity provider.
     """
 
     site: str | None
@@ -127,7 +127,7 @@ class ConsoleSession:
 
 def admit(grant: Grant, session: ConsoleSession, *, second_factor: bool) -> Grant:
     """
-    Give the rights of a session: those of the grant, within the session's site.
+    Return the grant of a session, limited to the session's site.
 
     `second_factor`: the installation requires one. Raises SessionRefused.
     """
@@ -145,6 +145,6 @@ def admit(grant: Grant, session: ConsoleSession, *, second_factor: bool) -> Gran
 
 
 def require_fresh(authenticated_at: int, now: int) -> None:
-    """Raise ReauthRequired unless the person proved who they are in the last ten minutes."""
+    """Raise ReauthRequired unless the user confirmed the password in the last ten minutes."""
     if not -_CLOCK_SKEW_MS <= now - authenticated_at <= FRESH_MS:
         raise ReauthRequired

@@ -84,7 +84,7 @@ class NumberIndex:
 
     def _batch(self) -> float:
         began, most = time.monotonic(), batch_size(self._rate)
-        read = self._indexer.step(most)
+        read = self._indexer.index_batch(most)
         took = time.monotonic() - began
         before, now = self._look, ArrivalSample(time.monotonic(), self._indexer.newest())
         self._look, self._rate = now, arrival_rate(before, now) if before else 0.0

@@ -1,1 +1,1 @@
-"""The console's door: FastAPI lives here and nowhere else in the console."""
+"""The console's HTTP endpoints: FastAPI routes, request bodies, and the HTML page of the app."""

@@ -1,7 +1,7 @@
 """
-The console as an ASGI application, mounted at `/console`: JSON endpoints, and the app's page.
+The console as an ASGI application, mounted at `/console`: JSON endpoints and one HTML page.
 
-Its pages hold no data at all; everything comes from the endpoints, to whom it may.
+The page contains no data. It loads all data from the endpoints, which check permissions.
 """
 
 import html
@@ -17,14 +17,11 @@ from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import ConsoleError, SignInRequired
 from bridge.console.http import (
     audit_trail,
-    channels,
-    code_entries,
     connections,
     dashboard,
     deliveries,
     exceptions,
     mappings,
-    message_edits,
     messages,
     orders,
     packages,
@@ -32,19 +29,20 @@ from bridge.console.http import (
     sites,
 )
 from bridge.console.http.guard import authenticate, context_of
-from bridge.console.http.route import HEADERS, UncachedJson, problem
+from bridge.console.http.route import HEADERS, UncachedJson, problem_response
 
-PLACE: Final = "/console"
-_PARTS: Final = (
-    *(messages, message_edits, deliveries, orders, exceptions, channels, connections, dashboard),
-    # before `sites`, whose `/sites/{site}/{what}` also matches `/sites/{site}/audit`
-    audit_trail,
-    *(sites, people, mappings, code_entries, packages),
+MOUNT_PATH: Final = "/console"
+ROUTERS: Final = (
+    *(messages.router, messages.edit_router, deliveries.router, orders.router, exceptions.router),
+    *(connections.channel_router, connections.router, dashboard.router),
+    # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
+    audit_trail.router,
+    *(sites.router, people.router, mappings.router, mappings.code_router, packages.router),
 )
 
 
 def create_application(context: ConsoleContext) -> FastAPI:
-    """Return the console; the caller mounts it at `PLACE`."""
+    """Return the console, to be mounted at `MOUNT_PATH`."""
     application = FastAPI(
         title="Console",
         docs_url=None,
@@ -54,32 +52,32 @@ def create_application(context: ConsoleContext) -> FastAPI:
         default_response_class=UncachedJson,
     )
     application.state.context = context
-    for module in _PARTS:
-        application.include_router(module.router)
+    for router in ROUTERS:
+        application.include_router(router)
     application.add_api_route("/", _page, include_in_schema=False)
     application.add_api_route("/{place:path}", _page, include_in_schema=False)
-    application.add_exception_handler(ConsoleError, _refuse)
+    application.add_exception_handler(ConsoleError, _console_error)
     application.add_exception_handler(RequestValidationError, _bad_request)
     return application
 
 
 async def _page(request: Request) -> Response:
-    """Return the app, or lead to the login and back."""
+    """Return the page of the app, or redirect to the sign-in page."""
     place = request.path_params.get("place", "")
     if place.startswith("api/"):
-        return problem(404, "unknown", "there is no such endpoint")
+        return problem_response(404, "unknown", "there is no such endpoint")
     try:
         user = await authenticate(request)
     except SignInRequired:
-        return RedirectResponse(f"/reporting/login?next={PLACE}", 303, HEADERS)
+        return RedirectResponse(f"/reporting/login?next={MOUNT_PATH}", 303, HEADERS)
     except ConsoleError as refusal:
-        return _shown(context_of(request).files(), {"refusal": refusal.code}, refusal.status)
-    return _shown(context_of(request).files(), {"theme": user.theme or "dark"})
+        return _html(context_of(request).assets(), {"refusal": refusal.code}, refusal.status)
+    return _html(context_of(request).assets(), {"theme": user.theme or "dark"})
 
 
-def _shown(files: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Response:
-    links = [f'<link rel="modulepreload" href="{each}">' for each in files.preloads]
-    links += [f'<link rel="stylesheet" href="{each}">' for each in files.styles]
+def _html(assets: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Response:
+    links = [f'<link rel="modulepreload" href="{each}">' for each in assets.preloads]
+    links += [f'<link rel="stylesheet" href="{each}">' for each in assets.styles]
     theme = html.escape(str(boot.get("theme", "dark")), quote=True)
     data = json.dumps(boot).replace("<", "\\u003c")
     page = (
@@ -87,21 +85,21 @@ def _shown(files: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Res
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>Console</title><link rel="icon" href="data:,">{"".join(links)}'
         f'<script type="application/json" id="boot">{data}</script>'
-        f'<script type="module" src="{files.script}"></script></head>'
+        f'<script type="module" src="{assets.script}"></script></head>'
         "<body><noscript>This page needs JavaScript.</noscript></body></html>"
     )
     return HTMLResponse(page, status, headers=HEADERS)
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
+async def _console_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, ConsoleError):
         raise error
-    return problem(error.status, error.code, error.detail, error.more)
+    return problem_response(error.status, error.code, error.detail, error.more)
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:
-    """Name the members that are wrong, and never what stood in them."""
+    """Name the invalid members, but not their values."""
     if not isinstance(error, RequestValidationError):
         raise error
     places = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
-    return problem(400, "bad_request", f"wrong: {', '.join(places)}")
+    return problem_response(400, "bad_request", f"wrong: {', '.join(places)}")

@@ -1,4 +1,4 @@
-"""The record: what people did here, and what the report service's own audit trail says."""
+"""Audit events of the console and of the report engine, and the results that were delivered."""
 
 from typing import Annotated, Any
 
@@ -19,46 +19,44 @@ router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
 
 @router.get("/deeds")
-async def deeds(
+async def console_events(
     query: Annotated[ConsoleEventParameters, Query()], user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """List what people did here, newest first; of a person's own sites."""
+    """List audit events of console and command line, newest first, on the user's sites."""
     user.grant.require(Permission.AUDIT)
-    wanted = query.wanted(user.grant.reach)
-    return {"rows": await Threads.CONSOLE.run(context.events, wanted)}
+    return {"rows": await Threads.CONSOLE.run(context.events, query.query(user.grant.reach))}
 
 
 @router.get("/sent")
-async def what_was_sent(
+async def delivered_results(
     query: Annotated[AcceptedDeliveryParameters, Query()], user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """List what was sent and accepted, newest first; of a person's own sites."""
+    """List accepted deliveries, newest first, of the user's sites."""
     user.grant.require(Permission.AUDIT)
-    return await Threads.CONSOLE.run(
-        accepted_deliveries, context.database, query.wanted(user.grant.reach)
-    )
+    criteria = query.query(user.grant.reach)
+    return await Threads.CONSOLE.run(accepted_deliveries, context.database, criteria)
 
 
 @router.get("/sites/{site}/audit")
-async def audit(
+async def engine_events(
     site: str,
     query: Annotated[EngineEventParameters, Query()],
     request: Request,
     user: UserDep,
     context: ContextDep,
 ) -> dict[str, Any]:
-    """List the service's audit events of a site, newest first."""
+    """List the report engine's audit events of a site, newest first."""
     action = AuditedAction((Permission.AUDIT,), "read", "audit trail", lambda: [site])
-    wanted = query.model_dump(exclude_none=True)
+    criteria = query.model_dump(exclude_none=True)
     return {
         "rows": await await_audited(
-            request, user, action, lambda: context.service.audit_events(site, wanted)
+            request, user, action, lambda: context.engine.audit_events(site, criteria)
         )
     }
 
 
 @router.post("/audit/verify")
 async def verify(request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Walk the whole chain of the service's audit trail, and say whether it is whole."""
+    """Verify the hash chain of the report engine's audit trail."""
     action = AuditedAction((Permission.AUDIT,), "verify", "audit trail")
-    return await await_audited(request, user, action, context.service.verify_audit)
+    return await await_audited(request, user, action, context.engine.verify_audit)

@@ -1,4 +1,4 @@
-"""What requests of the console carry: strict, so that a misspelt member is told."""
+"""Request bodies and query parameters of the console. An unknown member is an error."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ class _Body(Model):
 
 
 class MessageSearchBody(_Body):
-    """In the body, for numbers of patients must not stand in addresses and logs."""
+    """Criteria for messages, in the body: URLs and access logs must not contain patient ids."""
 
     kind: NumberKind | None = None
     number: Text = ""
@@ -34,8 +34,8 @@ class MessageSearchBody(_Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self, sites: frozenset[str] | None) -> MessageQuery:
-        """Give what is looked for, of these sites; a kind without a number is no condition."""
+    def query(self, sites: frozenset[str] | None) -> MessageQuery:
+        """Return the query for these sites; a kind without a number is ignored."""
         kind = self.kind if self.number.strip() else None
         return MessageQuery(**{**self.model_dump(), "kind": kind}, sites=sites)
 
@@ -46,19 +46,19 @@ Segments = Annotated[
 
 
 class EditedMessageBody(_Body):
-    """A message written anew, a segment each."""
+    """The segments of an edited message."""
 
     segments: Segments
 
 
 class ResentMessageBody(EditedMessageBody):
-    """And why it is sent again."""
+    """An edited message to resend, with the reason."""
 
     reason: str = Field(min_length=1, max_length=500, pattern=r"\S")
 
 
 class DeliverySearchBody(_Body):
-    """In the body as the other search is."""
+    """Criteria for deliveries."""
 
     state: QueueState | None = None
     destination: Text | None = None
@@ -66,13 +66,13 @@ class DeliverySearchBody(_Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self, sites: frozenset[str] | None) -> DeliveryQuery:
-        """Give what is looked for, of these sites."""
+    def query(self, sites: frozenset[str] | None) -> DeliveryQuery:
+        """Return the query for these sites."""
         return DeliveryQuery(**self.model_dump(), sites=sites)
 
 
 class WorklistSearchBody(_Body):
-    """In the body, for patients may be asked for."""
+    """Criteria for reports of a worklist, in the body because they may name a patient."""
 
     status: Text | None = None
     accession: Text | None = None
@@ -81,13 +81,13 @@ class WorklistSearchBody(_Body):
     cursor: Annotated[str, Field(max_length=1000)] | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self) -> dict[str, Any]:
-        """Give what is asked of the service; what is empty is no condition."""
+    def query(self) -> dict[str, Any]:
+        """Return the parameters for the report engine; empty values become None."""
         return {name: value or None for name, value in self.model_dump().items()}
 
 
 class GrantBody(_Body):
-    """What a person may do here; `sites`: only there."""
+    """A role to assign; `sites` limits it, `bodies` permits to read message content."""
 
     role: ConsoleRole
     bodies: bool = False
@@ -96,7 +96,7 @@ class GrantBody(_Body):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> "GrantBody":
+    def _is_consistent(self) -> "GrantBody":
         if self.role is ConsoleRole.SITE_ADMINISTRATOR and not self.sites:
             raise ValueError("a site administrator has sites")
         if self.role in ALL_SITES_ROLES and self.sites:
@@ -104,12 +104,12 @@ class GrantBody(_Body):
         return self
 
     def grant(self, email: str) -> Grant:
-        """Give it to a person."""
+        """Return the grant for an account."""
         return Grant(email, self.role, self.bodies, frozenset(self.sites) if self.sites else None)
 
 
 class ConsoleEventParameters(_Body):
-    """Which deeds, in the query: nothing of a patient stands in it. Times in ms."""
+    """Criteria for the console's audit events, without patient data. Times in ms."""
 
     email: Text | None = None
     action: Text | None = None
@@ -119,13 +119,13 @@ class ConsoleEventParameters(_Body):
     before: RowId | None = None
     limit: int = Field(100, ge=1, le=500)
 
-    def wanted(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
-        """Give what is looked for, of these sites."""
+    def query(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
+        """Return the query for these sites."""
         return ConsoleEventQuery(**self.model_dump(), sites=sites)
 
 
 class AcceptedDeliveryParameters(_Body):
-    """Which of what was sent; times in ms."""
+    """Criteria for accepted deliveries; times in ms."""
 
     destination: Text | None = None
     report_id: Text | None = None
@@ -134,17 +134,17 @@ class AcceptedDeliveryParameters(_Body):
     before: RowId | None = None
     limit: int = Field(100, ge=1, le=500)
 
-    def wanted(self, sites: frozenset[str] | None) -> AcceptedDeliveryQuery:
-        """Give what is looked for, of these sites."""
+    def query(self, sites: frozenset[str] | None) -> AcceptedDeliveryQuery:
+        """Return the query for these sites."""
         return AcceptedDeliveryQuery(**self.model_dump(), sites=sites)
 
 
 class EngineEventParameters(_Body):
-    """Which events of a site's audit trail, by the names that the service has for them."""
+    """Criteria for a site's audit events, with the parameter names of the report engine."""
 
     action: Text | None = None
     user: Text | None = None
-    reportId: Text | None = None  # noqa: N815  # the service's spelling
+    reportId: Text | None = None  # noqa: N815  # the report engine's spelling
     since: Moment | None = None
     until: Moment | None = None
     before: RowId | None = None
@@ -152,19 +152,19 @@ class EngineEventParameters(_Body):
 
 
 class OrderSearchBody(_Body):
-    """What somebody asks for: by one number of an order, or by one of a patient."""
+    """One number of an order, or one patient id."""
 
     accession: Text = ""
-    """Or what the placer or the filler calls it."""
+    """The accession, or the placer or filler number."""
     patient: Text = ""
 
     @model_validator(mode="after")
-    def _asks_for_one(self) -> "OrderSearchBody":
+    def _has_one_number(self) -> "OrderSearchBody":
         if bool(self.accession.strip()) == bool(self.patient.strip()):
             raise ValueError("one number is asked for")
         return self
 
-    def asked(self) -> tuple[NumberKind, str]:
-        """Give the number, and what it is the number of."""
+    def number(self) -> tuple[NumberKind, str]:
+        """Return the kind of the number, and the number."""
         order = self.accession.strip()
         return (NumberKind.ORDER, order) if order else (NumberKind.PATIENT, self.patient.strip())

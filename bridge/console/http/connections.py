@@ -1,16 +1,22 @@
-"""Listeners and destinations set up by hand: a form, checks, and their history."""
+"""Listeners and destinations: list, pause, resume, test; their settings with checks and history."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request
 from pydantic import ConfigDict, Field, StringConstraints
 
 from bridge.console.context import ConnectionChange, ConsoleContext, ProposedConnection
-from bridge.console.errors import EngineRefusal, EngineUnreachable, InvalidContent
-from bridge.console.http.channels import Kind, Name
+from bridge.console.errors import (
+    EngineRefusal,
+    EngineUnreachable,
+    InvalidContent,
+    NoSuchItem,
+    PermissionDenied,
+)
 from bridge.console.http.guard import (
     AuditedAction,
+    ConsoleUser,
     ContextDep,
     UserDep,
     always_fresh,
@@ -23,46 +29,134 @@ from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from bridge.request_body import Model
 
-_MOST_KEYS = 60
+channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
+router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
+Kind = Literal["listener", "destination"]
+Name = Annotated[str, Path(max_length=64)]
+ALL_SITES = "*"
+
+
+@channel_router.get("")
+async def channels(user: UserDep, context: ContextDep) -> dict[str, Any]:
+    """List listeners and destinations."""
+    user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(visible_channels, context, user)
+
+
+@channel_router.post("/{kind}/{name}/pause")
+async def pause(
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Pause a listener or destination until it is resumed."""
+    email = user.grant.email
+    action = _channel_action(context, user, kind, name, "pause")
+    await run_audited(request, user, action, lambda: context.installation.pause(kind, name, email))
+    return {}
+
+
+@channel_router.post("/{kind}/{name}/resume")
+async def resume(
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Resume a listener or destination."""
+    action = _channel_action(context, user, kind, name, "resume")
+    await run_audited(request, user, action, lambda: context.installation.resume(kind, name))
+    return {}
+
+
+@channel_router.post("/{kind}/{name}/test")
+async def test(
+    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Connect to a listener or destination, and return the steps of the test; send no message."""
+    action = _channel_action(context, user, kind, name, "test")
+    steps = await await_audited(request, user, action, lambda: context.probe(kind, name))
+    return {"steps": list(steps)}
+
+
+def visible_channels(
+    context: ConsoleContext, user: ConsoleUser
+) -> dict[str, list[Mapping[str, Any]]]:
+    """
+    Return the listeners and destinations that serve the user's sites.
+
+    `shared`: it also serves other sites. The user sees its state, but cannot change it.
+    """
+    return {
+        f"{kind}s": [
+            {**each, "sites": sites, "shared": not _may_change(user, each["sites"])}
+            for each in context.installation.channels(kind)
+            if (sites := _visible_sites(user, each["sites"])) is not None
+        ]
+        for kind in ("listener", "destination")
+    }
+
+
+def _visible_sites(user: ConsoleUser, sites: list[str]) -> list[str] | None:
+    """Return the sites of a channel that the user may see; None hides the channel."""
+    reach = user.grant.reach
+    if reach is None:
+        return sites
+    return [each for each in sites if reach and each in {ALL_SITES, *reach}] or None
+
+
+def _may_change(user: ConsoleUser, sites: list[str]) -> bool:
+    return user.grant.reach is None or (ALL_SITES not in sites and user.grant.reaches(sites))
+
+
+def _channel_action(
+    context: ConsoleContext, user: ConsoleUser, kind: Kind, name: str, action: str
+) -> AuditedAction:
+    def sites() -> list[str]:
+        for each in context.installation.channels(kind):
+            if each["name"] == name and _visible_sites(user, each["sites"]) is not None:
+                if not _may_change(user, each["sites"]):
+                    raise PermissionDenied("change what serves others' sites too")
+                return list(each["sites"])
+        raise NoSuchItem
+
+    return AuditedAction((Permission.OPERATE,), action, f"{kind} {name}", sites)
+
+
+_MAX_KEYS = 60
 
 ConnectionName = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-Table = Annotated[dict[str, Any], Field(max_length=_MOST_KEYS)]
+Table = Annotated[dict[str, Any], Field(max_length=_MAX_KEYS)]
 
 
 class _Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PlanBody(_Body):
-    """A table as bridge.toml would have it; `new`: nobody may have its name."""
+class ProposedConnectionBody(_Body):
+    """Settings as a table of bridge.toml; `new`: the name must be free."""
 
     table: Table
     new: bool = False
 
 
-class BackBody(_Body):
-    """Why, and what is in force as the page knows it."""
+class ConnectionRollbackBody(_Body):
+    """The reason, and the active version as displayed."""
 
     reason: Reason
     begun_on: Version
 
 
-class SettingsBody(BackBody):
-    """The table, null: bridge.toml has the word again."""
+class ConnectionChangeBody(ConnectionRollbackBody):
+    """The new settings; null: those of bridge.toml."""
 
     table: Table | None
     new: bool = False
 
 
-router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
-_ANY_SITE = ("", "*")
-_NEEDS = (Permission.CONNECT,)
+_ANY_SITE = ("", ALL_SITES)
+_CONNECT = (Permission.CONNECT,)
 
 
 @router.get("")
 async def form(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """Describe what is asked for."""
+    """Describe the settings of listeners and destinations."""
     user.grant.require(Permission.CONNECT)
     async with context.gate.entered():
         return await Threads.CONSOLE.run(context.connections.form)
@@ -72,16 +166,16 @@ async def form(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
 async def connection(
     kind: Kind, name: Name, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Give the settings of one, and what they were."""
+    """Return the settings of a listener or destination, and their history."""
     user.grant.require(Permission.CONNECT)
     return await Threads.CONSOLE.run(context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
 async def check(
-    kind: Kind, body: PlanBody, user: UserDep, context: ContextDep
+    kind: Kind, body: ProposedConnectionBody, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Say what is wrong with settings, field by field; nothing is kept."""
+    """Return the errors of settings by field; store nothing."""
     user.grant.require(Permission.CONNECT)
     plan = ProposedConnection(kind, body.table, body.new)
     unknown = await _unknown_sites(context, body.table)
@@ -92,27 +186,32 @@ async def check(
 
 @router.post("/{kind}/try")
 async def try_out(
-    kind: Kind, body: PlanBody, request: Request, user: UserDep, context: ContextDep
+    kind: Kind,
+    body: ProposedConnectionBody,
+    request: Request,
+    user: UserDep,
+    context: ContextDep,
 ) -> Mapping[str, Any]:
-    """Connect as settings say, and tell what was found; no message is sent."""
-    wanted = AuditedAction(_NEEDS, "test", f"{kind} {str(body.table.get('name', ''))[:64]}")
+    """Connect with settings, and return the steps of the test; send no message."""
+    name = str(body.table.get("name", ""))[:64]
+    action = AuditedAction(_CONNECT, "test", f"{kind} {name}")
     plan = ProposedConnection(kind, body.table, body.new)
     work = context.connections.try_out
-    return {"steps": list(await await_audited(request, user, wanted, lambda: work(plan)))}
+    return {"steps": list(await await_audited(request, user, action, lambda: work(plan)))}
 
 
 @router.put("/{kind}/{name}")
 async def save(
     kind: Kind,
     name: ConnectionName,
-    body: SettingsBody,
+    body: ConnectionChangeBody,
     request: Request,
     user: UserDep,
     context: ContextDep,
 ) -> Mapping[str, Any]:
-    """Put settings into force on all nodes."""
-    wanted = AuditedAction(
-        _NEEDS, "set up", f"{kind} {name}", reason=body.reason, fresh=always_fresh
+    """Activate settings on all nodes."""
+    action = AuditedAction(
+        _CONNECT, "set up", f"{kind} {name}", reason=body.reason, fresh=always_fresh
     )
     email = user.grant.email
     change = ConnectionChange(kind, name, email, body.reason, body.begun_on, body.table, body.new)
@@ -120,35 +219,36 @@ async def save(
 
     def work() -> Mapping[str, Any]:
         if unknown:
-            raise InvalidContent(f"{len(unknown)} mistakes: {unknown[0]['text']}", mistakes=unknown)
+            detail = f"{len(unknown)} mistakes: {unknown[0]['text']}"
+            raise InvalidContent(detail, mistakes=unknown)
         return context.connections.save(change)
 
     async with context.gate.entered():
-        return await run_audited(request, user, wanted, work)
+        return await run_audited(request, user, action, work)
 
 
 @router.post("/{kind}/{name}/rollback")
 async def rollback(
     kind: Kind,
     name: ConnectionName,
-    body: BackBody,
+    body: ConnectionRollbackBody,
     request: Request,
     user: UserDep,
     context: ContextDep,
 ) -> Mapping[str, Any]:
-    """Put the settings before into force again."""
-    wanted = AuditedAction(
-        _NEEDS, "roll back", f"{kind} {name}", reason=body.reason, fresh=always_fresh
+    """Activate the previous settings."""
+    action = AuditedAction(
+        _CONNECT, "roll back", f"{kind} {name}", reason=body.reason, fresh=always_fresh
     )
     change = ConnectionChange(kind, name, user.grant.email, body.reason, body.begun_on)
     async with context.gate.entered():
         return await run_audited(
-            request, user, wanted, lambda: context.connections.rollback(change)
+            request, user, action, lambda: context.connections.rollback(change)
         )
 
 
 async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Name the sites of a table that the report service does not have, field by field."""
+    """Return an error for each site in a table that the report engine does not have."""
     named = {"site": [table.get("site")], "sites": table.get("sites")}
     wanted = {
         field: [each for each in sites if isinstance(each, str) and each not in _ANY_SITE]
@@ -158,11 +258,8 @@ async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> l
     if not any(wanted.values()):
         return []
     try:
-        known = await context.service.sites()
-    except (
-        EngineUnreachable,
-        EngineRefusal,
-    ):  # another report service, or none now: nobody can tell
+        known = await context.engine.sites()
+    except (EngineUnreachable, EngineRefusal):  # the sites cannot be checked
         return []
     return [
         {"field": field, "text": f"there is no site {site}: add it under Sites first"}

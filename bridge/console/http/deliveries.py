@@ -1,4 +1,4 @@
-"""Deliveries: list, read, retry, skip."""
+"""Deliveries: search, read, retry, skip."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -9,7 +9,13 @@ from fastapi import APIRouter, Path, Request
 from bridge.console.deliveries import search_deliveries
 from bridge.console.errors import InvalidState, NoSuchItem
 from bridge.console.http.bodies import DeliverySearchBody
-from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, require_reach, run_audited
+from bridge.console.http.guard import (
+    AuditedAction,
+    ContextDep,
+    UserDep,
+    require_reach,
+    run_audited,
+)
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.message_view import message_text, segment_tree
 from bridge.console.ownership import delivery_sites
@@ -21,78 +27,80 @@ from bridge.queue.listing_rows import DeliveryDetail
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
-Key = Annotated[int, Path(ge=1, lt=2**63)]
+DeliveryId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
 async def find(body: DeliverySearchBody, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     user.grant.require(Permission.SEE)
-    page = await Threads.CONSOLE.run(
-        search_deliveries, context.database, body.wanted(user.grant.reach)
-    )
+    query = body.query(user.grant.reach)
+    page = await Threads.CONSOLE.run(search_deliveries, context.database, query)
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{delivery_id}")
-async def read(delivery_id: Key, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Give one delivery's row."""
+async def read(delivery_id: DeliveryId, user: UserDep, context: ContextDep) -> dict[str, Any]:
+    """Return a delivery without its content."""
     user.grant.require(Permission.SEE)
-    detail = await Threads.CONSOLE.run(_found, context.database, delivery_id)
+    detail = await Threads.CONSOLE.run(_detail, context.database, delivery_id)
     require_reach(user, delivery_sites(detail.orders))
     return {"row": asdict(detail.row)}
 
 
 @router.get("/{delivery_id}/content")
 async def content(
-    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
+    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Give what was sent, and the receiver's last reply."""
+    """Return the message that was sent, and the receiver's last reply."""
 
-    def told() -> dict[str, Any]:
-        detail = _found(context.database, delivery_id)
+    def work() -> dict[str, Any]:
+        detail = _detail(context.database, delivery_id)
         return {
             "raw": message_text(detail.payload),
             "tree": segment_tree(detail.payload or b""),
             "ack": message_text(detail.reply),
         }
 
-    action = _about(context.database, delivery_id, "read", Permission.BODIES)
-    return await run_audited(request, user, action, told)
+    action = _action(context.database, delivery_id, "read", Permission.BODIES)
+    return await run_audited(request, user, action, work)
 
 
 @router.post("/{delivery_id}/retry")
 async def retry(
-    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
+    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Deliver now, or again: the same bytes."""
+    """Send a delivery now, or again, with the same bytes."""
     work = _change(operations.retry_delivery, context.database, delivery_id)
-    action = _about(context.database, delivery_id, "retry", Permission.OPERATE)
+    action = _action(context.database, delivery_id, "retry", Permission.OPERATE)
     await run_audited(request, user, action, work)
     return {}
 
 
 @router.post("/{delivery_id}/skip")
 async def skip(
-    delivery_id: Key, request: Request, user: UserDep, context: ContextDep
+    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Decide that a delivery is not to be sent; the others of its report go on."""
+    """Cancel a delivery; the later deliveries of its report continue."""
     work = _change(operations.skip_delivery, context.database, delivery_id)
-    action = _about(context.database, delivery_id, "skip", Permission.OPERATE)
+    action = _action(context.database, delivery_id, "skip", Permission.OPERATE)
     await run_audited(request, user, action, work)
     return {}
 
 
-def _about(database: Database, delivery_id: int, action: str, needs: Permission) -> AuditedAction:
+def _action(
+    database: Database, delivery_id: int, action: str, permission: Permission
+) -> AuditedAction:
     return AuditedAction(
-        (needs,),
+        (permission,),
         action,
         f"delivery {delivery_id}",
-        lambda: delivery_sites(_found(database, delivery_id).orders),
+        lambda: delivery_sites(_detail(database, delivery_id).orders),
     )
 
 
-def _found(database: Database, delivery_id: int) -> DeliveryDetail:
+def _detail(database: Database, delivery_id: int) -> DeliveryDetail:
+    """Return a stored delivery. Raises NoSuchItem."""
     try:
         return queries.delivery(database, delivery_id)
     except NoSuchRow:
@@ -100,14 +108,14 @@ def _found(database: Database, delivery_id: int) -> DeliveryDetail:
 
 
 def _change(
-    work: Callable[[Database, int], None], database: Database, delivery_id: int
+    operation: Callable[[Database, int], None], database: Database, delivery_id: int
 ) -> Callable[[], None]:
-    def run() -> None:
+    def work() -> None:
         try:
-            work(database, delivery_id)
+            operation(database, delivery_id)
         except NoSuchRow:
             raise NoSuchItem from None
         except IllegalTransition as error:
             raise InvalidState(str(error)) from None
 
-    return run
+    return work

@@ -1,8 +1,8 @@
 """
-Who asks, and whether a page of ours asks: what stands before every endpoint of the console.
+Authentication, CSRF protection, permissions and audit events of the console's endpoints.
 
-A cookie comes along with any request, so what changes something must come from our own pages;
-where a request comes from is told by the headers that no page can set.
+A browser sends its cookies with every request. So a request that changes data must come from a
+page of this service, by headers that no web page can set.
 """
 
 import secrets
@@ -32,13 +32,13 @@ from bridge.executors import Threads
 
 T = TypeVar("T")
 
-_READING = frozenset({"GET", "HEAD"})
-_LONGEST = 64  # characters of a name in an event's target
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_MAX_NAME = 64  # characters of a name in an event's target
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
-    """Who asks, what they may, and when (ms) they last proved who they are."""
+    """The user of a request; `authenticated_at` (ms): when they last confirmed the password."""
 
     grant: Grant
     name: str
@@ -47,49 +47,46 @@ class ConsoleUser:
 
 
 def context_of(request: Request) -> ConsoleContext:
-    """Give what the application was joined with."""
+    """Return the context of the application."""
     context: ConsoleContext = request.app.state.context
     return context
 
 
 async def authenticate(request: Request) -> ConsoleUser:
-    """Say who asks. Raises SignedOut, NotPermitted, SessionRefused, ForeignPage, Unreachable."""
+    """
+    Return the user of a request.
+
+    Raises SignInRequired, PermissionDenied, SessionRefused, ForeignOrigin, EngineUnreachable.
+    """
     context = context_of(request)
     unattended = "x-unattended" in request.headers
     try:
-        signed_in_user = await context.signed_in_user(request.headers.get("cookie", ""), unattended)
+        found = await context.signed_in_user(request.headers.get("cookie", ""), unattended)
     except EngineFailure:
         raise EngineUnreachable from None
-    if signed_in_user is None:
+    if found is None:
         raise SignInRequired
-    request.state.known = signed_in_user.email
-    if request.method not in _READING and not _from_our_page(request):
+    request.state.user_email = found.email
+    if request.method not in _SAFE_METHODS and not _has_own_origin(request):
         raise ForeignOrigin
-    grant = await Threads.CONSOLE.run(
-        grants.active_grant_of, context.database, signed_in_user.account_id
-    )
+    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, found.account_id)
     if grant is None:
         raise PermissionDenied(Permission.SEE)
-    session = ConsoleSession(
-        signed_in_user.site, signed_in_user.authenticated_at, signed_in_user.second_factor
-    )
-    own = admit(grant, session, second_factor=context.second_factor)
+    session = ConsoleSession(found.site, found.authenticated_at, found.second_factor)
+    admitted = admit(grant, session, second_factor=context.second_factor)
     return ConsoleUser(
-        replace(own, email=signed_in_user.email),
-        signed_in_user.name,
-        signed_in_user.theme,
-        signed_in_user.authenticated_at,
+        replace(admitted, email=found.email), found.name, found.theme, found.authenticated_at
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedAction:
     """
-    What is done, on what, and what it needs.
+    An action with its audit event and its conditions.
 
-    `sites` gives those of what it is about, or raises Unknown; None: it is about no site.
-    `rule` raises where one more rule forbids it. `fresh` tells whether the person must have
-    proved who they are within the last ten minutes.
+    `sites` returns the sites of the target, or raises NoSuchItem; None: the target has no site.
+    `rule` raises if a further rule forbids the action. `fresh` tells whether the user must have
+    confirmed the password within the last ten minutes.
     """
 
     permissions: tuple[Permission, ...]
@@ -102,77 +99,77 @@ class AuditedAction:
 
 
 def always_fresh() -> bool:
-    """Say that an act needs a fresh proof of identity, whatever it changes."""
+    """Require a recently confirmed password in any case; a value for `AuditedAction.fresh`."""
     return True
 
 
 async def run_audited(
-    request: Request, user: ConsoleUser, wanted: AuditedAction, work: Callable[[], T]
+    request: Request, user: ConsoleUser, action: AuditedAction, work: Callable[[], T]
 ) -> T:
     """
-    Do something for a person on a thread, and record it: done, or refused and why.
+    Check the conditions of an action, run it on a thread, and record its outcome.
 
-    The record is written before anything is told, for what cannot be recorded must not be told.
+    The audit event is stored before the result is returned. Without it, there is no result.
     """
     context = context_of(request)
     request.state.is_recorded = True
 
     def run() -> T:
-        event = _event(request, user, wanted)
+        event = _event(request, user, action)
         with outbox.recorded(context.database, event, context.clock()) as recording:
-            recording.describe(site_id=_allowed(context, user, wanted) or None)
+            recording.describe(site_id=_require_conditions(context, user, action) or None)
             return work()
 
     return await Threads.CONSOLE.run(run)
 
 
 async def await_audited(
-    request: Request, user: ConsoleUser, wanted: AuditedAction, work: Callable[[], Awaitable[T]]
+    request: Request, user: ConsoleUser, action: AuditedAction, work: Callable[[], Awaitable[T]]
 ) -> T:
-    """Do something for a person by asking somebody else, and record it, as `run_audited` does."""
+    """Do the same as `run_audited` for a coroutine, such as a call to the report engine."""
     context = context_of(request)
     database, now = context.database, context.clock()
     request.state.is_recorded = True
-    recording = outbox.Recording(_event(request, user, wanted))
+    recording = outbox.Recording(_event(request, user, action))
     try:
-        site = await Threads.CONSOLE.run(_allowed, context, user, wanted)
+        site = await Threads.CONSOLE.run(_require_conditions, context, user, action)
         recording.describe(site_id=site or None)
         with recording.enqueued(database, now):
-            done = await _asked(work)
+            result = await _engine_result(work)
     except Exception as error:
         await Threads.CONSOLE.run(recording.fail, database, error, now)
         raise
     await Threads.CONSOLE.run(recording.finish, database, now)
-    return done
+    return result
 
 
 async def record_refusal(request: Request, code: str) -> None:
     """
-    Record that a request of somebody known was refused before `act` recorded its action.
+    Record a request that was refused before `run_audited` recorded its action.
 
-    Requests that only read, and those of unknown browsers, leave no event.
+    The action is the name of the route. Requests that only read, and requests without a signed-in
+    user, leave no event.
     """
-    email = getattr(request.state, "known", "")
-    if not email or request.method in _READING or hasattr(request.state, "is_recorded"):
+    email = getattr(request.state, "user_email", "")
+    if not email or request.method in _SAFE_METHODS or hasattr(request.state, "is_recorded"):
         return
     context = context_of(request)
-    action = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
-    source = _client(request)
-    refusal = ConsoleAction(email, action, _subject(request), code, source=source)
+    name = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
+    refusal = ConsoleAction(email, name, _target(request), code, source=_client(request))
     await Threads.CONSOLE.run(record_action, context.database, refusal, context.clock())
 
 
-def _subject(request: Request) -> str:
-    """Name what the path names: people as `user`, anything else by its name in the route."""
-    named = {"who": "user", "email": "user"}
+def _target(request: Request) -> str:
+    """Name the target by the path parameters; accounts and e-mail addresses are `user`."""
+    kinds = {"who": "user", "email": "user"}
     return ", ".join(
-        f"{named.get(name, name)} {str(value)[:_LONGEST]}"
+        f"{kinds.get(name, name)} {str(value)[:_MAX_NAME]}"
         for name, value in request.path_params.items()
     )
 
 
-async def _asked(work: Callable[[], Awaitable[T]]) -> T:
-    """Let the service's refusals be ours: its words are its own, and may be shown."""
+async def _engine_result(work: Callable[[], Awaitable[T]]) -> T:
+    """Turn failures of the report engine into errors of the console."""
     try:
         return await work()
     except EngineFailure as failure:
@@ -182,47 +179,50 @@ async def _asked(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def require_on_site(user: ConsoleUser, permission: Permission, site: str) -> None:
-    """Raise NotPermitted or Unknown unless a person may do something on a site."""
+    """Raise PermissionDenied or NoSuchItem unless the user has a permission on a site."""
     user.grant.require(permission)
     require_reach(user, [site])
 
 
 def require_reach(user: ConsoleUser, sites: Collection[str]) -> None:
-    """Raise Unknown where something is not of the person's sites: it is as if it were not there."""
+    """Raise NoSuchItem for an item of sites that the user may not see."""
     if not user.grant.reaches(sites):
         raise NoSuchItem
 
 
-def _allowed(context: ConsoleContext, user: ConsoleUser, wanted: AuditedAction) -> str:
-    """Give the one site that an act is about; '' where there are none or several."""
-    for permission in wanted.permissions:
+def _require_conditions(context: ConsoleContext, user: ConsoleUser, action: AuditedAction) -> str:
+    """Check the conditions of an action; return its site, '' if it has none or several."""
+    for permission in action.permissions:
         user.grant.require(permission)
     sites: Collection[str] = ()
-    if wanted.sites is not None:
-        sites = wanted.sites()
+    if action.sites is not None:
+        sites = action.sites()
         require_reach(user, sites)
-    wanted.rule()
-    if wanted.fresh():
+    action.rule()
+    if action.fresh():
         require_fresh(user.authenticated_at, context.clock())
     named = set(sites) - {"*"}
     return named.pop() if len(named) == 1 else ""
 
 
-def _event(request: Request, user: ConsoleUser, wanted: AuditedAction) -> AuditEvent:
-    source = _client(request)
-    action = ConsoleAction(
-        user.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
+def _event(request: Request, user: ConsoleUser, action: AuditedAction) -> AuditEvent:
+    recorded = ConsoleAction(
+        user.grant.email,
+        action.action,
+        action.subject,
+        reason=action.reason,
+        source=_client(request),
     )
-    return replace(action.event(), event_id=secrets.token_hex(16))
+    return replace(recorded.event(), event_id=secrets.token_hex(16))
 
 
 def _client(request: Request) -> str:
-    """Return the address of the person's browser."""
+    """Return the IP address of the user's browser."""
     peer = request.client.host if request.client else ""
     return context_of(request).proxies.client(request.headers, peer)
 
 
-def _from_our_page(request: Request) -> bool:
+def _has_own_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site", "")
     if site:
         return site == "same-origin"
@@ -230,11 +230,11 @@ def _from_our_page(request: Request) -> bool:
     return bool(host) and host == request.headers.get("host", "").lower()
 
 
-async def _person(request: Request) -> ConsoleUser:
-    """Return whom `ConsoleRoute` has identified before the body was read."""
+async def _user(request: Request) -> ConsoleUser:
+    """Return the user whom `ConsoleRoute` authenticated before it read the body."""
     user: ConsoleUser = request.state.user
     return user
 
 
-UserDep = Annotated[ConsoleUser, Depends(_person)]
+UserDep = Annotated[ConsoleUser, Depends(_user)]
 ContextDep = Annotated[ConsoleContext, Depends(context_of)]

@@ -1,4 +1,4 @@
-"""What requests of the mapping pages carry: bounded, and strict as all others."""
+"""Request bodies of the mapping pages, with bounded sizes. An unknown member is an error."""
 
 import base64
 import binascii
@@ -8,15 +8,15 @@ from pydantic import ConfigDict, Field, field_validator
 
 from bridge.request_body import Model
 
-_MOST_FILES, _LONGEST_FILE = 64, 400_000
-_MOST_MESSAGES, _LONGEST_TEXT = 100, 4_000_000
+_MAX_FILES, _MAX_FILE_LENGTH = 64, 400_000
+_MAX_MESSAGES, _MAX_TEXT_LENGTH = 100, 4_000_000
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 TABLE = r"^[A-Za-z0-9_-]{1,64}$"
 Name = Annotated[str, Field(pattern=NAME)]
 TableName = Annotated[str, Field(pattern=TABLE)]
 Version = Annotated[str, Field(pattern=r"^[0-9a-f]{0,16}$")]
-Word = Annotated[str, Field(pattern=r"^(now|active|draft|files|previous|[0-9a-f]{4,16})$")]
+VersionName = Annotated[str, Field(pattern=r"^(now|active|draft|files|previous|[0-9a-f]{4,16})$")]
 FileName = Annotated[
     str,
     Field(
@@ -24,7 +24,7 @@ FileName = Annotated[
         r"include/[A-Za-z0-9_-]{1,64}\.yaml)$"
     ),
 ]
-FileText = Annotated[str, Field(max_length=_LONGEST_FILE)]
+FileText = Annotated[str, Field(max_length=_MAX_FILE_LENGTH)]
 Reason = Annotated[str, Field(max_length=500)]
 
 
@@ -33,9 +33,9 @@ class _Body(Model):
 
 
 class DraftBody(_Body):
-    """The files that differ from what the draft was begun on."""
+    """The changed files of a draft, and the version that the draft is based on."""
 
-    files: Annotated[dict[FileName, FileText], Field(max_length=_MOST_FILES)]
+    files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
     begun_on: Version
     revision: Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -47,12 +47,12 @@ class StoredBody(_Body):
     control: Annotated[str, Field(max_length=200)] = ""
 
 
-class Material(_Body):
-    """Messages of a user's own: pasted text, and the bytes of files as base64."""
+class SampleMessagesBody(_Body):
+    """Sample messages: pasted text, and files as base64."""
 
-    text: Annotated[str, Field(max_length=_LONGEST_TEXT)] = ""
+    text: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)] = ""
     files: Annotated[
-        list[Annotated[str, Field(max_length=_LONGEST_TEXT)]], Field(max_length=_MOST_MESSAGES)
+        list[Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)]], Field(max_length=_MAX_MESSAGES)
     ] = Field(default_factory=list)
 
     @field_validator("files")
@@ -68,13 +68,13 @@ class Material(_Body):
         return [_decoded(each) for each in self.files]
 
 
-class SpecimenBody(_Body):
-    """One message to try."""
+class TrialMessageBody(_Body):
+    """One message to try, as base64."""
 
-    payload: Annotated[str, Field(max_length=_LONGEST_TEXT)]
+    payload: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)]
     listener: Annotated[str, Field(max_length=100)] = ""
     mapping: Annotated[str, Field(max_length=100)] = ""
-    """What the message was stored with: its definition, and the version."""
+    """The definition that read a stored message, and its version."""
     version: Annotated[str, Field(max_length=64)] = ""
 
     @field_validator("payload")
@@ -90,22 +90,22 @@ class SpecimenBody(_Body):
 
 
 class TrialBody(_Body):
-    """Which version to try, and on what."""
+    """The version to try (`word`), and the messages."""
 
-    word: Word = "draft"
-    messages: Annotated[list[SpecimenBody], Field(max_length=_MOST_MESSAGES)]
+    word: VersionName = "draft"
+    messages: Annotated[list[TrialMessageBody], Field(max_length=_MAX_MESSAGES)]
 
 
 class CompareBody(_Body):
-    """Two versions, and over how many stored messages."""
+    """Two versions to compare on the `last` stored messages."""
 
-    before: Word
-    after: Word
+    before: VersionName
+    after: VersionName
     last: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 class ActivateBody(_Body):
-    """Why, on what the draft was begun, and which listeners are to read with it from now on."""
+    """The draft to activate, the reason, and the listeners that use the definition from then on."""
 
     reason: Annotated[Reason, Field(min_length=1)]
     begun_on: Version
@@ -114,14 +114,14 @@ class ActivateBody(_Body):
 
     @field_validator("reason")
     @classmethod
-    def _says_something(cls, value: str) -> str:
+    def _is_not_blank(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("a reason is needed")
         return value.strip()
 
 
 class RollbackBody(_Body):
-    """Which version, none: the one before; and which is in force as the page knows it."""
+    """The version to activate, empty: the previous one; `begun_on`: the active one as displayed."""
 
     reason: Reason = ""
     version: Version = ""
@@ -129,23 +129,23 @@ class RollbackBody(_Body):
 
 
 class CodeBody(_Body):
-    """An entry for a code table; `back`: what messages had is a value, and its code is given."""
+    """An entry for a code table; `back`: the unmapped text is the value, and the code is new."""
 
     code: Annotated[str, Field(min_length=1, max_length=200)]
     value: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"\S")]
     back: bool = False
 
 
-class LeaveBody(_Body):
-    """A code that stays without an entry; empty: those that have no name."""
+class IgnoredCodeBody(_Body):
+    """A code that stays without an entry; empty: the codes that are not shown."""
 
     mapping: Name
     code_table: TableName
     code: Annotated[str, Field(max_length=200)] = ""
 
 
-class ReadingBody(_Body):
-    """The definitions that a listener reads with, in their order; none: as in its settings."""
+class ListenerDefinitionsBody(_Body):
+    """The definitions of a listener, in their order; an empty list: as in its settings."""
 
     mappings: Annotated[list[Name], Field(max_length=50)]
     reason: Annotated[Reason, Field(min_length=1)]

@@ -1,7 +1,8 @@
-"""Definitions: list, read, draft, try, activate, roll back.
+"""
+Definitions: list, read, draft, try, compare, activate, roll back; codes without an entry.
 
-Stored messages are read here once, on record, for those who may read bodies; then they come back
-from the page with every trial, as pasted ones do.
+Stored messages are read once, with an audit event, by users who may read message content. Then the
+page sends them with every trial, like pasted messages.
 """
 
 import base64
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from bridge.console.context import (
     ActivationRequest,
+    CodeEntry,
     ComparisonRequest,
     ConsoleContext,
     DraftEdit,
@@ -20,42 +22,48 @@ from bridge.console.context import (
 from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, run_audited
 from bridge.console.http.mapping_bodies import (
     NAME,
+    TABLE,
     ActivateBody,
+    CodeBody,
     CompareBody,
     DraftBody,
-    Material,
-    ReadingBody,
+    IgnoredCodeBody,
+    ListenerDefinitionsBody,
     RollbackBody,
+    SampleMessagesBody,
     StoredBody,
     TrialBody,
 )
-from bridge.console.http.route import AuthoringRoute
+from bridge.console.http.route import AuthoringRoute, ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from mappings.schema.document import text as schema_text
 
 router = APIRouter(prefix="/api", route_class=AuthoringRoute)
+code_router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Name = Annotated[str, Path(pattern=NAME)]
+Table = Annotated[str, Path(pattern=TABLE)]
 VersionName = Annotated[str, Path(pattern=r"^[0-9a-f]{4,16}$")]
+T = TypeVar("T")
 
 
 @router.get("/mappings")
 async def overview(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """List definitions, and who reads and writes with them."""
+    """List definitions, and the listeners and destinations that use them."""
     user.grant.require(Permission.AUTHOR)
     return await Threads.CONSOLE.run(context.drafts.overview)
 
 
 @router.get("/mapping-schema")
 async def schema(user: UserDep) -> Response:
-    """Give the JSON Schema of the language."""
+    """Return the JSON Schema of the mapping language."""
     user.grant.require(Permission.AUTHOR)
     return Response(schema_text(), media_type="application/schema+json")
 
 
 @router.get("/mappings/{name}")
 async def definition(name: Name, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """Give a definition with its files, and one's own draft."""
+    """Return a definition with its files, and the user's draft."""
     user.grant.require(Permission.AUTHOR)
     return await Threads.CONSOLE.run(context.drafts.definition, name, user.grant.email)
 
@@ -64,35 +72,33 @@ async def definition(name: Name, user: UserDep, context: ContextDep) -> Mapping[
 async def save(
     name: Name, body: DraftBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Keep one's draft, whatever is wrong with it, and name that; nothing comes into force."""
-    may_code = Permission.CODE in user.grant.permissions
-    writing = DraftEdit(
-        name, user.grant.email, body.files, body.begun_on, body.revision, code=may_code
-    )
-    wanted = AuditedAction(
+    """Store the user's draft, also with errors, and return the errors; activate nothing."""
+    code = Permission.CODE in user.grant.permissions
+    edit = DraftEdit(name, user.grant.email, body.files, body.begun_on, body.revision, code=code)
+    action = AuditedAction(
         (Permission.AUTHOR,),
         "save draft",
         f"mapping {name}",
-        fresh=lambda: may_code and context.drafts.changes_hooks(writing),
+        fresh=lambda: code and context.drafts.changes_hooks(edit),
     )
     async with context.gate.entered():
-        return await run_audited(request, user, wanted, lambda: context.drafts.save(writing))
+        return await run_audited(request, user, action, lambda: context.drafts.save(edit))
 
 
 @router.delete("/mappings/{name}/draft")
 async def discard(
     name: Name, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Throw one's draft away."""
-    wanted = AuditedAction((Permission.AUTHOR,), "discard draft", f"mapping {name}")
-    work = context.drafts.discard
-    await run_audited(request, user, wanted, lambda: work(name, user.grant.email))
+    """Delete the user's draft."""
+    action = AuditedAction((Permission.AUTHOR,), "discard draft", f"mapping {name}")
+    email = user.grant.email
+    await run_audited(request, user, action, lambda: context.drafts.discard(name, email))
     return {}
 
 
 @router.get("/mappings/{name}/history")
 async def history(name: Name, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """List what was in force: who put it there, when, and why."""
+    """List the activations of a definition: version, user, time and reason."""
     user.grant.require(Permission.AUTHOR)
     return {"rows": await Threads.CONSOLE.run(context.drafts.history, name)}
 
@@ -101,7 +107,7 @@ async def history(name: Name, user: UserDep, context: ContextDep) -> Mapping[str
 async def version(
     name: Name, version: VersionName, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Give the files of a version."""
+    """Return the files of a version."""
     user.grant.require(Permission.AUTHOR)
     return await Threads.CONSOLE.run(context.drafts.version, name, version)
 
@@ -110,9 +116,9 @@ async def version(
 async def activate(
     name: Name, body: ActivateBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Put one's draft into force: checked once more, refused where it has a mistake."""
+    """Check the user's draft again, and activate it if it has no errors."""
     subject = ", ".join([f"mapping {name}", *(f"listener {each[:64]}" for each in body.listeners)])
-    decision = ActivationRequest(
+    activation = ActivationRequest(
         name,
         user.grant.email,
         body.reason,
@@ -121,22 +127,22 @@ async def activate(
         listeners=tuple(body.listeners),
         code=Permission.CODE in user.grant.permissions,
     )
-    wanted = AuditedAction(
+    action = AuditedAction(
         (Permission.AUTHOR,),
         "activate",
         subject,
         reason=body.reason,
-        fresh=lambda: context.drafts.changes_hooks(decision),
+        fresh=lambda: context.drafts.changes_hooks(activation),
     )
-    return await run_audited(request, user, wanted, lambda: context.drafts.activate(decision))
+    return await run_audited(request, user, action, lambda: context.drafts.activate(activation))
 
 
 @router.post("/mappings/{name}/rollback")
 async def rollback(
     name: Name, body: RollbackBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Put the version before, or the one that is named, into force again."""
-    decision = ActivationRequest(
+    """Activate the named older version, or the previous one."""
+    activation = ActivationRequest(
         name,
         user.grant.email,
         body.reason,
@@ -144,49 +150,53 @@ async def rollback(
         version=body.version,
         code=Permission.CODE in user.grant.permissions,
     )
-    wanted = AuditedAction(
+    action = AuditedAction(
         (Permission.AUTHOR,),
         "roll back",
         f"mapping {name}",
         reason=body.reason,
-        fresh=lambda: context.drafts.changes_hooks(decision),
+        fresh=lambda: context.drafts.changes_hooks(activation),
     )
-    return await run_audited(request, user, wanted, lambda: context.drafts.rollback(decision))
+    return await run_audited(request, user, action, lambda: context.drafts.rollback(activation))
 
 
 @router.put("/reading/{listener}", name="read_with")
 async def set_listener_definitions(
-    listener: str, body: ReadingBody, request: Request, user: UserDep, context: ContextDep
+    listener: str,
+    body: ListenerDefinitionsBody,
+    request: Request,
+    user: UserDep,
+    context: ContextDep,
 ) -> Mapping[str, Any]:
-    """Let a listener read with these definitions from now on."""
+    """Set the definitions of a listener."""
     subject = f"definitions of listener {listener[:64]}"
-    wanted = AuditedAction((Permission.AUTHOR,), "activate", subject, reason=body.reason)
-    decision = ActivationRequest(listener, user.grant.email, body.reason, body.begun_on)
+    action = AuditedAction((Permission.AUTHOR,), "activate", subject, reason=body.reason)
+    activation = ActivationRequest(listener, user.grant.email, body.reason, body.begun_on)
     names = tuple(body.mappings)
     work = context.drafts.set_listener_definitions
-    return await run_audited(request, user, wanted, lambda: work(decision, names))
-
-
-T = TypeVar("T")
+    return await run_audited(request, user, action, lambda: work(activation, names))
 
 
 @router.post("/mappings/{name}/stored")
 async def stored(
     name: Name, body: StoredBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Give stored messages to try a definition on; recorded."""
+    """Return stored messages as samples for trials."""
     what = "by control id" if body.control else f"last {body.last}"
-    wanted = AuditedAction((Permission.AUTHOR, Permission.BODIES), "read", f"messages, {what}")
-    find = context.trials.stored_messages
-    rows = await run_audited(request, user, wanted, lambda: find(name, body.last, body.control))
+    permissions = (Permission.AUTHOR, Permission.BODIES)
+    action = AuditedAction(permissions, "read", f"messages, {what}")
+    work = context.trials.stored_messages
+    rows = await run_audited(request, user, action, lambda: work(name, body.last, body.control))
     return {"messages": rows}
 
 
-@router.post("/mapping-material")
-async def material(body: Material, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """Find the messages in what somebody pasted or uploaded."""
+@router.post("/mapping-material", name="material")
+async def sample_messages(
+    body: SampleMessagesBody, user: UserDep, context: ContextDep
+) -> Mapping[str, Any]:
+    """Return the messages in pasted text and uploaded files."""
     user.grant.require(Permission.AUTHOR)
-    found = await _bounded(context, lambda: _messages(context, body))
+    found = await _limited(context, lambda: _messages(context, body))
     payloads = [base64.b64encode(each).decode() for each in found]
     return {"messages": [{"label": "", "listener": "", "payload": each} for each in payloads]}
 
@@ -195,45 +205,81 @@ async def material(body: Material, user: UserDep, context: ContextDep) -> Mappin
 async def try_out(
     name: Name, body: TrialBody, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Give what a version makes of messages that the page has."""
+    """Map messages of the page with a version, and return the results."""
     user.grant.require(Permission.AUTHOR)
-    specimens = [
+    messages = [
         TrialMessage(each.data, each.listener, each.mapping, each.version) for each in body.messages
     ]
     email, code = user.grant.email, Permission.CODE in user.grant.permissions
     work = context.trials.try_out
-    return await _bounded(context, lambda: work(name, email, body.word, specimens, code=code))
+    return await _limited(context, lambda: work(name, email, body.word, messages, code=code))
 
 
 @router.post("/mappings/{name}/compare")
 async def compare(
     name: Name, body: CompareBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Say which stored messages two versions map differently; values for who may read bodies."""
+    """Compare two versions on stored messages; with values if the user may read content."""
     values = Permission.BODIES in user.grant.permissions
     code = Permission.CODE in user.grant.permissions
-    question = ComparisonRequest(
+    comparison = ComparisonRequest(
         name, user.grant.email, body.before, body.after, body.last, values, code
     )
     subject = f"mapping {name}, last {body.last} messages"
-    wanted = AuditedAction((Permission.AUTHOR,), "compare", subject)
+    action = AuditedAction((Permission.AUTHOR,), "compare", subject)
     async with context.gate.entered():
-        return await run_audited(request, user, wanted, lambda: context.trials.compare(question))
+        return await run_audited(request, user, action, lambda: context.trials.compare(comparison))
 
 
 @router.post("/mapping-learn")
-async def learn(body: Material, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """Propose a definition from messages of a new sender, with its evidence."""
+async def learn(body: SampleMessagesBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+    """Infer a definition from messages of a new sender, with the evidence."""
     user.grant.require(Permission.AUTHOR)
-    return await _bounded(context, lambda: context.trials.learn(_messages(context, body)))
+    return await _limited(context, lambda: context.trials.learn(_messages(context, body)))
 
 
-def _messages(context: ConsoleContext, body: Material) -> Sequence[bytes]:
+def _messages(context: ConsoleContext, body: SampleMessagesBody) -> Sequence[bytes]:
     files = [each for data in body.data for each in context.trials.messages_in_file(data)]
     return [*context.trials.messages_in_text(body.text), *files]
 
 
-async def _bounded(context: ConsoleContext, work: Callable[[], T]) -> T:
-    """Work on a thread, few at a time: people type faster than definitions compile."""
+async def _limited(context: ConsoleContext, work: Callable[[], T]) -> T:
+    """Run on a thread, few at a time: the page may send trials faster than definitions compile."""
     async with context.gate.entered():
         return await Threads.CONSOLE.run(work)
+
+
+@code_router.get("/unknown-codes")
+async def unmapped_codes(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+    """List codes without an entry; codes that may identify a patient are left out."""
+    user.grant.require(Permission.AUTHOR)
+    email = user.grant.email
+    return {"rows": await Threads.CONSOLE.run(context.drafts.unmapped_codes, email)}
+
+
+@code_router.post("/unknown-codes/leave", name="leave")
+async def ignore_code(
+    body: IgnoredCodeBody, request: Request, user: UserDep, context: ContextDep
+) -> Mapping[str, Any]:
+    """Record that a code stays without an entry; its notifications end."""
+    subject = f"code table {body.code_table} of mapping {body.mapping}"
+    action = AuditedAction((Permission.AUTHOR,), "leave code", subject)
+    key, email = (body.mapping, body.code_table, body.code), user.grant.email
+    await run_audited(request, user, action, lambda: context.drafts.ignore_code(*key, email))
+    return {}
+
+
+@code_router.put("/mappings/{name}/codes/{table}", name="add")
+async def add_code(
+    name: Name,
+    table: Table,
+    body: CodeBody,
+    request: Request,
+    user: UserDep,
+    context: ContextDep,
+) -> Mapping[str, Any]:
+    """Add an entry to a code table in the user's draft; activate nothing."""
+    action = AuditedAction((Permission.AUTHOR,), "save draft", f"mapping {name}")
+    entry = CodeEntry(name, user.grant.email, table, body.code, body.value.strip(), back=body.back)
+    async with context.gate.entered():
+        return await run_audited(request, user, action, lambda: context.drafts.add_code(entry))

@@ -1,4 +1,4 @@
-"""Messages: search, read, replay one or many, cancel."""
+"""Messages: search, read, replay one or many, cancel, edit and resend."""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from bridge.console import order_tracking
-from bridge.console.context import ConsoleContext
+from bridge.console.context import ConsoleContext, MessageReplay
 from bridge.console.errors import ConsoleError, InvalidState, NoSuchItem
-from bridge.console.http.bodies import MessageSearchBody
+from bridge.console.http.bodies import EditedMessageBody, MessageSearchBody, ResentMessageBody
 from bridge.console.http.guard import (
     AuditedAction,
     ConsoleUser,
@@ -18,10 +18,16 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
-from bridge.console.http.route import ConsoleRoute
+from bridge.console.http.route import ConsoleRoute, MessageRoute
 from bridge.console.message_index import read_numbers
 from bridge.console.message_search import MessageQuery, search_messages
-from bridge.console.message_view import edits_of, message_text, segment_tree
+from bridge.console.message_view import (
+    editable_message,
+    edits_of,
+    encode_edit,
+    message_text,
+    segment_tree,
+)
 from bridge.console.order_tracking import message_timeline
 from bridge.console.ownership import origin_of
 from bridge.console.permissions import Permission, require_fresh
@@ -34,93 +40,106 @@ from bridge.queue.queries import ATTENTION
 from bridge.queue.states import QueueState
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
-Key = Annotated[int, Path(ge=1, lt=2**63)]
+edit_router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
+MessageId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
 async def find(
     body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """List messages, newest first; by the numbers of patients only for those who may find."""
-    wanted = body.wanted(user.grant.reach)
-    if wanted.kind is None:
+    """List messages, newest first; a search by number requires the permission `find`."""
+    query = body.query(user.grant.reach)
+    if query.kind is None:
         user.grant.require(Permission.SEE)
-        page = await Threads.CONSOLE.run(search_messages, context.database, wanted)
+        page = await Threads.CONSOLE.run(search_messages, context.database, query)
     else:
-        action = AuditedAction((Permission.FIND,), "search", f"messages by {wanted.kind} number")
+        action = AuditedAction((Permission.FIND,), "search", f"messages by {query.kind} number")
         page = await run_audited(
-            request, user, action, lambda: search_messages(context.database, wanted)
+            request, user, action, lambda: search_messages(context.database, query)
         )
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{message_id}")
-async def read(message_id: Key, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Give one message's row and its way in time; nothing of what it says."""
+async def read(message_id: MessageId, user: UserDep, context: ContextDep) -> dict[str, Any]:
+    """Return a message with its timeline, without its content."""
     user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_told, context, user, message_id)
+    return await Threads.CONSOLE.run(_summary, context, user, message_id)
 
 
 @router.get("/{message_id}/content")
 async def content(
-    message_id: Key, request: Request, user: UserDep, context: ContextDep
+    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Give what a message says: raw, as a tree, as it was mapped, and its acknowledgment."""
-    action = about(context, message_id, "read", Permission.BODIES)
+    """Return a message's text, segments, mapping result and acknowledgment."""
+    action = _action(context, message_id, "read", Permission.BODIES)
     return await run_audited(request, user, action, lambda: _content(context, message_id))
 
 
 @router.post("/{message_id}/replay")
 async def replay(
-    message_id: Key, request: Request, user: UserDep, context: ContextDep
+    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Queue a message again; say how many later ones of its patient were applied meanwhile."""
-    action = about(context, message_id, "replay", Permission.OPERATE)
+    """Queue a message again; return how many later messages of its lanes were applied already."""
+    action = _action(context, message_id, "replay", Permission.OPERATE)
     return {"later": await run_audited(request, user, action, lambda: _replay(context, message_id))}
 
 
 @router.post("/{message_id}/cancel")
 async def cancel(
-    message_id: Key, request: Request, user: UserDep, context: ContextDep
+    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Decide that a message is not to be applied."""
-    action = about(context, message_id, "cancel", Permission.OPERATE)
+    """Cancel a message, so that it is not applied."""
+    action = _action(context, message_id, "cancel", Permission.OPERATE)
     await run_audited(request, user, action, lambda: _cancel(context, message_id))
     return {}
 
 
-def about(
-    context: ConsoleContext, message_id: int, action: str, *needs: Permission, reason: str = ""
+def sites_of_message(context: ConsoleContext, message_id: int) -> frozenset[str]:
+    """Return the sites of a stored message. Raises NoSuchItem."""
+    return context.subjects_of(origin_of(_detail(context, message_id))).sites
+
+
+def _action(
+    context: ConsoleContext,
+    message_id: int,
+    action: str,
+    *permissions: Permission,
+    reason: str = "",
 ) -> AuditedAction:
-    """Make an act on a message, which must be of the person's sites."""
     subject = f"message {message_id}"
-    return AuditedAction(needs, action, subject, lambda: sites_of(context, message_id), reason)
+    sites = partial(sites_of_message, context, message_id)
+    return AuditedAction(permissions, action, subject, sites, reason)
 
 
-def sites_of(context: ConsoleContext, message_id: int) -> frozenset[str]:
-    """Give the sites of a stored message. Raises Unknown."""
-    return context.subjects_of(origin_of(found(context, message_id))).sites
+def _detail(context: ConsoleContext, message_id: int) -> MessageDetail:
+    """Return a stored message. Raises NoSuchItem."""
+    try:
+        return queries.message(context.database, message_id)
+    except NoSuchRow:
+        raise NoSuchItem from None
 
 
-def _told(context: ConsoleContext, user: ConsoleUser, message_id: int) -> dict[str, Any]:
-    detail = found(context, message_id)
-    about = context.subjects_of(origin_of(detail))
-    require_reach(user, about.sites)
-    own = read_numbers(detail.payload).joined(about)
-    known = order_tracking.find_orders(context.database, own.order, user.grant.reach)
-    orders = [each for each in known if each["mrn"] in own.patient]
+def _summary(context: ConsoleContext, user: ConsoleUser, message_id: int) -> dict[str, Any]:
+    detail = _detail(context, message_id)
+    subjects = context.subjects_of(origin_of(detail))
+    require_reach(user, subjects.sites)
+    numbers = read_numbers(detail.payload).with_subjects(subjects)
+    found = order_tracking.find_orders(context.database, numbers.order, user.grant.reach)
+    orders = [each for each in found if each["mrn"] in numbers.patient]
     reports = {each["report_id"] for each in orders} - {""}
-    sent = order_tracking.report_deliveries(context.database, reports)
+    deliveries = order_tracking.report_deliveries(context.database, reports)
     edits = edits_of(context.database, message_id)
     return {
         "row": asdict(detail.row),
-        "timeline": message_timeline(detail.row, orders, sent, edits),
+        "timeline": message_timeline(detail.row, orders, deliveries, edits),
         "edits": edits,
     }
 
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
-    detail = found(context, message_id)
+    detail = _detail(context, message_id)
     charset = context.installation.charset(detail.row.listener)
     return {
         "raw": message_text(detail.payload, charset),
@@ -131,16 +150,8 @@ def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
     }
 
 
-def found(context: ConsoleContext, message_id: int) -> MessageDetail:
-    """Give a stored message. Raises Unknown."""
-    try:
-        return queries.message(context.database, message_id)
-    except NoSuchRow:
-        raise NoSuchItem from None
-
-
 def _replay(context: ConsoleContext, message_id: int) -> int:
-    found(context, message_id)
+    _detail(context, message_id)
     try:
         return context.installation.message_replay().replay(message_id)
     except BridgeError as error:
@@ -148,14 +159,14 @@ def _replay(context: ConsoleContext, message_id: int) -> int:
 
 
 def _cancel(context: ConsoleContext, message_id: int) -> None:
-    found(context, message_id)
+    _detail(context, message_id)
     try:
         operations.cancel_message(context.database, message_id)
     except IllegalTransition as error:
         raise InvalidState(str(error)) from None
 
 
-MOST = 1000
+MAX_REPLAYED = 1000
 _PAGE = 2000
 
 
@@ -163,56 +174,135 @@ _PAGE = 2000
 async def replay_all(
     body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Queue all again that a search finds; say how many, which could not be, and what is left."""
-    wanted = body.wanted(user.grant.reach)
-    needs = (Permission.OPERATE, *([Permission.FIND] if wanted.kind else []))
-    for each in needs:
+    """Queue the messages that a search finds again; `more`: the search finds further messages."""
+    query = body.query(user.grant.reach)
+    permissions = (Permission.OPERATE, *([Permission.FIND] if query.kind else []))
+    for each in permissions:
         user.grant.require(each)
     require_fresh(user.authenticated_at, context.clock())
-    if wanted.state not in ATTENTION or wanted.state is QueueState.CANCELLED:
+    if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
         raise InvalidState("choose those that are parked, or those that were refused")
-    ids, more = await Threads.CONSOLE.run(_chosen, context, wanted)
+    ids, more = await Threads.CONSOLE.run(_oldest_ids, context, query)
     message_replay = await Threads.CONSOLE.run(context.installation.message_replay)
-    told: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
+    result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
-        action = AuditedAction(needs, "replay", f"message {message_id}")
+        action = AuditedAction(permissions, "replay", f"message {message_id}")
+        work = partial(_replay_in_state, message_replay, message_id, query.state)
         try:
-            later = await run_audited(
-                request,
-                user,
-                action,
-                partial(_replay_many, message_replay, message_id, wanted.state),
-            )
+            later = await run_audited(request, user, action, work)
         except ConsoleError as refusal:
-            told["failed"].append({"id": message_id, "detail": refusal.detail})
+            result["failed"].append({"id": message_id, "detail": refusal.detail})
             continue
-        told["queued"] += 1
-        told["later"] += later
-    return told
+        result["queued"] += 1
+        result["later"] += later
+    return result
 
 
-def _chosen(context: ConsoleContext, wanted: MessageQuery) -> tuple[list[int], bool]:
+def _oldest_ids(context: ConsoleContext, query: MessageQuery) -> tuple[list[int], bool]:
     """
-    Give the oldest ids of what is found, oldest first, and whether there are more.
+    Return the oldest ids that a search finds, oldest first, and whether there are more.
 
-    A search gives the newest first: all of it is looked at, for an older message of a patient
-    must not come after a newer one.
+    A search returns the newest messages first. All its pages are read, because a patient's older
+    message must be queued before a newer one.
     """
     ids: list[int] = []
-    before, more = wanted.before, False
+    before, more = query.before, False
     while True:
-        page = search_messages(context.database, replace(wanted, before=before, limit=_PAGE))
+        page = search_messages(context.database, replace(query, before=before, limit=_PAGE))
         ids = [*(row.id for row in reversed(page.rows)), *ids]
-        more = more or len(ids) > MOST
-        del ids[MOST:]
+        more = more or len(ids) > MAX_REPLAYED
+        del ids[MAX_REPLAYED:]
         before = page.further
         if before is None:
             return ids, more
 
 
-def _replay_many(message_replay: Any, message_id: int, chosen: QueueState | None) -> int:
+def _replay_in_state(
+    message_replay: MessageReplay, message_id: int, state: QueueState | None
+) -> int:
     try:
-        later: int = message_replay.replay(message_id, chosen)
+        return message_replay.replay(message_id, state)
     except BridgeError as error:
         raise InvalidState(str(error)) from None
-    return later
+
+
+_EDIT = (Permission.EDIT, Permission.BODIES)
+
+
+@edit_router.get("/{message_id}/sheet")
+async def editable(
+    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Return a message's segments as text for editing."""
+    action = _action(context, message_id, "read", *_EDIT)
+
+    def work() -> dict[str, Any]:
+        detail = _detail(context, message_id)
+        charset = context.installation.charset(detail.row.listener)
+        message = editable_message(detail.payload, charset)
+        return {"segments": list(message.segments), "charset": message.codec}
+
+    return await run_audited(request, user, action, work)
+
+
+@edit_router.post("/{message_id}/check")
+async def check(
+    message_id: MessageId, body: EditedMessageBody, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Return the reasons for which an edited message would be refused."""
+    for each in _EDIT:
+        user.grant.require(each)
+
+    def work() -> dict[str, Any]:
+        require_reach(user, sites_of_message(context, message_id))
+        return {"faults": _check(context, user, message_id, body.segments)[0]}
+
+    return await Threads.CONSOLE.run(work)
+
+
+@edit_router.post("/{message_id}/send-again", name="send_again")
+async def resend(
+    message_id: MessageId,
+    body: ResentMessageBody,
+    request: Request,
+    user: UserDep,
+    context: ContextDep,
+) -> dict[str, Any]:
+    """Store the edited message as a new one, linked to the original, and queue it."""
+    action = _action(context, message_id, "send again", *_EDIT, reason=body.reason.strip())
+    return await run_audited(
+        request, user, action, lambda: _resend(context, user, message_id, body)
+    )
+
+
+def _check(
+    context: ConsoleContext, user: ConsoleUser, message_id: int, segments: list[str]
+) -> tuple[list[dict[str, Any]], bytes]:
+    """Return the faults of an edited message, and its bytes."""
+    detail = _detail(context, message_id)
+    listener = detail.row.listener
+    payload = encode_edit(detail.payload, segments, context.installation.charset(listener))
+    message_replay = context.installation.message_replay()
+    try:
+        faults = [dict(each) for each in message_replay.faults(listener, payload)]
+        visible = faults or user.grant.reaches(message_replay.sites(listener, payload))
+    except BridgeError as error:
+        raise InvalidState(str(error)) from None
+    if not visible:
+        faults = [{"code": "", "place": "", "text": "the message belongs to another site"}]
+    return faults, payload
+
+
+def _resend(
+    context: ConsoleContext, user: ConsoleUser, message_id: int, body: ResentMessageBody
+) -> dict[str, Any]:
+    faults, payload = _check(context, user, message_id, body.segments)
+    if faults:
+        texts = (f"{each['place']} {each['text']}".strip() for each in faults)
+        raise InvalidState("; ".join(texts))
+    message_replay = context.installation.message_replay()
+    reason = body.reason.strip()
+    try:
+        return {"id": message_replay.resend(message_id, payload, user.grant.email, reason)}
+    except BridgeError as error:
+        raise InvalidState(str(error)) from None

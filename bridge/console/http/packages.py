@@ -15,15 +15,15 @@ from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from bridge.request_body import Model
 
-_LONGEST = 8 * 2**20
+_MAX_LENGTH = 8 * 2**20
 
 
-class ParcelBody(Model):
+class PackageBody(Model):
     """A ZIP file, as base64."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    zip: Annotated[str, Field(min_length=1, max_length=_LONGEST)]
+    zip: Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
 
     @field_validator("zip")
     @classmethod
@@ -40,8 +40,8 @@ class ParcelBody(Model):
         return base64.b64decode(self.zip)
 
 
-class TakenBody(ParcelBody):
-    """And what was looked at, whether other files are replaced, and why."""
+class PackageImportBody(PackageBody):
+    """The package, the mark of its preview, and whether existing files may be replaced."""
 
     mark: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
     replace: bool = False
@@ -49,8 +49,8 @@ class TakenBody(ParcelBody):
 
 
 router = APIRouter(prefix="/api/interfaces", route_class=AuthoringRoute)
-_NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
-"""To take one in: a parcel may hold Python, and says where ports are opened."""
+_IMPORT = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
+"""A package may contain Python hooks, and it opens ports."""
 
 
 @router.get("/export")
@@ -60,19 +60,19 @@ async def export(
     user: UserDep,
     context: ContextDep,
 ) -> Response:
-    """Give listeners and destinations with what they read and write with; no secrets."""
-    wanted = AuditedAction((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
-    data = await run_audited(request, user, wanted, lambda: context.packages.export_zip(names))
-    told = {"Content-Disposition": f'attachment; filename="{_plain(names[0])}.zip"'}
+    """Return listeners and destinations with their definitions as a ZIP file, without secrets."""
+    action = AuditedAction((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
+    data = await run_audited(request, user, action, lambda: context.packages.export_zip(names))
+    headers = {"Content-Disposition": f'attachment; filename="{_header_safe(names[0])}.zip"'}
     return Response(
-        data, media_type="application/zip", headers={**told, "Cache-Control": "no-store"}
+        data, media_type="application/zip", headers={**headers, "Cache-Control": "no-store"}
     )
 
 
 @router.post("/look", name="look")
-async def preview(body: ParcelBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
-    """Say what a parcel would change, or what is wrong with it; nothing is written."""
-    for each in _NEEDS:
+async def preview(body: PackageBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+    """Return what the import of a package would change; store nothing."""
+    for each in _IMPORT:
         user.grant.require(each)
     async with context.gate.entered():
         return await Threads.CONSOLE.run(context.packages.preview, body.data)
@@ -80,29 +80,29 @@ async def preview(body: ParcelBody, user: UserDep, context: ContextDep) -> Mappi
 
 @router.post("/import", name="take_in")
 async def import_zip(
-    body: TakenBody, request: Request, user: UserDep, context: ContextDep
+    body: PackageImportBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
-    """Take in what was looked at: all nodes go on with it."""
+    """Import a package after its preview; all nodes activate it."""
     packages = context.packages
-    for each in _NEEDS:
+    for each in _IMPORT:
         user.grant.require(each)
     async with context.gate.entered():
         found = await Threads.CONSOLE.run(packages.preview, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
-        parcel = PackageImport(
+        package = PackageImport(
             body.data, body.mark, user.grant.email, body.reason.strip(), body.replace
         )
-        wanted = AuditedAction(
-            _NEEDS, "import", subject, reason=body.reason.strip(), fresh=always_fresh
+        action = AuditedAction(
+            _IMPORT, "import", subject, reason=body.reason.strip(), fresh=always_fresh
         )
         return await run_audited(
             request,
             user,
-            wanted,
-            lambda: packages.import_zip(parcel),
+            action,
+            lambda: packages.import_zip(package),
         )
 
 
-def _plain(name: str) -> str:
-    """Keep of a name what may stand in a header."""
+def _header_safe(name: str) -> str:
+    """Return the characters of a name that are safe in a header."""
     return "".join(each for each in name if each.isascii() and (each.isalnum() or each in "._-"))

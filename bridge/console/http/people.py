@@ -1,8 +1,8 @@
 """
-Users of a site and their access tokens; roles in the console, enrolment links, disabled accounts.
+Users of a site and their access tokens; console roles, enrolment links and disabled accounts.
 
-Nobody takes over an account that may more here than they do: not by an invitation, not by a
-token, not by an enrolment link.
+Nobody obtains an account with more rights than their own: an invitation, a token and an enrolment
+link for such an account are refused (`bridge.authority`).
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from bridge.console.http.guard import (
     await_audited,
 )
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.http.sites import Json, Name, Site, change
+from bridge.console.http.sites import JsonBody, Name, Site, change
 from bridge.console.permissions import Permission
 from bridge.engine_client.models import Account, Enrolment
 
@@ -34,12 +34,12 @@ Who = Annotated[str, Path(min_length=1, max_length=320)]
 
 @router.post("/sites/{site}/users")
 async def set_user(
-    site: Site, body: Json, request: Request, user: UserDep, context: ContextDep
+    site: Site, body: JsonBody, request: Request, user: UserDep, context: ContextDep
 ) -> Any:
     """
     Invite a user to a site, or change their name or role there.
 
-    A system administrator who invites somebody without an account gets the enrolment `link`.
+    If the user has no account yet, a system administrator gets the enrolment `link`.
     """
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "users")
@@ -59,7 +59,7 @@ async def set_user(
         link = await await_audited(
             request,
             user,
-            _about(invited, "reset account"),
+            _action(invited, "reset account"),
             lambda: context.access.enrol(_administrator(user), invited),
         )
         made |= _enrolment(link)
@@ -70,7 +70,7 @@ async def set_user(
 async def remove_user(
     site: Site, email: Name, request: Request, user: UserDep, context: ContextDep
 ) -> Any:
-    """Take a user off a site; their reports stay."""
+    """Remove a user from a site; their reports stay."""
     path = ("DELETE", "sites", site, "users", email)
     _, rule = await _rule(context, user, site, email, Action.REMOVE)
     return await change(request, user, "remove user", path, rule=rule)
@@ -78,9 +78,9 @@ async def remove_user(
 
 @router.post("/sites/{site}/tokens")
 async def create_token(
-    site: Site, body: Json, request: Request, user: UserDep, context: ContextDep
+    site: Site, body: JsonBody, request: Request, user: UserDep, context: ContextDep
 ) -> Any:
-    """Make a token for a user of the site; its secret is in this answer and nowhere else."""
+    """Create a token for a user of the site; only this response contains its secret."""
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "tokens")
     _, rule = await _rule(context, user, site, email, Action.CREATE_TOKEN)
@@ -94,11 +94,11 @@ async def create_token(
 async def revoke_token(
     site: Site, token: int, request: Request, user: UserDep, context: ContextDep
 ) -> Any:
-    """Revoke a token, and the links that were made with it."""
+    """Revoke a token, and the report links that were created with it."""
     path = ("DELETE", "sites", site, "tokens", str(token))
     owner = ""
     if Permission.ADMINISTER in user.grant.permissions and user.grant.reaches([site]):
-        listed = await context.service.ask("GET", "sites", site, "tokens")
+        listed = await context.engine.call("GET", "sites", site, "tokens")
         owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
     _, rule = await _rule(context, user, site, owner, Action.REVOKE_TOKEN)
     return await change(request, user, "revoke token", path, rule=rule)
@@ -106,32 +106,34 @@ async def revoke_token(
 
 @router.get("/grants")
 async def list_grants(user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """List who may do what in the console."""
+    """List the console roles of all accounts."""
     user.grant.require(Permission.GRANT)
     return {"rows": [_row(each) for each in await context.access.entries()]}
 
 
-@router.put("/grants/{who}")
-async def give(
+@router.put("/grants/{who}", name="give")
+async def assign_role(
     who: Who, body: GrantBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Give a person a role, in the place of the one they had; `link` where they must enrol anew."""
+    """Assign a role to an account; `link`: the owner must enrol again."""
     made = await await_audited(
         request,
         user,
-        _about(who, "grant", body.role),
+        _action(who, "grant", body.role),
         lambda: context.access.grant(_administrator(user), who, body.grant(who)),
     )
     return _enrolment(made)
 
 
-@router.delete("/grants/{who}")
-async def take(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Take a person's role away; nobody takes their own."""
+@router.delete("/grants/{who}", name="take")
+async def remove_role(
+    who: Who, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Remove the role of an account; nobody removes their own."""
     await await_audited(
         request,
         user,
-        _about(who, "revoke"),
+        _action(who, "revoke"),
         lambda: context.access.revoke(_administrator(user), who),
     )
     return {}
@@ -139,11 +141,11 @@ async def take(who: Who, request: Request, user: UserDep, context: ContextDep) -
 
 @router.post("/people/{who}/enrolment")
 async def enrol(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """End a person's password and sessions; give a one-time link with which they enrol anew."""
+    """End password and sessions of an account; return a one-time enrolment link."""
     made = await await_audited(
         request,
         user,
-        _about(who, "reset account"),
+        _action(who, "reset account"),
         lambda: context.access.enrol(_administrator(user), who),
     )
     return _enrolment(made)
@@ -151,30 +153,30 @@ async def enrol(who: Who, request: Request, user: UserDep, context: ContextDep) 
 
 @router.post("/people/{who}/disable")
 async def disable(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Disable an account: its sessions, tokens and links end at once."""
-    await _switch(who, request, user, context, disabled=True)
+    """Disable an account; its sessions, tokens and links end immediately."""
+    await _set_disabled(who, request, user, context, disabled=True)
     return {}
 
 
 @router.post("/people/{who}/enable")
 async def enable(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
     """Enable an account again."""
-    await _switch(who, request, user, context, disabled=False)
+    await _set_disabled(who, request, user, context, disabled=False)
     return {}
 
 
-async def _switch(
+async def _set_disabled(
     who: str, request: Request, user: ConsoleUser, context: ConsoleContext, *, disabled: bool
 ) -> None:
     await await_audited(
         request,
         user,
-        _about(who, "disable account" if disabled else "enable account"),
+        _action(who, "disable account" if disabled else "enable account"),
         lambda: context.access.set_disabled(_administrator(user), who, disabled=disabled),
     )
 
 
-def _about(who: str, action: str, role: str = "") -> AuditedAction:
+def _action(who: str, action: str, role: str = "") -> AuditedAction:
     return AuditedAction((Permission.GRANT,), action, f"{who} {role}".strip(), fresh=always_fresh)
 
 
@@ -203,15 +205,15 @@ def _row(entry: GrantEntry) -> dict[str, Any]:
 async def _rule(
     context: ConsoleContext, user: ConsoleUser, site: str, who: str, action: Action
 ) -> tuple[Account | None, Callable[[], None]]:
-    """Give an account, and the rule of `bridge.authority` for an action on it at a site."""
-    may = Permission.ADMINISTER in user.grant.permissions
-    account, role = await context.access.find(who) if may else (None, None)
+    """Return an account, and the rule of `bridge.authority` for an action on it at a site."""
+    may_administer = Permission.ADMINISTER in user.grant.permissions
+    account, role = await context.access.find(who) if may_administer else (None, None)
     if account is not None and action is Action.INVITE and site in account.sites:
         action = Action.CHANGE_ROLE
     by = _administrator(user)
 
     def rule() -> None:
-        if account is not None:  # else the service says that there is none
+        if account is not None:  # else the report engine refuses the request
             require_authority(by, account, role, action, site=site)
 
     return account, rule

@@ -1,6 +1,7 @@
-"""The route class of every console endpoint: identify the person, read the body, answer problems.
+"""
+The route class of the console's endpoints: it authenticates the user, then reads the body.
 
-FastAPI itself reads and parses the body before it asks who sent it.
+FastAPI alone would read and parse the body of an unknown client.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -30,10 +31,10 @@ from parsers import json
 from parsers.errors import DocumentRefused
 
 LIMIT = 2**20
-"""Bytes of a request to most endpoints."""
+"""The maximum size of a body, in bytes."""
 
 LARGE_LIMIT = 20 * 2**20
-"""Bytes where messages, definitions or interface packages are sent: an edited message of 16 MiB."""
+"""The maximum size where messages, definitions or packages are sent: a message of 16 MiB."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -46,10 +47,10 @@ class _ConsoleRequest(BoundedRequest):
 
 
 class ConsoleRoute(APIRoute):
-    """A route for people with a console role; the person is `request.state.person`."""
+    """A route for users with a console role; `request.state.user` is the user."""
 
     large_for: frozenset[Permission] | None = None
-    """The permissions with which a person may send `LARGE_LIMIT` bytes; None: nobody may."""
+    """The permissions that a user needs to send `LARGE_LIMIT` bytes; None: nobody may."""
 
     @override
     def get_route_handler(self) -> Handler:
@@ -57,7 +58,7 @@ class ConsoleRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                return await admitted(request)
+                return await handle(request)
             except RequestValidationError:
                 await record_refusal(request, "bad_request")
                 raise
@@ -65,7 +66,7 @@ class ConsoleRoute(APIRoute):
                 await record_refusal(request, code_of(error))
                 raise
 
-        async def admitted(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             user = await authenticate(request)
             request.state.user = user
             large = self.large_for is not None and self.large_for <= user.grant.permissions
@@ -78,14 +79,14 @@ class ConsoleRoute(APIRoute):
                     raise RequestTooLarge from None
                 except (BudgetExhausted, Full):
                     raise ConsoleOverloaded from None
-                except ClientDisconnect:  # nobody reads the response
+                except ClientDisconnect:  # there is no client to respond to
                     return Response(status_code=400)
 
         return guarded
 
 
 async def _load(request: _ConsoleRequest) -> None:
-    """Read the body here: FastAPI answers 400 to whatever is raised while it reads one."""
+    """Read the body here, because FastAPI turns every error while reading into a 400."""
     if await request.body():
         try:
             await request.json()
@@ -94,13 +95,13 @@ async def _load(request: _ConsoleRequest) -> None:
 
 
 class MessageRoute(ConsoleRoute):
-    """A route to which an edited message is sent."""
+    """A route that receives an edited message."""
 
     large_for = frozenset({Permission.EDIT, Permission.BODIES})
 
 
 class AuthoringRoute(ConsoleRoute):
-    """A route to which definitions, samples or interface packages are sent."""
+    """A route that receives definitions, samples or interface packages."""
 
     large_for = frozenset({Permission.AUTHOR})
 
@@ -118,15 +119,15 @@ HEADERS: Final = {
 
 
 class UncachedJson(JSONResponse):
-    """An answer that no browser and no proxy keeps."""
+    """A JSON response that neither browsers nor proxies may store."""
 
     def __init__(self, content: Any, status_code: int = 200, **more: Any) -> None:
         super().__init__(content, status_code, HEADERS, **more)
 
 
-def problem(
+def problem_response(
     status: int, code: str, detail: str, more: Mapping[str, Any] = MappingProxyType({})
 ) -> Response:
-    """Make a refusal's answer."""
+    """Return an error as problem details (RFC 9457)."""
     body = {**more, "type": "about:blank", "status": status, "code": code, "detail": detail}
     return JSONResponse(body, status, HEADERS, media_type="application/problem+json")

@@ -1,6 +1,7 @@
-"""Sites at the report service: templates, prelim groups, worklist.
+"""
+Sites of the report engine: settings, templates, prelim groups, billing codes, worklist.
 
-The service checks what it is sent, and says what is wrong with it in its own words.
+The report engine validates the request bodies; its error texts are passed on to the user.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Request
 
-from bridge.console.errors import EngineRefusal, EngineUnreachable, PermissionDenied
+from bridge.console.errors import PermissionDenied
 from bridge.console.http.bodies import WorklistSearchBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -21,22 +22,21 @@ from bridge.console.http.guard import (
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.replies import Unreadable, moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 Site = Annotated[str, Path(min_length=1, max_length=128)]
 Name = Annotated[str, Path(min_length=1, max_length=320)]
-Number = Annotated[int, Path(ge=1, le=999_999_999)]
-Json = Annotated[dict[str, Any], Body()]
+TemplateNumber = Annotated[int, Path(ge=1, le=999_999_999)]
+JsonBody = Annotated[dict[str, Any], Body()]
 ADMINISTER = (Permission.ADMINISTER,)
 
 
 @router.get("")
 async def sites(user: UserDep, context: ContextDep) -> list[dict[str, Any]]:
-    """List the sites that a person may see: all who find or administer need their ids."""
+    """List the user's sites; users who do not administer them see id and name only."""
     user.grant.require(Permission.FIND)
-    found = await context.service.ask("GET", "sites")
+    found = await context.engine.call("GET", "sites")
     own = [each for each in found if user.grant.reaches([each["SiteID"]])]
     if Permission.ADMINISTER not in user.grant.permissions:
         own = [{"SiteID": each["SiteID"], "name": each["name"]} for each in own]
@@ -45,9 +45,9 @@ async def sites(user: UserDep, context: ContextDep) -> list[dict[str, Any]]:
 
 @router.post("", status_code=201)
 async def add_site(
-    body: Json, request: Request, user: UserDep, context: ContextDep
+    body: JsonBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Add a site; only by whom no site limits."""
+    """Add a site; only users who are not limited to sites may."""
     if user.grant.reach is not None:
         raise PermissionDenied("administer every site")
     site = str(body.get("SiteID", ""))
@@ -59,15 +59,15 @@ async def add_site(
 
 @router.get("/{site}")
 async def site(site: Site, user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """Give a site's settings."""
+    """Return a site's settings."""
     require_on_site(user, Permission.ADMINISTER, site)
-    found: dict[str, Any] = await context.service.ask("GET", "sites", site)
+    found: dict[str, Any] = await context.engine.call("GET", "sites", site)
     return found
 
 
 @router.patch("/{site}")
-async def change_site(site: Site, body: Json, request: Request, user: UserDep) -> Any:
-    """Change members of a site's settings; the others stay."""
+async def change_site(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
+    """Change some members of a site's settings."""
     return await change(request, user, "change site", ("PATCH", "sites", site), body)
 
 
@@ -78,29 +78,31 @@ async def listed(
     user: UserDep,
     context: ContextDep,
 ) -> Any:
-    """List what a site has, as the service does; tokens without their secrets."""
+    """List templates, groups, users, tokens (without secrets) or other parts of a site."""
     require_on_site(user, Permission.ADMINISTER, site)
-    return await context.service.ask("GET", "sites", site, what)
+    return await context.engine.call("GET", "sites", site, what)
 
 
 @router.put("/{site}/code-map")
-async def set_code_map(site: Site, body: Json, request: Request, user: UserDep) -> Any:
+async def set_code_map(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
     """Replace a site's billing code map."""
     path = ("PUT", "sites", site, "code-map")
     return await change(request, user, "change code map", path, body)
 
 
 @router.get("/{site}/templates/{number}/mrrt")
-async def export_template(site: Site, number: Number, user: UserDep, context: ContextDep) -> Any:
-    """Give a template as an IHE MRRT file."""
+async def export_template(
+    site: Site, number: TemplateNumber, user: UserDep, context: ContextDep
+) -> Any:
+    """Return a template as an IHE MRRT file."""
     require_on_site(user, Permission.ADMINISTER, site)
     path = ("sites", site, "templates", str(number), "mrrt")
-    return await context.service.ask("GET", *path)
+    return await context.engine.call("GET", *path)
 
 
 @router.put("/{site}/templates/{number}/mrrt")
 async def import_template(
-    site: Site, number: Number, body: Json, request: Request, user: UserDep
+    site: Site, number: TemplateNumber, body: JsonBody, request: Request, user: UserDep
 ) -> Any:
     """Create or replace a template from an IHE MRRT file."""
     path = ("PUT", "sites", site, "templates", str(number), "mrrt")
@@ -109,7 +111,7 @@ async def import_template(
 
 @router.put("/{site}/templates/{number}")
 async def set_template(
-    site: Site, number: Number, body: Json, request: Request, user: UserDep
+    site: Site, number: TemplateNumber, body: JsonBody, request: Request, user: UserDep
 ) -> Any:
     """Create or replace a template."""
     path = ("PUT", "sites", site, "templates", str(number))
@@ -117,14 +119,16 @@ async def set_template(
 
 
 @router.delete("/{site}/templates/{number}")
-async def delete_template(site: Site, number: Number, request: Request, user: UserDep) -> Any:
+async def delete_template(
+    site: Site, number: TemplateNumber, request: Request, user: UserDep
+) -> Any:
     """Remove a template."""
     path = ("DELETE", "sites", site, "templates", str(number))
     return await change(request, user, "remove template", path)
 
 
 @router.post("/{site}/prelim-groups")
-async def set_group(site: Site, body: Json, request: Request, user: UserDep) -> Any:
+async def set_group(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
     """Create or replace a prelim group."""
     path = ("POST", "sites", site, "prelim-groups")
     return await change(request, user, "change prelim group", path, body)
@@ -147,15 +151,16 @@ async def change(
     **more: Any,
 ) -> Any:
     """
-    Have the service change something of a site, and record it; `more` members of the `Act`.
+    Change a part of a site at the report engine, and record it.
 
-    `path` begins with a method; its third part is the site, unless `sites` says which.
+    `path` contains the method and the parts of the path. Its third part is the site, unless `sites`
+    is given. `more` are members of `AuditedAction`.
     """
     context = context_of(request)
     subject = str(more.pop("subject", " ".join(path[3:])))[:200]
     audited = AuditedAction(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]), **more)
     answer = await await_audited(
-        request, user, audited, lambda: context.service.ask(*path, body=body)
+        request, user, audited, lambda: context.engine.call(*path, body=body)
     )
     return {} if answer is None else answer
 
@@ -163,7 +168,7 @@ async def change(
 _REPORT: Final = ("reportId", "status", "ownerName")
 _TIMES: Final = ("createdAt", "updatedAt", "signedAt")
 _ORDER: Final = ("SiteLocation", "Accession")
-"""What is told without bodies: whoever may find may know an order's number, and no patient's."""
+"""The fields of an order that a user without the permission `bodies` sees."""
 _PATIENT: Final = ("PatientMRN", "PatientName", "StudyDescription", "StudyDate", "Modality")
 
 
@@ -175,26 +180,21 @@ async def worklist(
     user: UserDep,
     context: ContextDep,
 ) -> dict[str, Any]:
-    """List a site's reports; to search by a patient's name or number needs bodies."""
-    asks = Permission.BODIES if body.text or body.mrn else Permission.FIND
-    action = AuditedAction((Permission.FIND, asks), "read", "worklist", lambda: [site])
+    """List a site's reports; a search by patient requires the permission `bodies`."""
+    permission = Permission.BODIES if body.text or body.mrn else Permission.FIND
+    action = AuditedAction((Permission.FIND, permission), "read", "worklist", lambda: [site])
     bodies = Permission.BODIES in user.grant.permissions
     shown = (*_ORDER, *_PATIENT) if bodies else _ORDER
 
     async def work() -> dict[str, Any]:
-        try:
-            page = await context.service.engine.worklist(site, **body.wanted())
-        except EngineFailure as failure:
-            if failure.status is None:
-                raise EngineUnreachable from None
-            raise EngineRefusal(failure.status, failure.code) from None
+        page = await context.engine.client.worklist(site, **body.query())
         return {"rows": [_row(each, shown) for each in page.items], "next": page.next}
 
     return await await_audited(request, user, action, work)
 
 
 def _milliseconds(value: object) -> int | None:
-    """Read a time of the service; None where it is none, whatever it is."""
+    """Convert a time of the report engine; None if it is missing or invalid."""
     try:
         return moment(value, "worklist")
     except Unreadable:
@@ -203,6 +203,6 @@ def _milliseconds(value: object) -> int | None:
 
 def _row(item: Mapping[str, Any], shown: tuple[str, ...]) -> dict[str, Any]:
     orders = item.get("orders", ())
-    told = [{name: each[name] for name in shown if name in each} for each in orders]
+    shown_orders = [{name: each[name] for name in shown if name in each} for each in orders]
     times = {name: _milliseconds(item.get(name)) for name in _TIMES}
-    return {**{name: item.get(name) for name in _REPORT}, **times, "orders": told}
+    return {**{name: item.get(name) for name in _REPORT}, **times, "orders": shown_orders}

@@ -9,7 +9,7 @@ import typer
 from fastapi import APIRouter
 
 from bridge.cli.application import application
-from bridge.console.http.application import _PARTS as CONSOLE_PARTS
+from bridge.console.http.application import ROUTERS as CONSOLE_ROUTERS
 from bridge.engine.http.application import ROUTERS
 
 ROOT = Path(__file__).resolve().parents[3] / "bridge"
@@ -98,16 +98,10 @@ CONSOLE = {
     "audit_trail": {
         "verify": "verify",
     },
-    "channels": {
+    "connections": {
         "pause": "pause",
         "resume": "resume",
         "test": "test",
-    },
-    "code_entries": {
-        "leave": "leave code",
-        "add": "save draft",
-    },
-    "connections": {
         "try_out": "test",
         "save": "set up",
         "rollback": "roll back",
@@ -127,18 +121,18 @@ CONSOLE = {
         "set_listener_definitions": "activate",
         "stored": "read",
         "compare": "compare",
-    },
-    "message_edits": {
-        "send_again": "send again",
+        "ignore_code": "leave code",
+        "add_code": "save draft",
     },
     "messages": {
         "find": "search",
         "replay": "replay",
         "cancel": "cancel",
         "replay_all": "replay",
+        "resend": "send again",
     },
     "orders": {
-        "where_is_it": "search",
+        "track": "search",
     },
     "packages": {
         "import_zip": "import",
@@ -148,8 +142,8 @@ CONSOLE = {
         "remove_user": "remove user",
         "create_token": "create token",
         "revoke_token": "revoke token",
-        "give": "grant",
-        "take": "revoke",
+        "assign_role": "grant",
+        "remove_role": "revoke",
         "enrol": "reset account",
         "disable": "disable account",
         "enable": "enable account",
@@ -216,10 +210,10 @@ WITHOUT = {
     "engine assistance.recognize": "computes text for the open report",
     # Console routes that only compute on what the request holds, or list rows without content.
     "console deliveries.find": "lists rows without content",
-    "console message_edits.check": "checks what the request holds",
+    "console messages.check": "checks what the request holds",
     "console connections.check": "checks what the request holds",
     "console packages.preview": "reads what the request holds",
-    "console mappings.material": "reads what the request holds",
+    "console mappings.sample_messages": "reads what the request holds",
     "console mappings.try_out": "computes on what the request holds",
     "console mappings.learn": "computes on what the request holds",
     # Commands that list without patient data, work on given files, or begin a data directory.
@@ -294,7 +288,7 @@ def test_every_entrance_names_its_action_or_why_it_has_none() -> None:
     """A new route or command has to be entered here; one that is gone has to leave."""
     entrances = {
         *changing_routes("engine", list(ROUTERS)),
-        *changing_routes("console", [part.router for part in CONSOLE_PARTS]),
+        *changing_routes("console", list(CONSOLE_ROUTERS)),
         *commands(typer.main.get_command(application)),
     }
     listed = table()

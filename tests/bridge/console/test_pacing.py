@@ -64,6 +64,6 @@ def test_a_great_queue_is_counted_as_a_whole(shelf: Shelf, monkeypatch: pytest.M
     """By its index alone; to look at each for its listener would take too long."""
     shelf.fill(1, 5, state="parked")
     assert figures(shelf.database, START)["inbox"].keys() == {"odd", "even"}
-    monkeypatch.setattr(module, "_MOST", 4)
+    monkeypatch.setattr(module, "_MAX_COUNTED", 4)
     assert figures(shelf.database, START)["inbox"][""]["parked"] == 5
     assert figures(shelf.database, START, listeners={"odd"}, destinations=set())["inbox"] == {}

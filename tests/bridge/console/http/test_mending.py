@@ -91,7 +91,7 @@ def test_the_oldest_of_very_many_are_replayed_first(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what one call takes, the newer ones wait for the next: a cancel follows its order."""
-    monkeypatch.setattr(messages, "MOST", 3)
+    monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
     monkeypatch.setattr(messages, "_PAGE", 2)
     stored = [office.store("orders", order(70 + number)) for number in range(5)]
     for each in stored:
