@@ -1,4 +1,4 @@
-"""Audit events of a process and of commands: the relay from the outbox to the chain."""
+"""Audit events of commands, and the relay that moves them from the outbox to the hash chain."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN
-from bridge.audit.events import AuditOrigin, Outcome, command_event, operator
+from bridge.audit.events import AuditOrigin, Outcome, command_event
 from bridge.console.audit_trail import DONE, ConsoleEventQuery, target_of
 from bridge.engine.service.accounts import audit_trail
 from bridge.engine.service.accounts.audit_trail import AuditRow, TrailQuery
@@ -21,7 +21,7 @@ from config import Settings, load
 
 
 class AuditRelay:
-    """The bridge's outbox and the chain that it leads to. Blocking."""
+    """Moves audit events from the bridge's outbox to the chain. Blocking."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         internal = settings.engine.is_internal
@@ -30,15 +30,15 @@ class AuditRelay:
         self._chained = open_engine_database(settings) if internal else database
 
     def relay(self) -> int:
-        """Move what waits to the chain; return how many events."""
+        """Move pending events to the chain; return their number."""
         if not outbox.pending(self._database):
             return 0
         if self._chain is ENGINE_CHAIN and not engine_is_ready(self._chained):
-            return 0  # the engine has not been started or migrated yet
+            return 0  # the engine was never started or is not migrated
         return outbox.relay(self._database, self._chain, self._chained)
 
     def close(self) -> None:
-        """Close the connections to the chain's database."""
+        """Close the connections to the database of the chain."""
         if self._chained is not self._database:
             self._chained.dispose()
 
@@ -57,10 +57,10 @@ class AuditRelay:
         )
         with self._chained.read() as connection:
             rows = audit_trail.read_newest(connection, query, wanted.limit, self._chain)
-        return [_told(row) for row in rows]
+        return [_as_json(row) for row in rows]
 
 
-def _told(row: AuditRow) -> dict[str, Any]:
+def _as_json(row: AuditRow) -> dict[str, Any]:
     done = row.outcome == Outcome.SUCCESS
     kind, identity = row.target_type, row.target_id
     return {
@@ -75,9 +75,6 @@ def _told(row: AuditRow) -> dict[str, Any]:
     }
 
 
-__all__ = ["audited", "note", "operator", "recorded", "relayed"]
-
-
 def note(
     connection: Connection,
     database: Database,
@@ -88,7 +85,7 @@ def note(
     **members: Any,
 ) -> None:
     """
-    Append an event of a command to the engine's chain, in the command's transaction.
+    Append an event of a command to the engine's chain, in the transaction of the command.
 
     `members` are further members of `AuditEvent`, such as its target, `before` and `after`.
     """
@@ -100,7 +97,7 @@ def note(
 def audited(
     home: Path, database: Database, action: str, target: tuple[str, str], **details: Any
 ) -> Iterator[None]:
-    """Record a command as `recorded`, and move its event to the chain at the end."""
+    """Record a command as `recorded` does, then move its event to the chain."""
     with relayed(home, database), recorded(database, action, target, **details):
         yield
 
@@ -109,7 +106,7 @@ def audited(
 def recorded(
     database: Database, action: str, target: tuple[str, str], **details: Any
 ) -> Iterator[None]:
-    """Record a command's action: in the transaction of its change, or as a refusal."""
+    """Record a command in the transaction of its change, or its refusal."""
     event = command_event(action, target=target, details=details)
     with outbox.recorded(database, event, time.time_ns() // 1_000_000):
         yield
@@ -120,7 +117,7 @@ def relayed(home: Path, database: Database) -> Iterator[None]:
     """
     Move the events of a command to the chain at its end.
 
-    Where this is not possible now, the service or the next `bridge audit` command does it.
+    If this fails, the service or the next `bridge audit` command moves them.
     """
     try:
         yield

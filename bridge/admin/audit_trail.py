@@ -1,7 +1,8 @@
-"""The audit trail for commands: verify it, list it, export it.
+"""
+The audit trail for commands: verify, list and export it.
 
-The engine's chain says who read and changed what. What was sent to which destination stands in
-the outbox, which nothing but `bridge prune` removes; an export has both.
+The chain has an event for each read and each change. The outbox has the results that were sent,
+until `bridge prune` removes them. An export contains both.
 """
 
 import re
@@ -37,25 +38,25 @@ _HEAD = re.compile(r"(?:([0-9]{1,18})[ :]+)?([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """Result of a verification; `pending` events wait for their way to the chain."""
+class TrailVerification:
+    """Result of a verification; `pending` events are not in the chain yet."""
 
     verdict: ChainVerification
     pending: int
     has_head: bool
 
 
-def verify(home: Path, head: str | None = None) -> Checked:
+def verify(home: Path, head: str | None = None) -> TrailVerification:
     """
-    Walk the whole chain; `head` was stored elsewhere: a hash, or a number and a hash.
+    Verify the whole chain; `head` is a stored head that the chain must contain.
 
-    Raises BadHead where it is neither.
+    Raises BadHead if `head` is neither a hash nor a number and a hash.
     """
-    sequence, stored = _head(head)
+    sequence, stored = _parse_head(head)
     with _Trail(load(home)) as opened, opened.database.read() as connection:
         verdict = opened.chain.verify(connection)
         found = stored is None or opened.chain.contains(connection, stored, sequence)
-        return Checked(verdict, outbox.pending(opened.bridge), found)
+        return TrailVerification(verdict, outbox.pending(opened.bridge), found)
 
 
 def head(home: Path) -> tuple[int, str]:
@@ -64,68 +65,67 @@ def head(home: Path) -> tuple[int, str]:
         return opened.chain.head(connection)
 
 
-class BadHead(BridgeError):  # noqa: N818  # named for what it is
+class BadHead(BridgeError):  # noqa: N818  # named for what happened
     """A head is neither a hash nor a number and a hash."""
 
     def __init__(self) -> None:
-        super().__init__("a head is what `bridge audit head` prints: SEQUENCE HASH, or HASH alone")
+        super().__init__("write a head as `bridge audit head` prints it: SEQUENCE HASH, or HASH")
 
 
-def _head(given: str | None) -> tuple[int | None, str | None]:
-    if given is None:
+def _parse_head(text: str | None) -> tuple[int | None, str | None]:
+    if text is None:
         return None, None
-    found = _HEAD.fullmatch(given.strip().lower())
+    found = _HEAD.fullmatch(text.strip().lower())
     if found is None:
         raise BadHead
     return None if found[1] is None else int(found[1]), found[2]
 
 
-def asked(
+def make_query(
     site_id: str | None, since: int | None, action: str | None, report_id: str | None
 ) -> TrailQuery:
-    """Return the query of a command's options."""
+    """Return the query for the options of a command."""
     return TrailQuery(site_id, since, None, report_id, action)
 
 
-def newest(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
-    """Return the newest events, the newest first."""
+def list_events(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
+    """Return events, newest first; the listing itself is audited."""
     with _Trail(load(home)) as opened:
         with opened.database.read() as connection:
             rows = audit_trail.read_newest(connection, query, limit, opened.chain)
-            plain = query.site_id is None and query.report_id is None
+            unfiltered = query.site_id is None and query.report_id is None
             refusals = (
                 audit_trail.newest_anonymous(connection, query.since, limit)
-                if plain and opened.chain is ENGINE_CHAIN
+                if unfiltered and opened.chain is ENGINE_CHAIN
                 else []
             )
-        opened.note("audit-read", query)
+        opened.record_read("audit-read", query)
     found = [{**each.as_json(), "chained": True} for each in rows]
     found += [each for each in refusals if query.action in (None, each["action"])]
     return sorted(found, key=lambda each: each["at"], reverse=True)[:limit]
 
 
 def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[str, Any]]:
-    """Give the events as FHIR AuditEvents: the chain's, then what was sent."""
+    """Yield FHIR AuditEvents: the events of the chain, then the sent results."""
     settings = load(home)
     server = settings.http.public_url
     with _Trail(settings) as opened:
-        opened.note("audit-export", query)
+        opened.record_read("audit-export", query)
         with opened.database.read() as connection:
-            opened.database.disable_idle_timeout(
-                connection
-            )  # the reader of the export sets its pace
-            knows_reports = opened.chain is ENGINE_CHAIN
+            # A slow reader of the export must not end the transaction.
+            opened.database.disable_idle_timeout(connection)
+            has_reports = opened.chain is ENGINE_CHAIN
             for row in audit_trail.iterate(connection, query, opened.chain):
-                named = patients and knows_reports
+                named = patients and has_reports
                 subjects = audit_trail.patients_of(connection, row.reports) if named else ()
                 yield from audit_events(row.entry(), server, subjects)
-            for entry in _sent(home, connection, query) if knows_reports else ():
+            for entry in _sent(home, connection, query) if has_reports else ():
                 subjects = audit_trail.patients_of(connection, entry.reports) if patients else ()
                 yield from audit_events(entry, server, subjects)
 
 
 class _Trail:
-    """The chain and the outbox of a home, opened for one command; the outbox is relayed first."""
+    """The chain and the outbox, opened for one command after relaying the outbox."""
 
     def __init__(self, settings: Settings) -> None:
         internal = settings.engine.is_internal
@@ -144,8 +144,8 @@ class _Trail:
         self.database.dispose()
         self.bridge.dispose()
 
-    def note(self, action: str, query: TrailQuery) -> None:
-        """Record that the trail itself was read."""
+    def record_read(self, action: str, query: TrailQuery) -> None:
+        """Record that the audit trail was read."""
         now = time.time_ns() // 1_000_000
         event = command_event(action, site_id=query.site_id, target=("audit trail", ""))
         with self.database.write() as connection:
@@ -153,7 +153,7 @@ class _Trail:
 
 
 def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:
-    """Give what was delivered, the newest first, as far as the query asks for it."""
+    """Yield the delivered results that match the query, newest first."""
     if query.action not in (None, "sent"):
         return
     before = None
@@ -166,14 +166,14 @@ def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEn
             sites = audit_trail.sites_of(engine, [each.report_id for each in rows])
             for row in rows:
                 site_id = sites.get(row.report_id, "")
-                if _asked_for(query, row, site_id):
+                if _matches(query, row, site_id):
                     yield _entry(row, site_id)
             if len(rows) < _PAGE:
                 return
             before = rows[-1].id
 
 
-def _asked_for(query: TrailQuery, row: DeliveryRow, site_id: str) -> bool:
+def _matches(query: TrailQuery, row: DeliveryRow, site_id: str) -> bool:
     in_time = query.until is None or _sent_at(row) < query.until
     return in_time and query.site_id in (None, site_id)
 

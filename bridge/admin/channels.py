@@ -1,4 +1,4 @@
-"""Pause, resume and list the listeners and destinations of a home, for commands."""
+"""Listeners and destinations for commands and the console: list, pause and resume them."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bridge.admin.audit_events import audited, operator
+from bridge.admin.audit_events import audited
+from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, start_failures
 from bridge.monitoring.channels import Channel, Kind
@@ -16,90 +17,84 @@ from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
-_TROUBLES = {
+_PROBLEMS = {
     "not running": "no running node has loaded it: start or restart the service",
     "refusing": "it refused the last message: see `bridge deliveries list`",
 }
 
 
 class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
-    """The settings have no listener or destination of a name."""
+    """The settings have no listener or destination with this name."""
 
     def __init__(self, kind: Kind, name: str) -> None:
         super().__init__(f"there is no {kind} {name} in the settings")
 
 
-def pause(home: Path, kind: Kind, name: str) -> None:
-    """Pause; the service, when it runs, knows within a second. Raises NoSuchChannel."""
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "pause", (kind.value, name)),
-    ):
-        _known(current(load(home), database), kind, name)
-        channels.pause(database, kind, name, time.time_ns() // 1_000_000, operator())
+def pause(home: Path, kind: str, name: str) -> None:
+    """Pause a channel; a running service follows within a second. Raises NoSuchChannel."""
+    with bridge_database(home) as database, audited(home, database, "pause", (kind, name)):
+        _require(current(load(home), database), Kind(kind), name)
+        channels.pause(database, Kind(kind), name, time.time_ns() // 1_000_000, operator())
 
 
-def resume(home: Path, kind: Kind, name: str) -> bool:
-    """Resume; tell whether it was paused. Raises NoSuchChannel."""
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "resume", (kind.value, name)),
-    ):
-        _known(current(load(home), database), kind, name)
-        return channels.resume(database, kind, name)
+def resume(home: Path, kind: str, name: str) -> bool:
+    """Resume a channel; return whether it was paused. Raises NoSuchChannel."""
+    with bridge_database(home) as database, audited(home, database, "resume", (kind, name)):
+        _require(current(load(home), database), Kind(kind), name)
+        return channels.resume(database, Kind(kind), name)
 
 
-def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
-    """List what the settings have, with what is known of each."""
+def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
+    """List the listeners or destinations of the settings with their present state."""
     with bridge_database(home) as database:
         settings = current(load(home), database)
-        known = channels.channels(database, kind)
+        known = channels.channels(database, Kind(kind))
         now = time.time_ns() // 1_000_000
-        failing = start_failures.standing(database, kind, now)
+        failing = start_failures.standing(database, Kind(kind), now)
     rows = []
-    for each in described_channels(settings, kind):
-        found, trouble = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
-        state = _state(found, trouble, now) if each["enabled"] else "off"
+    for each in described_channels(settings, Kind(kind)):
+        found, problem = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
+        state = _state(found, problem, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
-        rows.append({**row, "trouble": trouble or _TROUBLES.get(state, "")})
+        rows.append({**row, "trouble": problem or _PROBLEMS.get(state, "")})
     return rows
 
 
 def charset_of(settings: Settings, database: Database, listener: str) -> str:
-    """Return the charset of a listener's messages that declare none; UTF-8 where it is gone."""
+    """Return the charset of a listener's messages without MSH-18; UTF-8 if it was removed."""
     known = current(settings, database).listener
     return next((each.charset for each in known if each.name == listener), "utf-8")
 
 
-def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
-    """Refuse a name that the settings do not have, where nothing was found of it."""
+def require_channel(home: Path, kind: Kind, name: str | None) -> None:
+    """Raise NoSuchChannel if a name is given and the settings do not have it."""
     if name is not None:
         with bridge_database(home) as database:
-            _known(current(load(home), database), kind, name)
+            _require(current(load(home), database), kind, name)
 
 
-def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str]:
-    """List destinations of these deliveries that are gone, disabled or paused, so send nothing."""
+def stopped_destinations(home: Path, database: Database, deliveries: Sequence[int]) -> list[str]:
+    """Describe the destinations of these deliveries that are removed, disabled or paused."""
     settings = current(load(home), database)
     wanted = queries.destinations_of(database, deliveries)
     known = channels.channels(database, Kind.DESTINATION)
     enabled = {each.name: each.enabled for each in settings.destination}
-    said = []
+    notes = []
     for name in sorted(wanted):
         if name not in enabled:
-            said.append(f"destination {name} is not in the settings: its deliveries wait")
+            notes.append(f"destination {name} is not in the settings: its deliveries wait")
         elif not enabled[name]:
-            said.append(f"destination {name} is disabled: its deliveries wait")
+            notes.append(f"destination {name} is disabled: its deliveries wait")
         elif known.get(name, Channel(name)).paused:
-            said.append(f"destination {name} is paused: its deliveries wait")
-    return said
+            notes.append(f"destination {name} is paused: its deliveries wait")
+    return notes
 
 
-def _state(found: Channel, trouble: str | None, now: int) -> str:
-    """Say in a word what an operator must know first."""
+def _state(found: Channel, problem: str | None, now: int) -> str:
+    """Return the state that is most important for an operator."""
     if found.paused:
         return "paused"
-    if trouble is not None:
+    if problem is not None:
         return "could not begin"
     if not found.is_loaded(now):
         return "not running"
@@ -109,7 +104,7 @@ def _state(found: Channel, trouble: str | None, now: int) -> str:
 
 
 def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
-    """Name what the settings have, with addresses."""
+    """Return the names and addresses of the listeners or destinations."""
     if kind is Kind.LISTENER:
         return [(each.name, str(each.bind)) for each in settings.listener]
     return [(each.name, str(each.address)) for each in settings.destination]
@@ -117,9 +112,9 @@ def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
 
 def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
     """
-    Describe what the settings have: address, the sites it serves, when its silence is told.
+    Describe the listeners or destinations of the settings.
 
-    `enabled`: it is not switched off.
+    `silence` is the time in ms without messages after which an alert is raised; 0: never.
     """
     if kind is Kind.LISTENER:
         return [
@@ -144,6 +139,6 @@ def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
     ]
 
 
-def _known(settings: Settings, kind: Kind, name: str) -> None:
+def _require(settings: Settings, kind: Kind, name: str) -> None:
     if name not in dict(names(settings, kind)):
         raise NoSuchChannel(kind, name)

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from bridge.admin.checks import connections
 from bridge.admin.definitions import problems
-from bridge.admin.definitions.activation import Activated, Who, activate, before
+from bridge.admin.definitions.activation import Activated, Author, activate, before
 from bridge.admin.definitions.overview import kinds
 from bridge.admin.definitions.problems import refusals
 from bridge.console.context import ConnectionChange, Connections, ProposedConnection
@@ -103,7 +103,7 @@ _FIELDS: Mapping[type[BridgeError], str] = {
 }
 
 
-class SetUp(Connections):
+class ConsoleConnections(Connections):
     """See `bridge.console.context.Connections`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
@@ -190,7 +190,7 @@ class SetUp(Connections):
     def _activated(
         self, change: ConnectionChange, record: kept.MappingVersion, origin: ActivationOrigin
     ) -> Mapping[str, Any]:
-        who = Who(change.actor, self._clock(), change.reason)
+        who = Author(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
         with refusals():
             done: Sequence[Activated] = activate(

@@ -10,13 +10,13 @@ from fastapi import FastAPI
 
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.channels import described_channels, names
-from bridge.admin.connections import SetUp, probe
+from bridge.admin.connections import ConsoleConnections, probe
 from bridge.admin.console_access import needs_second_factor
-from bridge.admin.definitions.console_drafts import AuthorsDesk
-from bridge.admin.definitions.console_trial import AuthorsBench
-from bridge.admin.message_subjects import Belongings
-from bridge.admin.packages.archives import ZippedInterfaces
-from bridge.admin.replay import Rejudging
+from bridge.admin.definitions.console_drafts import ConsoleDrafts
+from bridge.admin.definitions.console_trial import ConsoleTrials
+from bridge.admin.message_subjects import MessageSubjects
+from bridge.admin.packages.archives import ConsolePackages
+from bridge.admin.replay import MessageReplay
 from bridge.console.access import AccessAdministration
 from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import NoSuchItem
@@ -45,13 +45,13 @@ _APP = "src/console/main.ts"
 
 
 class _Installation:
-    """See `bridge.console.context.Installation`."""
+    """What the console needs of this installation; see `bridge.console.context.Installation`."""
 
     def __init__(
         self,
         settings: Settings,
         database: Database,
-        subjects_of: Belongings,
+        subjects_of: MessageSubjects,
         clock: Callable[[], int],
     ) -> None:
         self._own = settings
@@ -95,8 +95,8 @@ class _Installation:
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         return [each for each in alerts(self._database) if each["cleared_at"] is None]
 
-    def message_replay(self) -> Rejudging:
-        return Rejudging(self._own, self._database)
+    def message_replay(self) -> MessageReplay:
+        return MessageReplay(self._own, self._database)
 
     def charset(self, listener: str) -> str:
         return next((e.charset for e in self._settings.listener if e.name == listener), "utf-8")
@@ -128,7 +128,7 @@ def console_application(
     settings: Settings,
     database: Database,
     client: EngineClient,
-    subjects_of: Belongings,
+    subjects_of: MessageSubjects,
     clock: Callable[[], int],
 ) -> FastAPI:
     """Build the console; its index of numbers is kept by the runtime."""
@@ -151,10 +151,10 @@ def console_application(
             probed,
             _assets,
             clock,
-            AuthorsDesk(settings, database, clock),
-            AuthorsBench(settings, database),
-            ZippedInterfaces(settings, database, clock),
-            SetUp(settings, database, clock),
+            ConsoleDrafts(settings, database, clock),
+            ConsoleTrials(settings, database),
+            ConsolePackages(settings, database, clock),
+            ConsoleConnections(settings, database, clock),
             AuditRelay(settings, database).newest,
             AccessAdministration(
                 database, engine, clock, provider=settings.sign_in.oidc is not None

@@ -1,50 +1,69 @@
-"""Grants of the console from the command line, and at an upgrade: both databases at hand.
+"""
+Console roles for commands and upgrades.
 
-The use cases are those of the console (`bridge.console.access`); the report engine's accounts are
-in its database, or behind HTTP where the engine is another service.
+The use cases are those of the console (`bridge.console.access`). The accounts of the report engine
+are in its database, or behind HTTP if the engine is another service.
 """
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from bridge.admin.audit_events import operator, recorded
+from bridge.admin.audit_events import recorded
 from bridge.admin.engine_administration import Administration, administer
+from bridge.audit.events import operator
 from bridge.console import grants
 from bridge.console.access import AccessAdministration, AccountDirectory, Administrator, GrantEntry
 from bridge.console.errors import GrantRefused, NoSuchItem
-from bridge.console.permissions import Grant
+from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.console.report_engine import ReportEngine
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import Account, Enrolment
 from bridge.engine_client.replies import account
+from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_http, engine_tokens
-from bridge.wiring.stores import bridge_database
+from bridge.wiring.stores import bridge_database, migrate_all
 from config import Settings, load
 
 T = TypeVar("T")
 _LONGEST_ID: Final = 19
 
 
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
+class InvalidGrant(BridgeError):  # noqa: N818  # named for what happened
+    """A role that does not exist, or sites that do not fit the role."""
+
+
+def make_grant(
+    email: str, role: str, sites: Collection[str] | None, *, bodies: bool = False
+) -> Grant:
+    """Return a grant of a role, limited to `sites` if any. Raises InvalidGrant."""
+    if role not in set(ConsoleRole):
+        raise InvalidGrant(f"--role must be one of {', '.join(ConsoleRole)}")
+    if role == ConsoleRole.SITE_ADMINISTRATOR and not sites:
+        raise InvalidGrant("a site administrator needs --site")
+    if role in ALL_SITES_ROLES and sites:
+        raise InvalidGrant(f"--site limits no {role}: it is for all sites")
+    return Grant(email, ConsoleRole(role), bodies, frozenset(sites) if sites else None)
+
+
+def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def needs_second_factor(settings: Settings) -> bool:
-    """Tell whether the console opens only to sessions with a second factor."""
-    asked = settings.sign_in
-    return asked.oidc is None and asked.second_factor == "required"
+    """Tell whether the console requires sessions with a second factor."""
+    sign_in = settings.sign_in
+    return sign_in.oidc is None and sign_in.second_factor == "required"
 
 
 class ConsoleAccess:
-    """What `bridge console` does, as the operator of HOME; each method writes one deed."""
+    """Use cases of `bridge console`; each change writes one audit event of the operator."""
 
     def __init__(
         self,
@@ -57,10 +76,10 @@ class ConsoleAccess:
         self._database = database
         self._accounts = accounts
         self._runner = runner
-        self._access = AccessAdministration(database, accounts, now_ms, provider=provider)
+        self._access = AccessAdministration(database, accounts, _now_ms, provider=provider)
 
     def grant(self, email: str, wanted: Grant, *, pending: bool, force: bool) -> Enrolment | None:
-        """Give a role; `pending`: make the account where there is none."""
+        """Grant a role; `pending` creates the account if it does not exist."""
 
         async def work() -> Enrolment | None:
             if pending and await self._accounts.account(email) is None:
@@ -69,10 +88,14 @@ class ConsoleAccess:
 
         return self._recorded("grant", email, work())
 
-    def revoke(self, email: str, *, force: bool) -> None:
-        """Take a role away. Raises Unknown."""
+    def revoke(self, email: str, *, force: bool) -> bool:
+        """Revoke a role; return whether the account had one."""
         work = self._access.revoke(self._operator(force=force), email)
-        self._recorded("revoke", email, work)
+        try:
+            self._recorded("revoke", email, work)
+        except NoSuchItem:
+            return False
+        return True
 
     def entries(self) -> list[GrantEntry]:
         """List all grants."""
@@ -80,7 +103,7 @@ class ConsoleAccess:
 
     async def _create(self, email: str) -> None:
         if not isinstance(self._accounts, EngineAccounts):
-            detail = "the account must be made at the service of engine.base_url first"
+            detail = "create the account at the service of engine.base_url first"
             raise GrantRefused("unknown_account", detail, 404)
         self._accounts.reserve(email)
 
@@ -94,7 +117,7 @@ class ConsoleAccess:
 
 @contextmanager
 def console_access(home: Path) -> Iterator[ConsoleAccess]:
-    """Open what the commands need; grants from before account ids are resolved."""
+    """Open the databases for a command, and bind grants of older releases to account ids."""
     settings = load(home)
     with (
         asyncio.Runner() as runner,
@@ -108,7 +131,7 @@ def console_access(home: Path) -> Iterator[ConsoleAccess]:
 
 
 def resolve_grants(settings: Settings, database: Database) -> None:
-    """Bind grants from before account ids, where the engine is our own; for starts and upgrades."""
+    """Bind grants of older releases, which have e-mail addresses only, to account ids."""
     if not settings.engine.is_internal or not grants.grants_without_account(database):
         return
     with administer(settings) as engine:
@@ -116,7 +139,7 @@ def resolve_grants(settings: Settings, database: Database) -> None:
 
 
 class EngineAccounts:
-    """The accounts of our own engine, in its database. Its methods block."""
+    """The accounts of the internal engine, read from its database. The methods block."""
 
     def __init__(self, engine: Administration) -> None:
         self._engine = engine
@@ -125,16 +148,16 @@ class EngineAccounts:
         """Find an account by its e-mail address or its id."""
         if who.isascii() and who.isdigit():
             return self._by_id(who)
-        return _account(self._engine.account(who))  # anything else may be a form of an address
+        return _account(self._engine.account(who))  # other texts may be an address in any spelling
 
     async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
-        """End password, second factor and sessions of an account; make an enrolment link."""
+        """End password, second factor and sessions of an account; return an enrolment link."""
         email = self._known(account_id).email
         link = self._engine.enrol_user(email, second_factor=second_factor, end_tokens=end_tokens)
         return Enrolment(link, None)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Say whether the account needs a second factor."""
+        """Set whether the account needs a second factor."""
         self._engine.require_second_factor(int(account_id), required=required)
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
@@ -150,7 +173,7 @@ class EngineAccounts:
         return frozenset(each["SiteID"] for each in self._engine.sites())
 
     def reserve(self, email: str) -> Account:
-        """Give the account of an address; make one, on no site, where there is none."""
+        """Return the account of an address; create one without sites if there is none."""
         self._engine.reserve_user(email)
         found = _account(self._engine.account(email))
         if found is None:
@@ -172,6 +195,15 @@ def _account(facts: AccountFacts | None) -> Account | None:
     return None if facts is None else account(facts.as_json())
 
 
+def upgrade_databases(home: Path) -> dict[str, tuple[str, ...]]:
+    """Migrate the databases of a data directory; return the revisions of each."""
+    settings = load(home)
+    revisions = migrate_all(settings)
+    with bridge_database(home) as database:
+        resolve_grants(settings, database)
+    return revisions
+
+
 @contextmanager
 def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[AccountDirectory]:
     if settings.engine.is_internal:
@@ -187,10 +219,10 @@ def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[AccountDir
 
 def _resolve(database: Database, accounts: EngineAccounts) -> None:
     """
-    Bind each old grant to the account of its address; a new one is reserved where there is none.
+    Bind each old grant to the account of its address; reserve an account if there is none.
 
-    A reserved account is on no site, and only a system administrator makes a link for it: nobody
-    else can come to own the grant.
+    A reserved account belongs to no site, and only a system administrator can create an enrolment
+    link for it. Nobody else can obtain the grant.
     """
     for email in grants.grants_without_account(database):
         found = accounts.reserve(email)

@@ -55,7 +55,7 @@ _KEY_BYTES: Final = 32
 _KEY_ID_BYTES: Final = 4
 
 
-def make_home(home: Path) -> tuple[list[Path], list[Path]]:
+def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
     """Make what is missing of HOME; return (written, kept) paths."""
     made = {
         "engine.token": _service_token,

@@ -18,7 +18,7 @@ from mappings.language.errors import MappingError
 from mappings.language.scope import ListenerDefaults
 
 
-class Belongings:
+class MessageSubjects:
     """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
 
     def __init__(

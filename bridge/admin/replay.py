@@ -50,7 +50,7 @@ class StillRefused(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"still refused: {reason}")
 
 
-class Rejudging:
+class MessageReplay:
     """Judges stored messages by what is in force when it is made: one for each turn."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
@@ -131,7 +131,7 @@ class Rejudging:
         return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
 
 
-class Replaying:
+class BatchReplay:
     """Queues many messages again, for a command: by what was in force a moment ago at most."""
 
     def __init__(self, settings: Settings, database: Database, chosen: QueueState | None) -> None:
@@ -144,7 +144,7 @@ class Replaying:
     def __call__(self, message_id: int) -> int:
         """Queue one again; as `Rejudging.replay`."""
         if monotonic() >= self._stale_at:  # a replay may be so slow that it lasts for hours
-            self._rejudging = Rejudging(self._settings, self._database)
+            self._rejudging = MessageReplay(self._settings, self._database)
             self._stale_at = monotonic() + FRESH_SECONDS
         return self._rejudging.replay(message_id, self._chosen)
 

@@ -1,98 +1,129 @@
-"""Select messages and deliveries: by numbers, by filters, and many at once for replay and retry.
+"""
+Selection of stored messages and deliveries: by filters, by a number, and many at once.
 
-Order is kept as for a single one: each takes the place of its id among what is unfinished.
-
-For commands. Messages are found by the index of numbers, which the service keeps up to date;
-deliveries by the reports of the orders that a number leads to.
+Messages are found by the index of numbers, which the service maintains in the background.
+Deliveries are found by the reports of the orders that have the number.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlalchemy import func, select, text
 
-from bridge.admin.message_subjects import Belongings
+from bridge.admin.message_subjects import MessageSubjects
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
 from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.statements import MESSAGE
+from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from config import Settings
 
-PAGE = 5000
+STATES: Final = tuple(each.value for each in QueueState)
+"""Names of the states of messages and deliveries."""
+
+_PAGE = 5000
 Rows = Sequence[MessageRow] | Sequence[DeliveryRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which ones: what `queries.Filter` chooses, until a time (ms), with a code, so many."""
+class RowQuery:
+    """
+    Filters of a list; times in ms.
 
-    wanted: queries.Filter
+    `source` is a listener or a destination, `state` one of `STATES`. `number` is a kind (`control`,
+    `patient`, `order`) and a value.
+    """
+
+    state: str | None = None
+    source: str | None = None
+    number: tuple[str, str] | None = None
+    report_id: str | None = None
+    since: int | None = None
+    before: int | None = None
+    limit: int = 50
+
+    @property
+    def filter(self) -> queries.Filter:
+        """The filter of the queue's lists, without the number."""
+        state = None if self.state is None else QueueState(self.state)
+        return queries.Filter(
+            state, self.source, self.report_id, self.since, self.before, self.limit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Rows to replay or retry: a filter, the latest time (ms), a code, and a maximum number."""
+
+    state: str | None = None
+    source: str | None = None
+    since: int | None = None
     until: int | None = None
     code: str | None = None
     limit: int | None = None
 
     @property
-    def narrows(self) -> bool:
-        """Whether anything is asked for at all: a slip must not replay everything."""
-        wanted = self.wanted
-        criteria = (
-            wanted.state,
-            wanted.source,
-            wanted.report_id,
-            wanted.since,
-            self.until,
-            self.code,
-        )
-        return any(each is not None for each in criteria)
+    def is_filtered(self) -> bool:
+        """Whether there is any filter. Without one, a slip would select everything."""
+        filters = (self.state, self.source, self.since, self.until, self.code)
+        return any(each is not None for each in filters)
+
+    @property
+    def chosen_state(self) -> QueueState | None:
+        """The state that the rows were selected for."""
+        return None if self.state is None else QueueState(self.state)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What came of one."""
+class RequeueResult:
+    """The result for one row; `overtaken` later messages of its patient are already applied."""
 
     row_id: int
-    trouble: str = ""
+    error: str = ""
     overtaken: int = 0
 
 
-def chosen(
-    database: Database, choice: Choice, look: Callable[[Database, queries.Filter], Rows]
+def selected_ids(
+    database: Database, selection: Selection, browsed: Callable[[Database, queries.Filter], Rows]
 ) -> list[int]:
-    """Give the ids of what is chosen, oldest first."""
+    """Return the ids of the selected rows, oldest first."""
     ids: list[int] = []
-    wanted = replace(choice.wanted, limit=PAGE)
+    wanted = queries.Filter(
+        selection.chosen_state, selection.source, None, selection.since, limit=_PAGE
+    )
     while True:
-        rows = look(database, wanted)
-        ids += [row.id for row in rows if _fits(row, choice)]
-        if len(rows) < PAGE:
-            return sorted(ids)[: choice.limit]
+        rows = browsed(database, wanted)
+        ids += [row.id for row in rows if _matches(row, selection)]
+        if len(rows) < _PAGE:
+            return sorted(ids)[: selection.limit]
         wanted = replace(wanted, before=rows[-1].id)
 
 
-def _fits(row: MessageRow | DeliveryRow, choice: Choice) -> bool:
+def _matches(row: MessageRow | DeliveryRow, selection: Selection) -> bool:
     if isinstance(row, MessageRow):
-        came, codes = row.received_at, {row.code, row.error_code}
+        created, codes = row.received_at, {row.code, row.error_code}
     else:
-        came, codes = row.created_at, {row.code, row.detail}
-    in_time = choice.until is None or came <= choice.until
-    return in_time and (choice.code is None or choice.code in codes)
+        created, codes = row.created_at, {row.code, row.detail}
+    in_time = selection.until is None or created <= selection.until
+    return in_time and (selection.code is None or selection.code in codes)
 
 
-def one_by_one(
+def requeue_each(
     ids: Sequence[int],
-    again: Callable[[int], int | None],
+    requeue: Callable[[int], int | None],
     rate: float,
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Done]:
+) -> Iterator[RequeueResult]:
     """
-    Do each in its order, at most `rate` a second (0: no limit); a trouble stops nobody else.
+    Call `requeue` for each id in order, at most `rate` times per second (0: no limit).
 
-    They begin so far apart, however long each takes; what is late is not made up for by a rush.
+    An error of one row does not stop the others. Lost time is not made up for by a burst.
     """
     due = clock()
     for row_id in ids:
@@ -100,20 +131,20 @@ def one_by_one(
             sleep(early)
         due = max(due, clock()) + (1 / rate if rate else 0)
         try:
-            yield Done(row_id, overtaken=again(row_id) or 0)
+            yield RequeueResult(row_id, overtaken=requeue(row_id) or 0)
         except BridgeError as error:
-            yield Done(row_id, str(error))
+            yield RequeueResult(row_id, str(error))
 
 
 _INDEXED_TO = text("SELECT max(message_id) FROM message_number_cursor WHERE name = 'console'")
 
 
-def messages(
-    database: Database, kind: NumberKind, number: str, wanted: queries.Filter
+def messages_by_number(
+    database: Database, kind: str, number: str, wanted: queries.Filter
 ) -> Sequence[MessageRow]:
-    """List the messages that have a number, newest first."""
+    """List the messages that contain a number, newest first."""
     query = MessageQuery(
-        kind=kind,
+        kind=NumberKind(kind),
         number=number,
         state=wanted.state,
         listener=wanted.source,
@@ -130,7 +161,7 @@ def messages(
     return found
 
 
-def not_indexed(database: Database) -> int:
+def count_not_indexed(database: Database) -> int:
     """Count the newest messages that the service has not indexed yet."""
     with database.read() as connection:
         newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
@@ -138,14 +169,13 @@ def not_indexed(database: Database) -> int:
     return max(0, newest - indexed)
 
 
-def deliveries(
-    settings: Settings, database: Database, kind: NumberKind, number: str, wanted: queries.Filter
+def deliveries_by_number(
+    settings: Settings, database: Database, kind: str, number: str, wanted: queries.Filter
 ) -> Sequence[DeliveryRow]:
-    """List the deliveries with a control id, or for the orders that a number leads to."""
-    if kind is NumberKind.CONTROL:
+    """List the deliveries with a control id, or those for the orders that have a number."""
+    if NumberKind(kind) is NumberKind.CONTROL:
         return queries.deliveries(database, replace(wanted, control_id=number.strip()))
-    orders, _ = find_orders_and_messages(
-        database, Belongings(settings, database), kind, number.strip(), None
-    )
+    subjects = MessageSubjects(settings, database)
+    orders, _ = find_orders_and_messages(database, subjects, NumberKind(kind), number.strip(), None)
     reports = frozenset(each["report_id"] for each in orders) - {""}
     return queries.deliveries(database, replace(wanted, reports=reports)) if reports else []

@@ -1,4 +1,4 @@
-"""The `bridge` command. One module a command group; the work is done elsewhere."""
+"""The `bridge` command: options in, one use case of `bridge.admin` called, output printed."""
 
 import sys
 
@@ -6,10 +6,10 @@ from bridge.cli.application import application
 
 
 def main() -> None:
-    """Run the command; a mistake of the user's is a message and a status, never a traceback."""
+    """Run the command. Known errors become a message and an exit status, not a traceback."""
     try:
         application()
-    except Exception as error:  # noqa: BLE001  # the outermost site: known mistakes are explained, others raised again
+    except Exception as error:  # noqa: BLE001  # unknown errors are raised again
         from bridge.cli.application import explain
 
         sys.exit(explain(error))

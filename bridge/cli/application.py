@@ -1,4 +1,4 @@
-"""The tree of commands, as DESIGN 5 spells it, and its exit statuses."""
+"""The command tree of `bridge`, and the exit status of errors."""
 
 import os
 import sys
@@ -13,13 +13,11 @@ from bridge.cli import (
     console,
     deliveries,
     exceptions,
-    interfaces,
     mapping,
     messages,
     mllp,
     service,
     sites,
-    tokens,
     users,
 )
 from bridge.errors import BridgeError
@@ -33,26 +31,26 @@ application = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich alone takes a third of a second to load
+    rich_markup_mode=None,  # plain help: importing rich takes a third of a second
 )
 
 
-def _say_release(asked: bool) -> None:  # as typer calls it
-    if asked:
+def _print_version(requested: bool) -> None:  # called by typer
+    if requested:
         typer.echo(f"Report Bridge {__version__}")
         raise typer.Exit
 
 
 @application.callback()
 def _common(
-    version: Annotated[  # its callback answers
+    version: Annotated[  # handled by its callback
         bool,
         typer.Option(
-            "--version", help="Say which release this is.", callback=_say_release, is_eager=True
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
         ),
     ] = False,
 ) -> None:
-    os.umask(0o077)  # as config.private_files, which takes too long to import here
+    os.umask(0o077)  # as config.private_files does, which is slow to import
 
 
 application.command("init")(service.init)
@@ -64,17 +62,17 @@ application.command("receive")(mllp.receive)
 application.command("rotate-keys")(service.rotate_keys)
 application.command("prune")(service.prune)
 application.add_typer(sites.group, name="site")
-application.add_typer(users.group, name="user")
-application.add_typer(tokens.group, name="token")
+application.add_typer(users.users, name="user")
+application.add_typer(users.tokens, name="token")
 application.add_typer(messages.group, name="messages")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
 application.add_typer(exceptions.group, name="exceptions")
-application.add_typer(exceptions.group, name="concerns", hidden=True)  # its former name
+application.add_typer(exceptions.group, name="concerns", hidden=True)  # the former name
 application.add_typer(mapping.group, name="mapping")
-application.add_typer(interfaces.group, name="interface")
+application.add_typer(channels.interfaces, name="interface")
 application.add_typer(audit.group, name="audit")
 application.add_typer(console.group, name="console")
 
@@ -84,7 +82,7 @@ FAILED = 1
 
 
 def explain(error: Exception) -> int:
-    """Print what is wrong and return the exit status; raise what nobody foresaw again."""
+    """Print a known error and return the exit status; raise an unknown error again."""
     if isinstance(error, SettingsError):
         print("\n".join(str(mistake) for mistake in error.mistakes), file=sys.stderr)
         return USAGE

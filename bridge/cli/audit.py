@@ -1,4 +1,4 @@
-"""`bridge audit`: who did what, whether the record is whole, and the record for others."""
+"""`bridge audit`: verify, list and export the audit trail."""
 
 import json
 import sys
@@ -21,28 +21,28 @@ def verify(
     home: Home,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HEAD", help="A head stored elsewhere must be part of the chain."),
+        typer.Option(metavar="HEAD", help="A stored head that must be part of the chain."),
     ] = None,
 ) -> None:
-    """Walk the hash chain; name the first broken entry and exit 1, or print its head."""
+    """Verify the hash chain: print its head, or the first broken entry and exit 1."""
     from bridge.admin import audit_trail
 
-    checked = audit_trail.verify(home, head)
-    verdict = checked.verdict
+    found = audit_trail.verify(home, head)
+    verdict = found.verdict
     if verdict.broken is not None:
-        print(f"broken at entry {verdict.broken}; {verdict.events} before it are whole")
+        print(f"broken at entry {verdict.broken}; {verdict.events} before it are intact")
         sys.exit(1)
-    if not checked.has_head:
+    if not found.has_head:
         print("the stored head is not part of the chain: events were removed or replaced")
         sys.exit(1)
-    if checked.pending:
-        print(f"pending: {checked.pending} events are not in the chain yet")
+    if found.pending:
+        print(f"pending: {found.pending} events are not in the chain yet")
     print(f"ok: {verdict.events} entries, head {verdict.head}")
 
 
 @group.command("head")
 def head_(home: Home) -> None:
-    """Print `SEQUENCE HASH` of the newest event, to be stored elsewhere for `audit verify`."""
+    """Print `SEQUENCE HASH` of the newest event, to be stored and passed to `audit verify`."""
     from bridge.admin import audit_trail
 
     sequence, value = audit_trail.head(home)
@@ -61,12 +61,14 @@ def list_(
 ) -> None:
     """List events, newest first; no patient data."""
     from bridge.admin import audit_trail
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
 
-    found = audit_trail.newest(home, audit_trail.asked(site, since, action, report), limit)
+    found = audit_trail.list_events(
+        home, audit_trail.make_query(site, since, action, report), limit
+    )
     if not as_json:
         found = [{**each, "subject": " ".join(each["target"].values())} for each in found]
-    rows(found, _COLUMNS, as_json=as_json)
+    print_rows(found, _COLUMNS, as_json=as_json)
 
 
 @group.command()
@@ -77,12 +79,12 @@ def export(
     action: _Action = None,
     report: _Report = None,
     patients: Annotated[
-        bool, typer.Option("--patients", help="Name the patients by their MRN.")
+        bool, typer.Option("--patients", help="Include the MRN of the patients.")
     ] = False,
 ) -> None:
     """Write FHIR R4 AuditEvent resources (IHE BALP) to standard output, one a line."""
     from bridge.admin import audit_trail
 
-    query = audit_trail.asked(site, since, action, report)
+    query = audit_trail.make_query(site, since, action, report)
     for resource in audit_trail.export(home, query, patients=patients):
         print(json.dumps(resource, ensure_ascii=False, separators=(",", ":")))

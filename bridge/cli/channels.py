@@ -1,101 +1,120 @@
-"""`bridge listeners`, `bridge destinations`, `bridge alerts`: what runs, what is told."""
+"""`bridge listeners`, `bridge destinations`, `bridge alerts`, `bridge interface`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from bridge.cli.options import AsJson, Home
 
-if TYPE_CHECKING:
-    from bridge.monitoring.channels import Kind
-
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
+_ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "told_at", "cleared_at")
 
 
-def _kind(text: str) -> "Kind":
-    from bridge.monitoring.channels import Kind
-
-    return Kind(text)
-
-
-def group_of(kind: str, what: str) -> typer.Typer:
-    """Make the commands for one kind of channel."""
-    group = typer.Typer(help=what, no_args_is_help=True)
+def channel_group(kind: str, summary: str) -> typer.Typer:
+    """Return the commands for the listeners or for the destinations."""
+    group = typer.Typer(help=summary, no_args_is_help=True)
 
     @group.command("list")
     def list_(home: Home, as_json: AsJson = False) -> None:
-        """List them: whether they run, since when and by whom they are paused, when last active."""
-        from bridge.admin.channels import listed
-        from bridge.cli.output import rows, times
+        """List them with their state, who paused them since when, and the last activity."""
+        from bridge.admin.channels import list_channels
+        from bridge.cli.output import print_rows, with_times
 
-        rows([times(each) for each in listed(home, _kind(kind))], _COLUMNS, as_json=as_json)
+        found = [with_times(each) for each in list_channels(home, kind)]
+        print_rows(found, _COLUMNS, as_json=as_json)
 
     @group.command()
     def pause(name: _Name, home: Home) -> None:
-        """Take or send nothing until it is resumed; outlasts restarts, holds on all nodes."""
-        from bridge.admin.channels import pause as stop
+        """Stop receiving or sending on all nodes until it is resumed, also after a restart."""
+        from bridge.admin import channels
 
-        stop(home, _kind(kind), name)
+        channels.pause(home, kind, name)
         print(f"{kind} {name} is paused")
 
     @group.command()
     def resume(name: _Name, home: Home) -> None:
-        """Let it go on."""
-        from bridge.admin.channels import resume as go_on
+        """Continue receiving or sending."""
+        from bridge.admin import channels
 
-        was = go_on(home, _kind(kind), name)
-        print(f"{kind} {name} is running" if was else f"{kind} {name} was not paused")
+        paused = channels.resume(home, kind, name)
+        print(f"{kind} {name} is running" if paused else f"{kind} {name} was not paused")
 
     return group
 
 
-listeners = group_of("listener", "Where messages come in.")
-destinations = group_of("destination", "Where results go.")
-alerts = typer.Typer(help="What people were told about.", no_args_is_help=True)
+listeners = channel_group("listener", "Where messages come in.")
+destinations = channel_group("destination", "Where results go.")
+alerts = typer.Typer(help="Conditions that people are notified of.", no_args_is_help=True)
 
 
 @alerts.command("list")
 def list_alerts(home: Home, as_json: AsJson = False) -> None:
-    """List what stands, then what is over."""
-    from bridge.cli.output import rows, times
-    from bridge.monitoring.alerts import alerts as found
-    from bridge.wiring.stores import bridge_database
+    """List active alerts, then those that have ended."""
+    from bridge.admin import alerts as use_cases
+    from bridge.cli.output import print_rows, with_times
 
-    with bridge_database(home) as database:
-        told = [times(each) for each in found(database)]
-    rows(told, ("key", "severity", "text", "raised_at", "told_at", "cleared_at"), as_json=as_json)
+    found = [with_times(each) for each in use_cases.list_alerts(home)]
+    print_rows(found, _ALERT_COLUMNS, as_json=as_json)
 
 
 @alerts.command()
 def test(home: Home) -> None:
-    """Tell everybody who would be told that this is a test; exit 1 where somebody was not."""
-    import time
+    """Send a test notification to all recipients; exit 1 if one could not be notified."""
+    from bridge.admin.alerts import send_test_notification
 
-    import httpx
-
-    from bridge.monitoring.alerts import News, Notice
-    from bridge.monitoring.conditions import Condition, Severity
-    from bridge.wiring.alerts import tellers
-    from config import load
-
-    notice = Notice(
-        News.RAISED,
-        Condition("test", Severity.WARNING, "a test: nothing is wrong"),
-        time.time_ns() // 1_000_000,
-    )
-    found = tellers(load(home))
-    failed = False
-    for way, tell in found.items():
-        try:
-            tell([notice])
-        except (OSError, httpx.HTTPError) as error:
-            failed = True
-            print(f"{way}: {error}", file=sys.stderr)
-        else:
-            print(f"{way}: told")
-    if not found:
-        print("nobody is told: neither alerts.mail nor alerts.webhook is set")
-    if failed:
+    results = list(send_test_notification(home))
+    for way, error in results:
+        print(f"{way}: {error or 'notified'}", file=sys.stderr if error else sys.stdout)
+    if not results:
+        print("nobody is notified: neither alerts.mail nor alerts.webhook is set")
+    if any(error for _, error in results):
         raise typer.Exit(1)
+
+
+interfaces = typer.Typer(
+    help="Interface packages: a listener or destination with its mappings, as a folder.",
+    no_args_is_help=True,
+)
+
+
+@interfaces.command("export")
+def export_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New, or empty.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Listeners, destinations.")],
+    home: Home,
+) -> None:
+    """Write settings, active definitions and code tables to a folder, without secrets."""
+    from bridge.admin.packages.folder_import import export
+
+    for path in export(home, names, folder):
+        print(f"wrote {path}")
+
+
+@interfaces.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False)],
+    home: Home,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace files of the same name.")
+    ] = False,
+    activate: Annotated[
+        bool, typer.Option("--activate", help="Activate it on all nodes, instead of writing files.")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", "-m", help="Reason, for the history.")] = "",
+) -> None:
+    """Add an exported interface to this data directory: all of it, or nothing after an error."""
+    from bridge.admin.packages.activation import activate_folder
+    from bridge.admin.packages.folder_import import import_folder
+
+    if activate:
+        added = activate_folder(home, folder, reason, replace=replace)
+        note = "all nodes use it within two seconds"
+    else:
+        added = import_folder(home, folder, replace=replace)
+        note = "the service uses it after its next start"
+    for name in added:
+        print(f"added {name}")
+    print(note)

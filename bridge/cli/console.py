@@ -1,16 +1,13 @@
-"""`bridge console`: who may do what in the admin console."""
+"""`bridge console`: the roles of accounts in the console."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bridge.cli.options import AsJson, Home
 
-if TYPE_CHECKING:
-    from bridge.console.permissions import ConsoleRole, Grant
-
-group = typer.Typer(help="Who may do what in the admin console.", no_args_is_help=True)
+group = typer.Typer(help="Roles of accounts in the console.", no_args_is_help=True)
 
 _COLUMNS = (
     *("account_id", "email", "role", "bodies", "sites"),
@@ -19,25 +16,8 @@ _COLUMNS = (
 _Email = Annotated[str, typer.Argument(metavar="EMAIL", help="An account of the report engine.")]
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Also where no system administrator would remain.")
+    bool, typer.Option("--force", help="Also if no system administrator would remain.")
 ]
-
-
-def _role(text: str) -> "ConsoleRole":
-    from bridge.console.permissions import ConsoleRole
-
-    if text not in set(ConsoleRole):
-        raise typer.BadParameter(f"--role must be one of {', '.join(ConsoleRole)}")
-    return ConsoleRole(text)
-
-
-def _sensible(given: "Grant") -> None:
-    from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole
-
-    if given.role is ConsoleRole.SITE_ADMINISTRATOR and not given.sites:
-        raise typer.BadParameter("a site administrator needs --site")
-    if given.role in ALL_SITES_ROLES and given.sites:
-        raise typer.BadParameter(f"--site limits no {given.role}: it is for all sites")
 
 
 @group.command()
@@ -46,37 +26,38 @@ def grant(
     home: Home,
     role: Annotated[str, typer.Option(help="viewer, operator, mapping-author, …")],
     bodies: Annotated[
-        bool, typer.Option("--bodies", help="May read what messages say: patient data.")
+        bool, typer.Option("--bodies", help="May read the content of messages: patient data.")
     ] = False,
     site: Annotated[
         list[str] | None,
-        typer.Option("--site", metavar="SITE_ID", help="Sees and changes this site only; again."),
+        typer.Option("--site", metavar="SITE_ID", help="Limit the role to this site; repeat."),
     ] = None,
     pending: Annotated[
-        bool, typer.Option("--pending", help="Make the account where there is none yet.")
+        bool, typer.Option("--pending", help="Create the account if it does not exist.")
     ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """
-    Give an account a role in the console, in the place of the one it had.
+    Give an account a role in the console; it replaces the account's previous role.
 
-    Where that widens what the account may, its password, sessions and tokens end. Its owner
-    enrols anew with the link that is printed.
+    If the new role permits more than the previous one, the password, sessions and tokens of the
+    account end. Its owner enrols again with the printed link.
     """
     import json
 
-    from bridge.admin.console_access import console_access
+    from bridge.admin.console_access import InvalidGrant, console_access, make_grant
     from bridge.cli.output import iso
-    from bridge.console.permissions import Grant
 
-    given = Grant(email, _role(role), bodies, frozenset(site) if site else None)
-    _sensible(given)
+    try:
+        wanted = make_grant(email, role, site, bodies=bodies)
+    except InvalidGrant as error:
+        raise typer.BadParameter(str(error)) from None
     with console_access(home) as console:
-        made = console.grant(email, given, pending=pending, force=force)
-    link = None if made is None else made.link
+        enrolment = console.grant(email, wanted, pending=pending, force=force)
+    link = None if enrolment is None else enrolment.link
     if as_json:
-        until = None if made is None else iso(made.expires_at)
+        until = None if enrolment is None else iso(enrolment.expires_at)
         print(json.dumps({"email": email, "role": role, "link": link, "expiresAt": until}))
         return
     print(f"{email} is {role} in the console")
@@ -86,28 +67,26 @@ def grant(
 
 @group.command()
 def revoke(email: _Email, home: Home, force: Force = False) -> None:
-    """Take an account's role in the console away."""
+    """Revoke the role of an account in the console."""
     from bridge.admin.console_access import console_access
-    from bridge.console.errors import NoSuchItem
 
     with console_access(home) as console:
-        try:
-            console.revoke(email, force=force)
-        except NoSuchItem:
-            print(f"{email} had no role in the console")
-            sys.exit(1)
+        revoked = console.revoke(email, force=force)
+    if not revoked:
+        print(f"{email} had no role in the console")
+        sys.exit(1)
     print(f"{email} has no role in the console any more")
 
 
 @group.command("list")
 def list_(home: Home, as_json: AsJson = False) -> None:
-    """List who has which role, and whether they can use it."""
+    """List the accounts with a role, and whether they can use it."""
     from bridge.admin.console_access import console_access
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
 
     with console_access(home) as console:
-        found = console.entries()
-    told = [
+        entries = console.entries()
+    found = [
         {
             "account_id": each.grant.account_id,
             "email": each.email,
@@ -118,6 +97,6 @@ def list_(home: Home, as_json: AsJson = False) -> None:
             "second_factor": each.second_factor,
             "disabled": each.disabled,
         }
-        for each in found
+        for each in entries
     ]
-    rows(told, _COLUMNS, as_json=as_json)
+    print_rows(found, _COLUMNS, as_json=as_json)

@@ -1,21 +1,28 @@
 """`bridge deliveries`: list, show, retry and skip results sent to destinations."""
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from bridge.cli.listing import Code, DryRun, Ids, Listing, Most, Rate, State, Until
 from bridge.cli.options import (
     AsJson,
     Before,
+    Code,
     ControlId,
+    DryRun,
     Home,
+    Ids,
     Limit,
+    Most,
     Order,
     Patient,
+    Rate,
     Since,
+    State,
+    Until,
+    row_query,
+    selection,
 )
 
 group = typer.Typer(help="Results sent to destinations.", no_args_is_help=True)
@@ -52,40 +59,28 @@ def list_(
     A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
     message that was sent.
     """
-    from bridge.monitoring.channels import Kind
+    from bridge.admin.deliveries import list_deliveries
+    from bridge.cli.output import print_rows, with_times
 
-    listing = Listing(
-        home,
-        state=state,
-        source=destination,
+    query = row_query(
+        *(state, destination, since, before, limit),
         control_id=control_id,
         patient=patient,
         order=order,
-        since=since,
-        before=before,
-        limit=limit,
-        as_json=as_json,
         report=report,
     )
-    listing.show(Kind.DESTINATION, _COLUMNS)
+    found = [with_times(each) for each in list_deliveries(home, query)]
+    print_rows(found, _COLUMNS, as_json=as_json)
 
 
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message and the last reply. The output contains patient data."""
-    from bridge.admin.audit_events import audited
-    from bridge.cli.output import one, times
-    from bridge.console.message_view import message_text
-    from bridge.queue import queries
-    from bridge.wiring.stores import bridge_database
+    from bridge.admin.deliveries import show_delivery
+    from bridge.cli.output import print_record, with_times
 
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "read", ("delivery", str(delivery_id))),
-    ):
-        detail = queries.delivery(database, delivery_id)
-    texts = {"payload": message_text(detail.payload), "reply": message_text(detail.reply)}
-    one(times(asdict(detail.row)), texts, as_json=as_json)
+    row, texts = show_delivery(home, delivery_id)
+    print_record(with_times(row), texts, as_json=as_json)
 
 
 @group.command()
@@ -103,44 +98,23 @@ def retry(
     dry_run: DryRun = False,
 ) -> None:
     """Send deliveries now or again, oldest first, with the same bytes and control ids."""
-    from bridge.admin.audit_events import recorded, relayed
-    from bridge.admin.channels import must_be_known, waits
-    from bridge.admin.selection import chosen, one_by_one
-    from bridge.cli.listing import choice, report
-    from bridge.monitoring.channels import Kind
-    from bridge.queue.operations import retry_delivery
-    from bridge.queue.queries import deliveries
-    from bridge.wiring.stores import bridge_database
+    from bridge.admin.deliveries import retry_deliveries, select_deliveries
+    from bridge.cli.output import print_requeue_results
 
-    made = choice(delivery_ids, state, destination, since, until, code, limit)
-    with bridge_database(home) as database:
-        ids = sorted(delivery_ids) if delivery_ids else chosen(database, made, deliveries)
-        if not ids:
-            must_be_known(home, Kind.DESTINATION, destination)
-        if dry_run:
-            print(*ids, sep="\n", end="\n" if ids else "")
-            return
-        for each in waits(home, database, ids):
-            print(f"note: {each}", file=sys.stderr)
-
-        def again(row_id: int) -> None:
-            with recorded(database, "retry", ("delivery", str(row_id))):
-                retry_delivery(database, row_id, expected_state=made.wanted.state)
-
-        with relayed(home, database):
-            report(one_by_one(ids, again, rate), "delivery")
+    expected_state = selection(delivery_ids, state, destination, since, until, code, limit)
+    ids, notes = select_deliveries(home, delivery_ids, expected_state)
+    if dry_run:
+        print(*ids, sep="\n", end="\n" if ids else "")
+        return
+    for each in notes:
+        print(f"note: {each}", file=sys.stderr)
+    print_requeue_results(retry_deliveries(home, ids, expected_state, rate), "delivery")
 
 
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
     """Cancel one delivery. Other deliveries of its report are still sent."""
-    from bridge.admin.audit_events import audited
-    from bridge.queue.operations import skip_delivery
-    from bridge.wiring.stores import bridge_database
+    from bridge.admin.deliveries import skip_delivery
 
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "skip", ("delivery", str(delivery_id))),
-    ):
-        skip_delivery(database, delivery_id)
+    skip_delivery(home, delivery_id)
     print(f"delivery {delivery_id} will not be sent")

@@ -1,38 +1,49 @@
-"""`bridge mapping`: check definitions, and try them on messages, before anything is switched on."""
+"""`bridge mapping`: check, try and compare definitions, and choose the active version."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bridge.cli import mapping_versions
 from bridge.cli.options import AsJson, Home
 
-if TYPE_CHECKING:
-    from bridge.cli.trial_output import Validate
-
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
-mapping_versions.add_to(group)
 
-_Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: all of HOME.")]
+_VERSIONS = "files, active, previous, draft, or a version"
+_COLUMNS = ("version", "at", "actor", "origin", "reason", "in_force")
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The definition.")]
+_Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="[FILE…]", exists=True, help="Or folders.")
+]
+_Orders = Annotated[
+    str,
+    typer.Option(
+        help="The definition that reads the orders of results; default: the version that"
+        " each message was stored with, for files the listener's."
+    ),
+]
+_Reason = Annotated[str, typer.Option("--reason", "-m", help="Reason, for the history.")]
+_By = Annotated[str | None, typer.Option(help="Author; default: the user of this command.")]
 
 
 @group.command()
-def check(home: Home, name: _Name = None) -> None:
-    """Name every mistake of the definitions, with file, line and column."""
-    from bridge.workers.hooks import install
-    from mappings.compiler import check as find_mistakes
-    from mappings.language.diagnostics import IssueSeverity
+def check(
+    home: Home,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Default: all of HOME.")
+    ] = None,
+) -> None:
+    """List every mistake in the definitions, with file, line and column."""
+    from bridge.admin.definitions.commands import check_files
 
     folder = home / "mappings"
     if not folder.is_dir():
         raise typer.BadParameter(f"there is no folder {folder}", param_hint="--home")
-    install()
-    issues = find_mistakes(folder, name)
+    issues, has_error = check_files(home, name)
     for issue in issues:
         print(issue)
-    if any(issue.severity is IssueSeverity.ERROR for issue in issues):
+    if has_error:
         sys.exit(1)
     print("ok" if not issues else "no errors")
 
@@ -41,41 +52,37 @@ def check(home: Home, name: _Name = None) -> None:
 def try_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The definition to try.")],
     home: Home,
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE…]", exists=True, help="Or folders.")
-    ] = None,
+    files: _Files = None,
     *,
-    last: Annotated[
-        int, typer.Option(min=1, help="So many stored messages, where no FILE is named.")
-    ] = 20,
-    version: Annotated[
-        str, typer.Option(help="files, active, previous, draft, or a version")
-    ] = "files",
-    site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
+    last: Annotated[int, typer.Option(min=1, help="Number of stored messages, without FILE.")] = 20,
+    version: Annotated[str, typer.Option(help=_VERSIONS)] = "files",
+    site: Annotated[str, typer.Option(help="SiteID of messages without one.")] = "SITE1",
     listener: Annotated[
-        str, typer.Option(help="Whose site, time zone and charset hold for files; else UTC, UTF-8.")
-    ] = "",
-    orders: Annotated[
         str,
-        typer.Option(
-            help="The definition that reads the orders of results; default: the version that"
-            " each message was stored with, for files the listener's."
-        ),
+        typer.Option(help="Its site, time zone and charset apply to files; default: UTC, UTF-8."),
     ] = "",
+    orders: _Orders = "",
     validate: Annotated[
-        bool, typer.Option("--validate", help="Hold them against their version's structure too.")
+        bool, typer.Option("--validate", help="Validate against the structure of their version.")
     ] = False,
     profile: Annotated[
-        Path | None, typer.Option(help="Hold them against this conformance profile (XML) instead.")
+        Path | None, typer.Option(help="Validate against this conformance profile (XML) instead.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a definition makes of messages. Patient data: for your eyes only."""
-    from bridge.cli.trial_output import Asked, show_trials
+    """Show what a definition makes of messages. The output contains patient data."""
+    from bridge.admin.definitions.commands import TrialRequest, UnusableRequest, try_definition
+    from bridge.cli.output import print_trials
 
-    look = _validator(profile) if validate or profile else None
-    asked = Asked(home, name, version, tuple(files or ()), last, site, orders, listener)
-    sys.exit(0 if show_trials(asked, look, as_json=as_json) else 1)
+    request = TrialRequest(
+        *(home, name, version, tuple(files or ()), last, site, orders, listener, validate, profile)
+    )
+    try:
+        trials = try_definition(request)
+    except UnusableRequest as error:
+        raise typer.BadParameter(str(error)) from None
+    print_trials(trials, as_json=as_json)
+    sys.exit(0 if all(each.passed for each in trials) else 1)
 
 
 @group.command()
@@ -90,20 +97,105 @@ def schema() -> None:
 def learn(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, help="Or folders.")],
 ) -> None:
-    """Propose a definition from messages of a new sender, with evidence; to be edited."""
-    from bridge.admin.definitions.samples import from_files
-    from mappings.authoring.inference import infer_definition as propose
+    """Propose a definition from messages of a new sender, with evidence, as a draft to edit."""
+    from bridge.admin.definitions.commands import UnusableRequest, propose
 
-    found = [sample.payload for sample in from_files(files, "")]
-    if not found:
-        raise typer.BadParameter("there is no HL7 message in these files")
-    sys.stdout.write(propose(found).text)
+    try:
+        sys.stdout.write(propose(files))
+    except UnusableRequest as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def _validator(profile: Path | None) -> "Validate":
-    from functools import partial
+@group.command()
+def activate(
+    home: Home,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Default: all that the settings use."),
+    ] = None,
+    reason: _Reason = "",
+    by: _By = None,
+    version: Annotated[str, typer.Option(help="A kept version, instead of the files.")] = "",
+    draft: Annotated[
+        bool, typer.Option("--draft", help="The draft, instead of the files.")
+    ] = False,
+) -> None:
+    """Check the files of HOME and activate them on all nodes, all of them or none."""
+    from bridge.admin.definitions import commands
 
-    from bridge.intake.validation.profiles import load_profile
-    from bridge.intake.validation.structure import validate
+    author = commands.author(by, reason)
+    for each in commands.activate(home, names or (), author, version=version, draft=draft):
+        print(each)
 
-    return partial(validate, profile=None if profile is None else load_profile(profile))
+
+@group.command()
+def history(home: Home, name: _Name, as_json: AsJson = False) -> None:
+    """List the activations of a definition, newest first, with author, time and reason."""
+    from bridge.admin.definitions import commands
+    from bridge.cli.output import iso, print_rows
+
+    found = [{**each, "at": iso(each["at"])} for each in commands.history(home, name)]
+    print_rows(found, _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def rollback(
+    home: Home,
+    name: _Name,
+    version: Annotated[str, typer.Option("--to", help="Default: the previously active one.")] = "",
+    reason: _Reason = "",
+    by: _By = None,
+) -> None:
+    """Activate the previous version again, or the one that `--to` names."""
+    from bridge.admin.definitions import commands
+
+    print(commands.roll_back(home, name, commands.author(by, reason), version))
+
+
+@group.command()
+def diff(
+    home: Home,
+    name: _Name,
+    files: _Files = None,
+    *,
+    before: Annotated[str, typer.Option("--from", help=_VERSIONS)] = "active",
+    after: Annotated[str, typer.Option("--to", help=_VERSIONS)] = "files",
+    last: Annotated[
+        int, typer.Option(min=1, help="Number of stored messages, without FILE.")
+    ] = 100,
+    site: Annotated[str, typer.Option(help="SiteID of files without one.")] = "SITE1",
+    orders: _Orders = "",
+    as_json: AsJson = False,
+) -> None:
+    """
+    Show which messages two versions map differently, field by field.
+
+    Exit status 1 if any message differs. The output contains patient data.
+    """
+    from bridge.admin.definitions.commands import TrialRequest, compare_versions
+    from bridge.cli.output import print_comparison
+
+    request = TrialRequest(home, name, after, tuple(files or ()), last, site, orders)
+    found = compare_versions(request, before)
+    print_comparison(found, as_json=as_json)
+    if found.differing:
+        raise typer.Exit(1)
+
+
+@group.command()
+def read_with(
+    home: Home,
+    listener: Annotated[str, typer.Argument(metavar="LISTENER")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Definitions in order; none: as in the settings."),
+    ] = None,
+    reason: _Reason = "",
+    by: _By = None,
+) -> None:
+    """Let a listener read with these definitions on all nodes, instead of those in bridge.toml."""
+    from bridge.admin.definitions import commands
+
+    author = commands.author(by, reason)
+    definitions = commands.assign_definitions(home, listener, names or (), author)
+    print(f"{listener} reads with {', '.join(definitions)}")

@@ -1,20 +1,28 @@
 """`bridge messages`: list, show and replay received messages."""
 
-from dataclasses import asdict
+import sys
 from typing import Annotated
 
 import typer
 
-from bridge.cli.listing import Code, DryRun, Ids, Listing, Most, Rate, State, Until
 from bridge.cli.options import (
     AsJson,
     Before,
+    Code,
     ControlId,
+    DryRun,
     Home,
+    Ids,
     Limit,
+    Most,
     Order,
     Patient,
+    Rate,
     Since,
+    State,
+    Until,
+    row_query,
+    selection,
 )
 
 group = typer.Typer(help="Received messages.", no_args_is_help=True)
@@ -47,46 +55,26 @@ def list_(
 
     A search by a number is recorded in the audit trail.
     """
-    from bridge.monitoring.channels import Kind
+    from bridge.admin.messages import list_messages
+    from bridge.cli.output import print_rows, with_times
 
-    listing = Listing(
-        home,
-        state=state,
-        source=listener,
-        control_id=control_id,
-        patient=patient,
-        order=order,
-        since=since,
-        before=before,
-        limit=limit,
-        as_json=as_json,
+    query = row_query(
+        state, listener, since, before, limit, control_id=control_id, patient=patient, order=order
     )
-    listing.show(Kind.LISTENER, _COLUMNS)
+    found, not_indexed = list_messages(home, query)
+    if not_indexed:
+        print(f"note: the newest {not_indexed} messages are not indexed yet", file=sys.stderr)
+    print_rows([with_times(each) for each in found], _COLUMNS, as_json=as_json)
 
 
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message and its acknowledgment. The output contains patient data."""
-    from bridge.admin.audit_events import audited
-    from bridge.admin.channels import charset_of
-    from bridge.cli.output import one, times
-    from bridge.console.message_view import message_text
-    from bridge.queue import queries
-    from bridge.wiring.stores import bridge_database
-    from config import load
+    from bridge.admin.messages import show_message
+    from bridge.cli.output import print_record, with_times
 
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "read", ("message", str(message_id))),
-    ):
-        detail = queries.message(database, message_id)
-        charset = charset_of(load(home), database, detail.row.listener)
-    shown = times(asdict(detail.row)) | {"notes": detail.notes}
-    texts = {
-        "payload": message_text(detail.payload, charset),
-        "ack": message_text(detail.ack, charset),
-    }
-    one(shown, texts, as_json=as_json)
+    row, texts = show_message(home, message_id)
+    print_record(with_times(row), texts, as_json=as_json)
 
 
 @group.command()
@@ -103,30 +91,13 @@ def replay(
     rate: Rate = 0.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Queue messages to be applied again, oldest first; unfinished ones keep their order."""
-    from bridge.admin.audit_events import recorded, relayed
-    from bridge.admin.channels import must_be_known
-    from bridge.admin.replay import Replaying
-    from bridge.admin.selection import chosen, one_by_one
-    from bridge.cli.listing import choice, report
-    from bridge.monitoring.channels import Kind
-    from bridge.queue.queries import messages
-    from bridge.wiring.stores import bridge_database
-    from config import load
+    """Process messages again, oldest first; unfinished messages keep their order."""
+    from bridge.admin.messages import replay_messages, select_messages
+    from bridge.cli.output import print_requeue_results
 
-    made = choice(message_ids, state, listener, since, until, code, limit)
-    with bridge_database(home) as database:
-        ids = sorted(message_ids) if message_ids else chosen(database, made, messages)
-        if not ids:
-            must_be_known(home, Kind.LISTENER, listener)
-        if dry_run:
-            print(*ids, sep="\n", end="\n" if ids else "")
-            return
-        replay = Replaying(load(home), database, made.wanted.state)
-
-        def again(row_id: int) -> int | None:
-            with recorded(database, "replay", ("message", str(row_id))):
-                return replay(row_id)
-
-        with relayed(home, database):
-            report(one_by_one(ids, again, rate), "message")
+    chosen = selection(message_ids, state, listener, since, until, code, limit)
+    ids = select_messages(home, message_ids, chosen)
+    if dry_run:
+        print(*ids, sep="\n", end="\n" if ids else "")
+        return
+    print_requeue_results(replay_messages(home, ids, chosen, rate), "message")

@@ -1,4 +1,4 @@
-"""`bridge send` and `bridge receive`: the two ends of an MLLP line, by hand."""
+"""`bridge send` and `bridge receive`: MLLP peers for tests by hand."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ def send(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
     reply_timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each ACK.")] = 30.0,
 ) -> None:
-    """Send the messages of files; print each ACK; exit 1 when one is not AA or CA."""
+    """Send the messages of files and print each ACK; exit 1 if one is not AA or CA."""
     from bridge.runtime.loop import run
     from mappings.hl7.batch import messages_in
 
@@ -33,15 +33,15 @@ async def _send(address: str, messages: list[bytes], reply_timeout: float) -> in
     from bridge.mllp_peers import send as deliver
     from config.quantities import parse_address
 
-    where = parse_address(address)
+    peer = parse_address(address)
     refused = 0
-    async for answer in deliver(where.host, where.port, messages, reply_timeout=reply_timeout):
-        refused += not answer.accepted
-        for reply in answer.replies:
+    async for replies in deliver(peer.host, peer.port, messages, reply_timeout=reply_timeout):
+        refused += not replies.accepted
+        for reply in replies.replies:
             print(reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))
-        if answer.error:
-            print(f"no acknowledgment: {answer.error}", file=sys.stderr)
-        elif not answer.replies:
+        if replies.error:
+            print(f"no acknowledgment: {replies.error}", file=sys.stderr)
+        elif not replies.replies:
             print("no acknowledgment: none was asked for", file=sys.stderr)
     return 1 if refused else 0
 
@@ -49,11 +49,11 @@ async def _send(address: str, messages: list[bytes], reply_timeout: float) -> in
 def receive(
     address: _Address,
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Write each message into a file here.")
+        Path | None, typer.Option("--dir", help="Write each message to a file here.")
     ] = None,
     answer: Annotated[str, typer.Option(help="AA, AE, AR, CA, CE or CR.")] = "AA",
 ) -> None:
-    """Receive messages until interrupted; answer each with one code."""
+    """Receive messages until interrupted, and acknowledge each with one code."""
     from bridge.runtime.loop import run
     from config.private_files import make_folder
     from mappings.hl7.tables import AckCode
@@ -80,7 +80,7 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
 
     count = 0
 
-    def take(received: ReceivedMessage) -> None:
+    def print_received(received: ReceivedMessage) -> None:
         nonlocal count
         count += 1
         header = received.header
@@ -92,8 +92,10 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
             place = f"  {file}"
         print(f"{count:>6}  {kind:<8}  {len(received.payload)} bytes{place}", flush=True)
 
-    where = parse_address(address)
-    port = AcknowledgingReceiver(AckCode(code), take).listen(reactor, where.host, where.port)
-    print(f"listening on {where.host}:{port}, answering {code}", flush=True)
+    peer = parse_address(address)
+    port = AcknowledgingReceiver(AckCode(code), print_received).listen(
+        reactor, peer.host, peer.port
+    )
+    print(f"listening on {peer.host}:{port}, answering {code}", flush=True)
     await stop.wait()
     return 0

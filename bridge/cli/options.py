@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, and the values that they are read into."""
 
 import base64
 import json
@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from bridge.console.message_index import NumberKind
-    from bridge.queue.states import QueueState
-
+    from bridge.admin.selection import RowQuery, Selection
 
 Home = Annotated[
     Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The data directory.")
@@ -24,7 +22,7 @@ Before = Annotated[int | None, typer.Option(metavar="ID", help="Only rows with a
 
 
 def milliseconds(text: str) -> int:
-    """Read a date or a time, ISO 8601; UTC where no zone is written."""
+    """Parse an ISO 8601 date or time, UTC without an offset, to milliseconds."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -64,35 +62,76 @@ Order = Annotated[
 ]
 
 
-def number_option(
-    control_id: str | None, patient: str | None, order: str | None
-) -> "tuple[NumberKind, str] | None":
-    """Read the one number to find by, and its kind; None where none is given."""
-    from bridge.console.message_index import NumberKind
+Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]")]
+State = Annotated[str | None, typer.Option(help="All rows in this state: parked, refused, …")]
+Until = Annotated[
+    int | None,
+    typer.Option(
+        parser=milliseconds, metavar="TIME", help="Only until this time, ISO 8601; UTC by default."
+    ),
+]
+Code = Annotated[str | None, typer.Option(help="Only with this error code, such as 101 or AE.")]
+Most = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most this many, oldest first.")
+]
+Rate = Annotated[float, typer.Option(min=0, help="Maximum number per second; 0: no limit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the ids.")]
 
-    given = {NumberKind.CONTROL: control_id, NumberKind.PATIENT: patient, NumberKind.ORDER: order}
-    found = [(kind, number) for kind, number in given.items() if number is not None]
-    if len(found) > 1 or any(not number.strip() for _, number in found):
+
+def row_query(
+    state: str | None,
+    source: str | None,
+    since: int | None,
+    before: int | None,
+    limit: int,
+    *,
+    control_id: str | None,
+    patient: str | None,
+    order: str | None,
+    report: str | None = None,
+) -> "RowQuery":
+    """Return the query of a list command; `source` is a listener or a destination."""
+    from bridge.admin.selection import RowQuery
+
+    numbers = {"control": control_id, "patient": patient, "order": order}
+    given = [(kind, number) for kind, number in numbers.items() if number is not None]
+    if len(given) > 1 or any(not number.strip() for _, number in given):
         raise typer.BadParameter("give one of --control-id, --patient and --order, with a value")
-    return found[0] if found else None
+    _require_state(state)
+    return RowQuery(state, source, given[0] if given else None, report, since, before, limit)
 
 
-def state_option(text: str | None) -> "QueueState | None":
-    """Read a state by its name; say which there are."""
-    from bridge.queue.states import QueueState
+def selection(
+    ids: Sequence[int] | None,
+    state: str | None,
+    source: str | None,
+    since: int | None,
+    until: int | None,
+    code: str | None,
+    limit: int | None,
+) -> "Selection":
+    """Return the selection of a replay or retry command, which takes either ids or filters."""
+    from bridge.admin.selection import Selection
 
-    if text is None:
-        return None
-    if text not in set(QueueState):
-        raise typer.BadParameter(f"--state must be one of {', '.join(QueueState)}")
-    return QueueState(text)
+    _require_state(state)
+    selected = Selection(state, source, since, until, code, limit)
+    if bool(ids) == selected.is_filtered:
+        raise typer.BadParameter("give either ids, or filters such as --state, --since and --code")
+    return selected
+
+
+def _require_state(text: str | None) -> None:
+    from bridge.admin.selection import STATES
+
+    if text is not None and text not in STATES:
+        raise typer.BadParameter(f"--state must be one of {', '.join(STATES)}")
 
 
 _TEXTS = frozenset({"name", "timeZone", "headerImgType"})
 
 
 def read_assignments(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the members that are assigned; `settings.NAME=VALUE` goes below `settings`."""
+    """Parse NAME=VALUE arguments; `settings.NAME=VALUE` becomes a member of `settings`."""
     changes: dict[str, Any] = {}
     for argument in arguments:
         name, mark, text = argument.partition("=")
@@ -119,6 +158,6 @@ def _value(name: str, text: str) -> Any:
 
 
 def data_uri(path: Path) -> str:
-    """Return a file as a data URI, of the kind that its name says."""
+    """Return the data URI of a file, with the media type of its extension."""
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"

@@ -1,22 +1,30 @@
-"""Print rows as a table for people or as JSON for scripts."""
+"""Output of commands: tables and records for people, JSON for scripts."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
-_BEGINNING = 40  # characters
+if TYPE_CHECKING:
+    from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, VersionComparison
+    from bridge.admin.selection import RequeueResult
+
+_SHOWN_CHARACTERS = 40  # of a shortened document
 _EMBEDDED = re.compile(r"[A-Za-z0-9+/]{400,}={0,2}")
-"""An embedded document, such as a PDF in OBX-5."""
+"""An embedded document in base64, such as a PDF in OBX-5."""
 
 
-def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
+def print_rows(
+    items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool
+) -> None:
     """
-    Print a list: JSON has every member, the table just `columns`.
+    Print rows: every member as JSON, or the `columns` as a table.
 
-    A line that is too long for the terminal is wrapped by it: nothing is cut, ids least of all.
+    Long lines are not cut: the terminal wraps them.
     """
     if as_json:
         print(json.dumps(list(items), ensure_ascii=False, indent=2, default=str))
@@ -30,11 +38,11 @@ def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json:
         print("  ".join(map(str.ljust, line, widths)).rstrip())
 
 
-def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> None:
+def print_record(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> None:
     """
-    Print one record: JSON, or a name and a value a line, then the long texts.
+    Print one record as JSON, or as lines of name and value, followed by the long texts.
 
-    Embedded documents (base64) are shortened; JSON has them whole.
+    The lines shorten embedded documents (base64). JSON contains them complete.
     """
     if as_json:
         print(json.dumps({**item, **texts}, ensure_ascii=False, indent=2, default=str))
@@ -47,8 +55,8 @@ def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> 
         print(f"\n{name}", *(lines if text else ["(nothing)"]), sep="\n")
 
 
-def times(item: dict[str, Any]) -> dict[str, Any]:
-    """Write every time of a row, kept in milliseconds, as ISO 8601."""
+def with_times(item: dict[str, Any]) -> dict[str, Any]:
+    """Convert the times of a row from milliseconds to ISO 8601."""
     return {
         name: iso(value) if name.endswith("_at") or name == "not_before" else value
         for name, value in item.items()
@@ -56,18 +64,19 @@ def times(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shortened(found: re.Match[str]) -> str:
-    return f"{found[0][:_BEGINNING]}… ({len(found[0])} characters of base64; --json has them all)"
+    shown = found[0][:_SHOWN_CHARACTERS]
+    return f"{shown}… ({len(found[0])} characters of base64; --json has them all)"
 
 
 def iso(value: int | None) -> str | None:
-    """Write a time in milliseconds as ISO 8601; None where there is none."""
+    """Convert a time in milliseconds to ISO 8601; None for none."""
     if not value:
         return None
     return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _line(text: str) -> str:
-    """Write what a terminal would obey (a sender may have sent it) as an escape."""
+    """Escape control characters: a sender may have sent them, and a terminal would obey them."""
     if text.isprintable():
         return text
     return "".join(ascii(c)[1:-1] if category(c).startswith("C") else c for c in text)
@@ -77,3 +86,136 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+
+
+def print_requeue_results(results: Iterable["RequeueResult"], what: str) -> None:
+    """Print the result of each replay or retry; exit 1 if one failed."""
+    queued = failed = 0
+    for each in results:
+        if each.error:
+            failed += 1
+            print(f"{what} {each.row_id}: {each.error}", file=sys.stderr)
+            continue
+        queued += 1
+        print(f"queued {what} {each.row_id} again")
+        if each.overtaken:
+            print(f"note: {each.overtaken} later messages of this patient are already applied")
+    if queued + failed != 1:
+        print(f"{queued} queued, {failed} not")
+    if failed:
+        sys.exit(1)
+
+
+def print_trials(
+    trials: Sequence["InboundTrial"] | Sequence["OutboundTrial"], *, as_json: bool
+) -> None:
+    """Print what a definition makes of each message."""
+    from bridge.admin.definitions.commands import InboundTrial
+
+    inbound = [each for each in trials if isinstance(each, InboundTrial)]
+    if inbound:
+        _print_inbound_trials(inbound, as_json=as_json)
+    else:
+        _print_outbound_trials(
+            [each for each in trials if not isinstance(each, InboundTrial)], as_json=as_json
+        )
+
+
+def _print_inbound_trials(trials: Sequence["InboundTrial"], *, as_json: bool) -> None:
+    """Print the order events, issues and findings of each message."""
+    if as_json:
+        _print_json([_inbound_json(each) for each in trials])
+        return
+    for number, each in enumerate(trials, start=1):
+        trial = each.trial
+        outcome = "accepted" if trial.accepted else "parked" if trial.parked else "refused"
+        print(f"message {number} ({each.label}): {outcome}")
+        for issue in trial.issues:
+            print(f"  {issue}")
+        for finding in each.findings or ():
+            print(f"  structure {finding}")
+        for event in trial.events:
+            _print_json(event)
+        print(f"  used   {' '.join(trial.used)}")
+        print(f"  unused {' '.join(trial.unused)}")
+
+
+def _print_outbound_trials(trials: Sequence["OutboundTrial"], *, as_json: bool) -> None:
+    """Print the messages that are written for the orders of each message."""
+    for each in trials:
+        if each.error:
+            print(f"{each.label}: {each.error}", file=sys.stderr)
+    if as_json:
+        _print_json([{"message": each.label, "hl7": each.messages} for each in trials])
+        return
+    for each in trials:
+        print(each.label, *each.messages, sep="\n")
+
+
+def _inbound_json(each: "InboundTrial") -> dict[str, Any]:
+    trial = each.trial
+    found: dict[str, Any] = {"message": each.label}
+    if each.findings is not None:
+        found["validation"] = [
+            {
+                "severity": "error" if finding.grave else "warning",
+                "code": finding.refusal.error_code.value,
+                "place": finding.refusal.place,
+                "message": finding.refusal.text,
+            }
+            for finding in each.findings
+        ]
+    issues = [
+        {
+            name: value
+            for name, value in asdict(issue).items()
+            if isinstance(value, str | int) and value
+        }
+        for issue in trial.issues
+    ]
+    return {
+        **found,
+        "accepted": trial.accepted,
+        "parked": trial.parked,
+        "issues": issues,
+        "events": list(trial.events),
+        "used": list(trial.used),
+        "unused": list(trial.unused),
+    }
+
+
+def print_comparison(found: "VersionComparison", *, as_json: bool) -> None:
+    """Print the differences of each message that two versions map differently."""
+    if as_json:
+        messages = [
+            {"message": sample.label, "differences": [asdict(each) for each in differences]}
+            for sample, differences in found.differing
+        ]
+        _print_json(
+            {
+                "before": found.before,
+                "after": found.after,
+                "compared": found.count,
+                "differing": len(found.differing),
+                "messages": messages,
+            }
+        )
+        return
+    for sample, differences in found.differing:
+        print(sample.label)
+        for each in differences:
+            print(f"  {each.field}")
+            print(f"    - {_one_line(each.before)}")
+            print(f"    + {_one_line(each.after)}")
+    print(
+        f"{len(found.differing)} of {found.count} messages differ "
+        f"between {found.before} and {found.after}"
+    )
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " / ")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -12,12 +12,12 @@ from bridge.roles import Role
 
 
 def init(
-    home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder to make.")],
+    home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder to create.")],
 ) -> None:
-    """Make a home: settings, mappings, secrets. Never overwrites."""
-    from bridge.admin.data_directory import make_home
+    """Create a data directory: settings, mappings, secrets. Never overwrites."""
+    from bridge.admin.data_directory import create_data_directory
 
-    written, kept = make_home(home)
+    written, kept = create_data_directory(home)
     for path in written:
         print(f"wrote {path}")
     for path in kept:
@@ -27,19 +27,19 @@ def init(
 def check(
     home: Home,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask every peer: connections, TLS, folders, service.")
+        bool, typer.Option("--live", help="Contact every peer: connections, TLS, folders, service.")
     ] = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Correct files that other accounts can access.")
     ] = False,
 ) -> None:
-    """Check settings, mappings, keys, database and destinations; name every mistake at once."""
+    """Check settings, mappings, keys, databases and destinations; list every mistake."""
     from bridge.admin.checks.checks import check_home, fix_home
     from bridge.admin.checks.findings import Severity
     from bridge.admin.checks.security import protections
 
     if fix:
-        fix_home(home)  # the check below names what is left
+        fix_home(home)  # the check below lists the rest
     findings = check_home(home, reach=not live) + protections()
     if live:
         from bridge.admin.checks.live import check_live
@@ -53,29 +53,24 @@ def check(
 
 
 def migrate(home: Home) -> None:
-    """Bring the databases of a home to the schema of this release."""
-    from bridge.admin.console_access import resolve_grants
-    from bridge.wiring.stores import bridge_database, migrate_all
-    from config import load
+    """Migrate the databases of a data directory to the schema of this release."""
+    from bridge.admin.console_access import upgrade_databases
 
-    settings = load(home)
-    for name, revisions in migrate_all(settings).items():
+    for name, revisions in upgrade_databases(home).items():
         print(f"{name}: {', '.join(revisions)}")
-    with bridge_database(home) as database:
-        resolve_grants(settings, database)
 
 
-_NOT_FOR_A_SERVICE = ("rich", "pygments", "greenlet")
-"""For terminals and for other kinds of threads: libraries use them where they are installed."""
+_OPTIONAL_LIBRARIES = ("rich", "pygments", "greenlet")
+"""Libraries for terminals and green threads that httpx and structlog load if installed."""
 
 
-def _load_lean() -> None:
-    """Load what looks for these without them: four megabytes, for nothing."""
-    hidden = [name for name in _NOT_FOR_A_SERVICE if name not in sys.modules]
+def _load_without_optional_libraries() -> None:
+    """Load httpx and structlog without the optional libraries, which saves four megabytes."""
+    hidden = [name for name in _OPTIONAL_LIBRARIES if name not in sys.modules]
     for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]  # Python's way to say: not installed
+        sys.modules[name] = None  # type: ignore[assignment]  # Python then raises ImportError
     try:
-        import httpx  # noqa: F401  # they look once, when they are loaded
+        import httpx  # noqa: F401  # both look for them once, on import
         import structlog  # noqa: F401
     finally:
         for name in hidden:
@@ -88,9 +83,9 @@ def serve(
         list[Role] | None, typer.Option("--role", help="Run only these parts; default: all.")
     ] = None,
 ) -> None:
-    """Run the service. SIGTERM drains what is in hand and exits 0."""
-    gc.disable()  # a fifth of the start is walking what stays for good; it begins when all runs
-    _load_lean()
+    """Run the service. SIGTERM finishes the work in progress and exits 0."""
+    gc.disable()  # collecting takes a fifth of the start; the service enables it when it runs
+    _load_without_optional_libraries()
     from bridge.runtime.service import run
     from config import load
 
@@ -100,18 +95,18 @@ def serve(
 def rotate_keys(
     home: Home,
     drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Remove the old keys when all links have moved.")
+        bool, typer.Option("--drop-old", help="Remove the old keys when all links are sealed anew.")
     ] = False,
 ) -> None:
-    """Seal links under a new key; a running service takes it up by itself."""
+    """Seal links with a new key; a running service uses it without a restart."""
     from bridge.admin.key_rotation import rotate_keys as rotate
     from config import load
 
     done = rotate(load(home), drop_old=drop_old)
-    print(f"key {done.key_id} seals now; {done.links} links moved to it")
+    print(f"key {done.key_id} is active; {done.links} links sealed anew")
     print(f"{done.kept} keys in the ring, {done.dropped} dropped")
     if done.unreadable:
-        print(f"{done.unreadable} links are sealed under keys that nobody has", file=sys.stderr)
+        print(f"{done.unreadable} links are sealed with unknown keys", file=sys.stderr)
 
 
 def _duration(text: str) -> float:
@@ -138,17 +133,21 @@ def prune(
         float | None, typer.Option(parser=_duration, metavar="AGE", help="Such as 90d or 12h.")
     ] = None,
     max_size: Annotated[
-        int, typer.Option(parser=_size, metavar="SIZE", help="Such as 20GiB: the oldest go first.")
+        int,
+        typer.Option(
+            parser=_size, metavar="SIZE", help="Such as 20GiB: the oldest are removed first."
+        ),
     ] = 0,
     archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write what goes into a file here first.")
+        Path | None, typer.Option(metavar="DIR", help="Write removed rows to files here first.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """
-    Forget what is finished and older than AGE, or beyond SIZE; reports and the audit trail stay.
+    Remove finished messages and deliveries older than AGE, or beyond SIZE.
 
-    With a message goes the memory of it: a sender that repeats it later sends a new message.
+    Reports and the audit trail are kept. If a sender repeats a removed message, it is processed as
+    a new message.
     """
     import json
 
@@ -156,7 +155,7 @@ def prune(
     from config import load
 
     if older_than is None and not max_size:
-        raise typer.BadParameter("say how old (--older-than) or how much (--max-size)")
+        raise typer.BadParameter("give --older-than or --max-size")
     counts = prune_home(load(home), older_than, max_size=max_size, archive=archive)
     if as_json:
         print(json.dumps(counts))

@@ -1,4 +1,4 @@
-"""`bridge site`: the sites of the internal report engine and what each supplies."""
+"""`bridge site`: the sites of the internal report engine, with groups, templates and codes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,12 +21,12 @@ def list_groups(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's prelim groups."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
         found = site_supplies.groups(engine, site_id)
-    rows(found, ("name", "tags", "members", "reviewers"), as_json=as_json)
+    print_rows(found, ("name", "tags", "members", "reviewers"), as_json=as_json)
 
 
 @groups.command("set")
@@ -35,9 +35,11 @@ def set_group(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     home: Home,
     tag: Annotated[list[str], typer.Option(help="A prelimTag; repeat.")],
-    member: Annotated[list[str] | None, typer.Option(help="A reader's e-mail; repeat.")] = None,
+    member: Annotated[
+        list[str] | None, typer.Option(help="E-mail address of a reader; repeat.")
+    ] = None,
     reviewer: Annotated[
-        list[str] | None, typer.Option(help="Default: everybody in no group; repeat.")
+        list[str] | None, typer.Option(help="Default: all users in no group; repeat.")
     ] = None,
 ) -> None:
     """Create or replace a prelim group."""
@@ -55,11 +57,11 @@ def list_templates(site_id: _SiteId, home: Home, as_json: AsJson = False) -> Non
     """List a site's templates; --json shows their documents."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
-        rows(site_supplies.templates(engine, site_id), ("number", "name"), as_json=as_json)
+        print_rows(site_supplies.templates(engine, site_id), ("number", "name"), as_json=as_json)
 
 
 @templates.command("import")
@@ -70,7 +72,7 @@ def import_template(
     home: Home,
     name: Annotated[str, typer.Option(help="Default: the file's own title.")] = "",
 ) -> None:
-    """Create or replace a template; of the file only text, sections and fields are taken."""
+    """Create or replace a template from the text, sections and fields of a file."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
     from config import load
@@ -106,7 +108,7 @@ def remove_template(site_id: _SiteId, number: _Number, home: Home) -> None:
 
 @codes.command("import")
 def import_codes(site_id: _SiteId, file: _File, home: Home) -> None:
-    """Replace the code map by a CSV: system,match,code,description."""
+    """Replace the code map with a CSV: system,match,code,description."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
     from config import load
@@ -139,7 +141,7 @@ _COLUMNS = ("SiteID", "name", "timeZone", "signDelay", "locations", "hostOrigins
 def add(
     site_id: _SiteId,
     home: Home,
-    name: Annotated[str, typer.Option(help="What people call it.")] = "",
+    name: Annotated[str, typer.Option(help="Display name.")] = "",
     time_zone: Annotated[str, typer.Option(help="IANA zone, such as Europe/Vienna.")] = "UTC",
     sign_delay: Annotated[
         int, typer.Option(min=0, max=86_400, help="Seconds in which a signature can be recalled.")
@@ -149,7 +151,7 @@ def add(
         list[str] | None, typer.Option(help="An origin that may embed the app; repeat.")
     ] = None,
 ) -> None:
-    """Add a site; an existing one is refused and left as it is."""
+    """Add a site; an existing site is refused and not changed."""
     from bridge.admin.engine_administration import administer
     from config import load
 
@@ -169,18 +171,18 @@ def add(
 def list_(home: Home, as_json: AsJson = False) -> None:
     """List all sites."""
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
-        rows(engine.sites(), _COLUMNS, as_json=as_json)
+        print_rows(engine.sites(), _COLUMNS, as_json=as_json)
 
 
 @group.command()
 def show(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
-    """Show a site with all that is set; of images only whether there are any, but for --json."""
+    """Show the settings of a site; images are shown with --json only."""
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import one
+    from bridge.cli.output import print_record
     from config import load
 
     with administer(load(home)) as engine:
@@ -188,7 +190,7 @@ def show(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     images = {name: site[name] for name in ("headerImg", "footerImg")}
     if not as_json:
         site |= {name: "set" if image else "none" for name, image in images.items()}
-    one(site, {}, as_json=as_json)
+    print_record(site, {}, as_json=as_json)
 
 
 @group.command("set")
@@ -201,10 +203,10 @@ def set_(
     ],
 ) -> None:
     """
-    Change settings of a site, by the names that `show` has for them.
+    Change settings of a site, by the names that `show` prints.
 
-    A value is JSON where it is JSON and text elsewhere; `null` puts the default back. An image is
-    `headerImg=@FILE` or `footerImg=@FILE`; locations and hostOrigins are JSON lists.
+    A value is JSON, or text if it is no JSON. `null` restores the default. Write an image as
+    `headerImg=@FILE` or `footerImg=@FILE`, and locations and hostOrigins as JSON lists.
     """
     from bridge.admin.engine_administration import administer
     from bridge.cli.options import read_assignments

@@ -1,6 +1,7 @@
-"""`bridge user`: people of the internal report engine."""
+"""`bridge user` and `bridge token`: accounts of the internal report engine."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -8,16 +9,23 @@ import typer
 
 from bridge.cli.options import AsJson, Home
 
-group = typer.Typer(help="Users of the internal report engine.", no_args_is_help=True)
+users = typer.Typer(help="Users of the internal report engine.", no_args_is_help=True)
 
-_COLUMNS = ("email", "name", "role", "disabled")
+tokens = typer.Typer(help="Access tokens of the internal report engine.", no_args_is_help=True)
+
+_USER_COLUMNS = ("email", "name", "role", "disabled")
+_TOKEN_COLUMNS = (
+    *("id", "email", "label", "service", "scopes"),
+    *("created_at", "expires_at", "last_used_at", "revoked_at"),
+)
+_Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
 
-@group.command()
+@users.command()
 def add(
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    email: _Email,
     home: Home,
-    name: Annotated[str, typer.Option(help="As it stands under reports.")],
+    name: Annotated[str, typer.Option(help="The name below reports.")],
     site: Annotated[str, typer.Option(metavar="SITE_ID")],
     admin: Annotated[bool, typer.Option("--admin", help="Site administrator.")] = False,
     password_stdin: Annotated[
@@ -30,7 +38,7 @@ def add(
 
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
-        raise typer.BadParameter("standard input held no password")
+        raise typer.BadParameter("standard input contains no password")
     with administer(load(home)) as engine:
         link = engine.add_user(
             email, name=name, site_id=site, administrator=admin, password=password
@@ -40,15 +48,15 @@ def add(
         print(link)
 
 
-@group.command()
+@users.command()
 def enrol(
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    email: _Email,
     home: Home,
     end_tokens: Annotated[
         bool, typer.Option("--end-tokens", help="Revoke the user's access tokens too.")
     ] = False,
 ) -> None:
-    """End a user's password, one-time codes and sessions; prints a one-time link."""
+    """End a user's password, one-time codes and sessions; prints an enrolment link."""
     from bridge.admin.engine_administration import administer
     from config import load
 
@@ -57,15 +65,15 @@ def enrol(
     print(link or f"ended the sessions of {email}, who signs in through the provider")
 
 
-@group.command()
+@users.command()
 def disable(
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    email: _Email,
     home: Home,
     force: Annotated[
         bool, typer.Option("--force", help="Also the last system administrator of the console.")
     ] = False,
 ) -> None:
-    """Disable a user: their sessions, tokens and links end at once, for good."""
+    """Disable a user; their sessions, tokens and links end immediately and permanently."""
     from bridge.admin.engine_administration import administer
     from config import load
 
@@ -74,9 +82,9 @@ def disable(
     print(f"disabled {email}")
 
 
-@group.command()
-def enable(email: Annotated[str, typer.Argument(metavar="EMAIL")], home: Home) -> None:
-    """Let a disabled user sign in again."""
+@users.command()
+def enable(email: _Email, home: Home) -> None:
+    """Allow a disabled user to sign in again."""
     from bridge.admin.engine_administration import administer
     from config import load
 
@@ -85,9 +93,9 @@ def enable(email: Annotated[str, typer.Argument(metavar="EMAIL")], home: Home) -
     print(f"enabled {email}")
 
 
-@group.command("email")
+@users.command("email")
 def change_email(
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    email: _Email,
     wanted: Annotated[str, typer.Argument(metavar="NEW_EMAIL")],
     home: Home,
 ) -> None:
@@ -100,31 +108,31 @@ def change_email(
     print(f"changed {email} to {wanted}")
 
 
-@group.command("list")
+@users.command("list")
 def list_(
     home: Home,
     site: Annotated[str, typer.Option(metavar="SITE_ID")],
     as_json: AsJson = False,
 ) -> None:
-    """List everybody on a site."""
+    """List the users of a site."""
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import rows
+    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
-        rows(engine.users(site), _COLUMNS, as_json=as_json)
+        print_rows(engine.users(site), _USER_COLUMNS, as_json=as_json)
 
 
-@group.command()
+@users.command()
 def signature(
-    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    email: _Email,
     home: Home,
     image: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="PNG or JPEG.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Sign without an image.")] = False,
 ) -> None:
-    """Set the image that stands under a user's reports from now on; signed ones keep theirs."""
+    """Set the signature image of a user for future reports; signed reports keep theirs."""
     from bridge.admin.engine_administration import administer
     from bridge.admin.site_supplies import set_signature
     from bridge.cli.options import data_uri
@@ -135,3 +143,50 @@ def signature(
     with administer(load(home)) as engine:
         set_signature(engine, email, None if image is None else data_uri(image))
     print(f"changed the signature of {email}")
+
+
+@tokens.command("create")
+def create_token(
+    home: Home,
+    user: Annotated[str, typer.Option(metavar="EMAIL", help="The owner of the token.")],
+    label: Annotated[str, typer.Option(help="The purpose of the token.")] = "",
+    expires_days: Annotated[int | None, typer.Option(min=1, max=3650)] = None,
+) -> None:
+    """Create an access token; prints the token and nothing else."""
+    from bridge.admin.engine_administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        print(engine.create_token(user, label=label, expires_days=expires_days))
+
+
+@tokens.command("list")
+def list_tokens(
+    home: Home,
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE_ID", help="Only tokens of its users.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tokens, newest first, without their secrets."""
+    from bridge.admin.engine_administration import administer
+    from bridge.cli.output import print_rows, with_times
+    from config import load
+
+    with administer(load(home)) as engine:
+        found = [with_times(asdict(each)) for each in engine.tokens(site)]
+    print_rows(found, _TOKEN_COLUMNS, as_json=as_json)
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token_id: Annotated[int, typer.Argument(metavar="ID", help="From `bridge token list`.")],
+    home: Home,
+) -> None:
+    """Revoke a token, and the links that were created with it."""
+    from bridge.admin.engine_administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        engine.revoke_token(token_id)
+    print(f"revoked token {token_id}")

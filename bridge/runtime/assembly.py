@@ -18,7 +18,7 @@ from bridge.admin.console import console_application
 from bridge.admin.console_access import resolve_grants
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.definitions.activation import note_start
-from bridge.admin.message_subjects import Belongings
+from bridge.admin.message_subjects import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
@@ -105,7 +105,7 @@ def _console(
 ) -> tuple[FastAPI, Step]:
     """Give the console, and the job that keeps its index of numbers up to date."""
     resolve_grants(settings, database)
-    subjects_of = Belongings(settings, database, offload)
+    subjects_of = MessageSubjects(settings, database, offload)
     index = NumberIndex(database, subjects_of, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
     return console_application(settings, database, client, subjects_of, now_ms), indexing

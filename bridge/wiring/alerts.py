@@ -36,7 +36,7 @@ def watch(
         database,
         lambda: thresholds(now()),
         lambda: ends(now()),
-        tellers(settings),
+        notifiers(settings),
         metrics,
         clock,
         clock(),
@@ -90,7 +90,7 @@ def disk_free(home: Path) -> int | None:
         return None
 
 
-def tellers(settings: Settings) -> dict[str, Tell]:
+def notifiers(settings: Settings) -> dict[str, Tell]:
     """Make the ways to tell people, by name. Raises SettingsError where a secret is unreadable."""
     system = urlsplit(settings.http.public_url).netloc
     found: dict[str, Tell] = {}

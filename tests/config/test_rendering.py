@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.wiring.destination_definitions import NotRendered, outgoing, words_of
 from bridge.wiring.destinations import destination
 from config.errors import SettingsError
@@ -57,7 +57,7 @@ def test_silence() -> None:
 
 def compiled(home: Path, *lines: str) -> Any:
     """What a destination of a new home is sent."""
-    make_home(home)
+    create_data_directory(home)
     settings = read(home, *lines)
     return outgoing(settings, settings.destination[0])
 
@@ -98,7 +98,7 @@ def test_words_and_mapping_that_do_not_go_together(tmp_path: Path) -> None:
 
 def test_definitions_of_older_homes(tmp_path: Path) -> None:
     """A definition that says its version itself goes out in the version of the settings."""
-    make_home(tmp_path)
+    create_data_directory(tmp_path)
     old = (
         "kind: results\nstatuses: {final: {}}\nsegments: [{MSH: {12: ['2.5.1'], 9: [ORU, R01]}}]\n"
     )

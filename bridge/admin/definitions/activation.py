@@ -66,7 +66,7 @@ class Busy(BridgeError):  # noqa: N818  # named for what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Author:
     """Who activates, when (ms), and why."""
 
     actor: str
@@ -96,7 +96,7 @@ class Activated:
 
 
 def activate_files(
-    settings: Settings, database: Database, names: Sequence[str], who: Who
+    settings: Settings, database: Database, names: Sequence[str], who: Author
 ) -> list[Activated]:
     """Put the files of HOME into force, all of these definitions or none; raises as `verify`."""
     find = files_of(settings)
@@ -107,7 +107,7 @@ def activate(
     settings: Settings,
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
-    who: Who,
+    who: Author,
     origin: ActivationOrigin = ActivationOrigin.ACTIVATE,
     begun_on: Mapping[str, str] = MappingProxyType({}),
     records: Sequence[MappingVersion] = (),
@@ -132,7 +132,7 @@ def _activate(
     settings: Settings,
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
-    who: Who,
+    who: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
     records: Sequence[MappingVersion],
@@ -163,7 +163,7 @@ def _activate(
 def _store(
     connection: Connection,
     made: Sequence[MappingVersion],
-    who: Who,
+    who: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
 ) -> list[Activated]:
@@ -201,7 +201,7 @@ def rollback(
     settings: Settings,
     database: Database,
     name: str,
-    who: Who,
+    who: Author,
     version: str = "",
     begun_on: Mapping[str, str] = MappingProxyType({}),
 ) -> Activated:

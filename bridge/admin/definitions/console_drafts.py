@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from bridge.admin.definitions import code_entries, overview, problems
 from bridge.admin.definitions import drafts as drafting
-from bridge.admin.definitions.activation import Who, activate, before, resolve, rollback
+from bridge.admin.definitions.activation import Author, activate, before, resolve, rollback
 from bridge.admin.definitions.drafts import SavedElsewhere
 from bridge.admin.definitions.hook_permission import brings_code, require_code
 from bridge.admin.definitions.problems import admit, checked, refusals
@@ -32,7 +32,7 @@ from mappings.language.code_tables import file_of
 from mappings.language.diagnostics import Sources
 
 
-class AuthorsDesk(DefinitionDrafts):
+class ConsoleDrafts(DefinitionDrafts):
     """See `bridge.console.context.Desk`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
@@ -258,5 +258,5 @@ class AuthorsDesk(DefinitionDrafts):
     ) -> None:
         require_code(self._settings, self._database, by.name, sources, written, code=by.code)
 
-    def _who(self, decision: ActivationRequest) -> Who:
-        return Who(decision.actor, self._clock(), decision.reason)
+    def _who(self, decision: ActivationRequest) -> Author:
+        return Author(decision.actor, self._clock(), decision.reason)

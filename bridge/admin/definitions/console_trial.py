@@ -181,7 +181,7 @@ NOW = "now"
 """Which version reads each message now: whichever its listener takes it by."""
 
 
-class AuthorsBench(DefinitionTrials):
+class ConsoleTrials(DefinitionTrials):
     """See `bridge.console.context.Bench`."""
 
     def __init__(self, settings: Settings, database: Database) -> None:

@@ -9,7 +9,7 @@ the one that was saved last.
 
 from dataclasses import dataclass, replace
 
-from bridge.admin.definitions.activation import Activated, Who, activate, before, resolve
+from bridge.admin.definitions.activation import Activated, Author, activate, before, resolve
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
@@ -80,7 +80,7 @@ def check(sources: Sources, name: str) -> Checked:
 
 
 def activate_draft(
-    settings: Settings, database: Database, name: str, who: Who, author: str = ""
+    settings: Settings, database: Database, name: str, who: Author, author: str = ""
 ) -> Activated:
     """Put an author's draft into force, and drop it; without one the draft saved last."""
     with database.read() as connection:

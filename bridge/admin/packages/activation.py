@@ -1,34 +1,41 @@
-"""Putting an interface that was exported into force, on all nodes: nothing is written into HOME.
+"""
+Activation of an interface package on all nodes, without files in the data directory.
 
-Its tables become what the console says, its definitions versions in force. All is checked and
-said first; then all of it comes into force in one transaction, or nothing does.
+The tables of the package become connections saved in the console, and its definitions become active
+versions. The package is planned and checked first, then activated in one transaction.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from bridge.admin.audit_events import audited
 from bridge.admin.checks import connections
-from bridge.admin.definitions.activation import Who, activate
+from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.packages.folder_import import (
     FILE,
-    Changed,
+    FileChange,
     Files,
     NotImported,
-    brought_by,
-    channels_only,
+    changed_files,
     definitions_of,
-    there,
+    mappings_of,
+    read_package,
+    require_connections_only,
+    require_files,
 )
+from bridge.audit.events import operator
 from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import whole
-from config import Settings
+from bridge.wiring.stores import bridge_database
+from config import Settings, load
 from config.forms import written
 from config.settings import parse
 from mappings.compiler import compile_with_files
@@ -36,17 +43,18 @@ from mappings.language.diagnostics import Sources
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ActivationPlan:
     """
-    What an interface would put into force.
+    The changes that the activation of a package makes.
 
-    `channels` are names of listeners and destinations, `definitions` tell of each whether it takes
-    the place of another version; `files` are those that differ from what there is.
+    `channels` are names of listeners and destinations. `definitions` maps each definition to
+    whether it replaces another version. `files` are those that differ from the active ones.
+    `begun_on` has the versions that were active when the plan was made.
     """
 
     channels: tuple[str, ...]
     definitions: Mapping[str, bool]
-    files: tuple[Changed, ...]
+    files: tuple[FileChange, ...]
     text: str
     records: tuple[MappingVersion, ...]
     sources: Mapping[str, Sources]
@@ -54,7 +62,7 @@ class Brought:
 
     @property
     def mark(self) -> str:
-        """What is the same only as long as the interface and what is in force are (16 digits)."""
+        """A hash of the package and the active versions, to detect later changes."""
         parts = [self.text, repr(sorted(self.begun_on.items()))]
         parts += [
             part or "" for each in self.files for part in (each.name, each.before, each.after)
@@ -62,20 +70,20 @@ class Brought:
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def brought(settings: Settings, database: Database, files: Files) -> Brought:
+def plan_activation(settings: Settings, database: Database, files: Files) -> ActivationPlan:
     """
-    Say what an interface would put into force; it is checked as the service would.
+    Plan the activation of a package, and check its connections as a start of the service does.
 
-    Raises NotImported, SettingsError, MappingErrors, and what a listener or destination that
-    cannot work raises.
+    Raises NotImported, SettingsError, MappingErrors, and the error of a listener or destination
+    that cannot work.
     """
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
-    channels_only(files[FILE])
-    database_too = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
-    arrived = parse(f"{files[FILE]}\n{database_too}", settings.home, Path(FILE))
+    require_connections_only(files[FILE])
+    database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
+    packaged = parse(f"{files[FILE]}\n{database_section}", settings.home, Path(FILE))
     own = {
-        (kind, each.name): each for kind in Kind for each in saved_connections.every(arrived, kind)
+        (kind, each.name): each for kind in Kind for each in saved_connections.every(packaged, kind)
     }
     if not own:
         raise NotImported(f"{FILE} has no listener and no destination")
@@ -84,25 +92,25 @@ def brought(settings: Settings, database: Database, files: Files) -> Brought:
         if any(each.name == name for each in saved_connections.every(current, kind)):
             raise NotImported(f"{kind}.name {name} is used more than once")
     for each in own.values():
-        there(settings, each)
+        require_files(settings, each)
     records = tuple(
         saved_connections.version(kind, name, written(each)) for (kind, name), each in own.items()
     )
     planned = active_settings.current(settings, database, records)
-    known, comes = whole(settings, database, ""), brought_by(files)
-    sources = {**known, **comes}
+    known, mapping_files = whole(settings, database, ""), mappings_of(files)
+    sources = {**known, **mapping_files}
     for kind, name in own:
         for part in connections.parts(planned, kind, name, lambda _: sources):
             part()
     names = [name for _, name in own]
     definitions = definitions_of(planned, names)
-    chosen, begun_on = _exchanged(
-        database, [n for n in definitions if f"{n}.yaml" in comes], sources
+    chosen, begun_on = _changed_definitions(
+        database, [n for n in definitions if f"{n}.yaml" in mapping_files], sources
     )
-    return Brought(
+    return ActivationPlan(
         tuple(names),
         {name: bool(begun_on.get(name)) for name in definitions},
-        tuple(_changed(known, comes)),
+        tuple(changed_files(known, mapping_files)),
         files[FILE],
         records,
         chosen,
@@ -110,21 +118,39 @@ def brought(settings: Settings, database: Database, files: Files) -> Brought:
     )
 
 
-def put(
-    settings: Settings, database: Database, found: Brought, who: Who, *, replace: bool = False
+def activate_package(
+    settings: Settings,
+    database: Database,
+    plan: ActivationPlan,
+    author: Author,
+    *,
+    replace: bool = False,
 ) -> None:
-    """Put it into force. Raises NotImported where something would be replaced unasked."""
-    other = [each.name for each in found.files if each.before is not None]
-    if other and not replace:
-        raise NotImported(f"other files are in force: {', '.join(other)}")
-    chosen = list(found.sources.items())
-    activate(settings, database, chosen, who, begun_on=found.begun_on, records=found.records)
+    """Activate a package. Raises NotImported if it replaces files and `replace` is not set."""
+    others = [each.name for each in plan.files if each.before is not None]
+    if others and not replace:
+        raise NotImported(f"other files are active: {', '.join(others)}")
+    chosen = list(plan.sources.items())
+    activate(settings, database, chosen, author, begun_on=plan.begun_on, records=plan.records)
 
 
-def _exchanged(
+def activate_folder(home: Path, folder: Path, reason: str, *, replace: bool = False) -> list[str]:
+    """Activate the package of a folder; audited. Return the names of its channels and files."""
+    settings = load(home)
+    author = Author(operator(), time.time_ns() // 1_000_000, reason)
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "import", ("interface", folder.name)),
+    ):
+        plan = plan_activation(settings, database, read_package(folder))
+        activate_package(settings, database, plan, author, replace=replace)
+    return [*plan.channels, *(each.name for each in plan.files)]
+
+
+def _changed_definitions(
     database: Database, names: list[str], sources: Sources
 ) -> tuple[dict[str, Sources], dict[str, str]]:
-    """Give the definitions that are not in force as they come, and what is in their place."""
+    """Return the definitions that differ from the active versions, and those versions."""
     with database.read() as connection:
         active = kept.active_versions(connection)
     chosen, begun_on = {}, {}
@@ -134,9 +160,3 @@ def _exchanged(
         if made.version != now:
             chosen[name], begun_on[name] = sources, now
     return chosen, begun_on
-
-
-def _changed(known: Sources, comes: Sources) -> Iterator[Changed]:
-    for name, text in sorted(comes.items()):
-        if known.get(name) != text:
-            yield Changed(name, known.get(name), text)

@@ -1,7 +1,8 @@
-"""Interfaces as ZIP files, for the console: `bridge.console.context.Parcels`.
+"""
+Interface packages as ZIP files, for the console.
 
-A ZIP holds what an exported folder holds, in it or in one folder of its own. Whatever else it
-says (links, other places, sizes that are not so) is refused before anything of it is used.
+A ZIP contains the files of an exported folder, at its top or in one folder. Anything else (links,
+other paths, wrong sizes) is refused before any content is used.
 """
 
 import re
@@ -12,10 +13,10 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from bridge.admin.definitions.activation import Who
+from bridge.admin.definitions.activation import Author
 from bridge.admin.definitions.problems import refusals
 from bridge.admin.packages import activation
-from bridge.admin.packages.activation import Brought
+from bridge.admin.packages.activation import ActivationPlan
 from bridge.admin.packages.folder_import import (
     FILE,
     MAPPINGS,
@@ -35,23 +36,24 @@ _FILE: Final = re.compile(
     rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
     r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
 )
-_MIDDAY = (1980, 1, 1, 0, 0, 0)
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def packed(files: Files) -> bytes:
-    """Make a ZIP; the same files make the same bytes."""
+    """Return a ZIP file; equal files give equal bytes."""
     out = BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            made.writestr(zipfile.ZipInfo(name, _MIDDAY), files[name], zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _TIMESTAMP), files[name], zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def unpacked(data: bytes) -> Files:
     """
-    Give a ZIP's files; a worker process has read them. Raises NotImported, WorkerBusy.
+    Return the files of a ZIP, which a worker process reads. Raises NotImported, WorkerBusy.
 
-    Refused: what is no interface, and what exceeds the limits of size, number, depth and time.
+    A ZIP that is no interface package, or exceeds a limit of size, number, depth or time, is
+    refused.
     """
     try:
         answer = parse("package", data, limits=PACKAGE)
@@ -62,22 +64,22 @@ def unpacked(data: bytes) -> Files:
     if "fault" in answer:
         raise NotImported(answer["fault"])
     found: dict[str, str] = answer["files"]
-    inside = _inside(list(found))
-    return {name.removeprefix(inside): text for name, text in found.items()}
+    folder = _common_folder(list(found))
+    return {name.removeprefix(folder): text for name, text in found.items()}
 
 
-def _inside(names: Sequence[str]) -> str:
-    """Give the one folder that everything is in, where there is one, and look at all names."""
+def _common_folder(names: Sequence[str]) -> str:
+    """Return the folder that contains all files, empty if there is none; check all names."""
     first = names[0].partition("/")[0] if names else ""
-    inside = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
-    strange = [each for each in names if not _FILE.fullmatch(each.removeprefix(inside))]
-    if strange:
-        raise NotImported(f"of the ZIP's files {len(strange)} are none of an interface")
-    return inside
+    folder = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
+    unknown = [each for each in names if not _FILE.fullmatch(each.removeprefix(folder))]
+    if unknown:
+        raise NotImported(f"{len(unknown)} files of the ZIP do not belong to an interface package")
+    return folder
 
 
-class ZippedInterfaces(InterfacePackages):
-    """See `bridge.console.context.Parcels`."""
+class ConsolePackages(InterfacePackages):
+    """Interface packages of the console (`bridge.console.context.InterfacePackages`)."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -96,7 +98,7 @@ class ZippedInterfaces(InterfacePackages):
 
     @override
     def preview(self, data: bytes) -> Mapping[str, Any]:
-        found = self._brought(data)
+        found = self._plan(data)
         return {
             "mark": found.mark,
             "channels": list(found.channels),
@@ -112,20 +114,24 @@ class ZippedInterfaces(InterfacePackages):
 
     @override
     def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
-        found = self._brought(parcel.data)
+        found = self._plan(parcel.data)
         if found.mark != parcel.mark:
-            raise ChangeConflict("overtaken", "something was changed since this was looked at")
-        who = Who(parcel.actor, self._clock(), parcel.reason)
+            raise ChangeConflict(
+                "overtaken", "the package or the active versions changed since the preview"
+            )
+        author = Author(parcel.actor, self._clock(), parcel.reason)
         with refusals():
-            activation.put(self._settings, self._database, found, who, replace=parcel.replace)
+            activation.activate_package(
+                self._settings, self._database, found, author, replace=parcel.replace
+            )
         return {"channels": list(found.channels), "files": [each.name for each in found.files]}
 
-    def _brought(self, data: bytes) -> Brought:
+    def _plan(self, data: bytes) -> ActivationPlan:
         try:
             with refusals():
-                return activation.brought(self._settings, self._database, unpacked(data))
+                return activation.plan_activation(self._settings, self._database, unpacked(data))
         except SettingsError as error:
-            told = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
-            raise InvalidState(f"not imported: {told}") from None
+            text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
+            raise InvalidState(f"not imported: {text}") from None
         except OSError:
             raise InvalidState("HOME cannot be read") from None

@@ -1,19 +1,18 @@
-"""Interface packages as folders: write one, and import one into the files of the data directory.
+"""
+Interface packages as folders: export one, and import one into the files of the data directory.
 
     interface.toml   the [[listener]] and [[destination]] tables, as in bridge.toml
-    mappings/…       the definitions in force, with what they include, and their code tables
+    mappings/…       the active definitions with their included files and code tables
 
-Secrets stay where they are: settings name files, and those are not taken along.
+A package contains no secrets. The settings in it name the files that must exist.
 
-What it would change is said first, and nothing is written where anything is wrong. What is written
-is for the service's next start; `bridge.admin.packages.activation` puts one into force on all
-nodes.
+An import is planned and checked first; nothing is written if there is an error. The service uses
+the files after its next start. `bridge.admin.packages.activation` activates a package on all nodes.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from bridge.monitoring.channels import Kind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
 from bridge.wiring.active_definitions import in_force
+from bridge.wiring.stores import bridge_database
 from config import Settings
 from config.forms import written as as_written
 from config.listeners import Listener
@@ -39,30 +39,29 @@ MAPPINGS: Final = "mappings"
 KINDS: Final = (Kind.LISTENER, Kind.DESTINATION)
 
 Files = Mapping[str, str]
-"""The texts of a folder's files, by their relative POSIX paths."""
+"""The texts of a package's files, by their relative POSIX paths."""
 
 
 class NoSuchInterface(BridgeError):  # noqa: N818  # named for what happened
-    """The settings have no listener and no destination of a name."""
+    """The settings have no listener and no destination with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no listener and no destination {name} in the settings")
 
 
-def export(
-    settings: Settings, database: Database, names: Sequence[str], folder: Path
-) -> list[Path]:
-    """Write an interface to a folder that is new or empty. Raises NoSuchInterface, OSError."""
-    files = contents(settings, database, names)
+def export(home: Path, names: Sequence[str], folder: Path) -> list[Path]:
+    """Write an interface to a new or empty folder. Raises NoSuchInterface, OSError."""
+    with bridge_database(home) as database:
+        files = contents(load(home), database, names)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty")
-    written_to = {folder / file: content.encode() for file, content in sorted(files.items())}
-    replace_all(written_to)
-    return list(written_to)
+    data = {folder / file: content.encode() for file, content in sorted(files.items())}
+    replace_all(data)
+    return list(data)
 
 
 def contents(settings: Settings, database: Database, names: Sequence[str]) -> Files:
-    """Give the files of an interface's folder. Raises NoSuchInterface, OSError."""
+    """Return the files of an interface package. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
     current = active_settings.current(settings, database)
     tables = _tables(read(text, settings.home / FILE_NAME), settings, current, names)
@@ -75,7 +74,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
 
 
 def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
-    """Name the definitions that these listeners and destinations work with."""
+    """Return the names of the definitions that these listeners and destinations use."""
     chosen = {
         "listener": [each for each in settings.listener if each.name in names],
         "destination": [each for each in settings.destination if each.name in names],
@@ -84,7 +83,7 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def written(kind: str, table: Mapping[str, Any]) -> str:
-    """Write a table of the settings as TOML."""
+    """Return a table of the settings as TOML."""
     lines = [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
     return "\n".join([f"[[{kind}]]", *lines, ""])
 
@@ -92,15 +91,15 @@ def written(kind: str, table: Mapping[str, Any]) -> str:
 def _tables(
     values: Mapping[str, Any], own: Settings, current: Settings, names: Sequence[str]
 ) -> list[tuple[Kind, dict[str, Any]]]:
-    """Give the tables as bridge.toml writes them, or as the console says them."""
+    """Return the tables of bridge.toml, or those saved in the console."""
     found = []
     for kind in KINDS:
         file = {table.get("name"): table for table in values.get(kind, [])}
         for each in saved_connections.every(current, kind):
             if each.name not in names:
                 continue
-            as_filed = saved_connections.source(own, current, kind, each.name) == "file"
-            table = file[each.name] if as_filed and each.name in file else as_written(each)
+            from_file = saved_connections.source(own, current, kind, each.name) == "file"
+            table = file[each.name] if from_file and each.name in file else as_written(each)
             if isinstance(each, Listener) and table.get("mappings") != each.mappings:
                 table = {**table, "mappings": each.mappings}
             found.append((kind, table))
@@ -111,7 +110,7 @@ def _tables(
 
 
 def _value(value: Any) -> str:
-    """Write a value as TOML: as JSON but for tables, which are `{key = value}`."""
+    """Return a value as TOML, which is JSON except for tables."""
     if isinstance(value, Mapping):
         inside = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items())
         return f"{{{inside}}}"
@@ -126,15 +125,15 @@ def _key(key: str) -> str:
 
 
 class NotImported(BridgeError):  # noqa: N818  # named for what happened
-    """A folder cannot be taken in; nothing was changed."""
+    """A package cannot be imported; nothing was changed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"not imported: {why}")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A file of HOME/mappings as it is, None where there is none, and as it would be."""
+class FileChange:
+    """A mapping file before the import, None if it does not exist, and after it."""
 
     name: str
     before: str | None
@@ -142,118 +141,80 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """
-    What an interface would change: names of what it adds, files that differ, and bridge.toml.
+class ImportPlan:
+    """The channels that an import adds, the files it changes, and the text of bridge.toml."""
 
-    `added` is the text that bridge.toml would have more.
-    """
-
-    home: Path
     channels: tuple[str, ...]
-    definitions: tuple[str, ...]
-    files: tuple[Changed, ...]
-    before: str
-    added: str
+    files: tuple[FileChange, ...]
+    settings: str
 
     @property
-    def replaces(self) -> tuple[str, ...]:
-        """The files that say something else today."""
+    def replaced(self) -> tuple[str, ...]:
+        """Names of existing files with other content."""
         return tuple(each.name for each in self.files if each.before is not None)
 
-    @property
-    def settings(self) -> str:
-        """bridge.toml as it would be."""
-        return f"{self.before.rstrip()}\n\n{self.added}".lstrip("\n")
 
-    @property
-    def mark(self) -> str:
-        """What is the same only as long as the home and the interface are (16 hex digits)."""
-        parts = [self.before, self.added]
-        parts += [
-            part or "" for each in self.files for part in (each.name, each.before, each.after)
-        ]
-        return sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What was taken in: names of listeners and destinations, of definitions, and of files."""
-
-    channels: tuple[str, ...]
-    definitions: tuple[str, ...]
-    files: tuple[str, ...]
-
-
-def take_in(home: Path, folder: Path, *, replace: bool = False) -> Imported:
+def import_folder(home: Path, folder: Path, *, replace: bool = False) -> list[str]:
     """
-    Add the interface of a folder to a home.
+    Add the interface of a folder to the files of a data directory.
 
-    `replace` lets its files take the place of other files of the same name. Raises as `arrival`
-    and `carry_out` do.
+    `replace` permits replacing existing files. Return the names of the added channels and files.
+    Raises NotImported, SettingsError, MappingErrors, OSError, and the error of a listener or
+    destination that cannot work.
     """
-    found = arrival(home, files_of_folder(folder))
-    carry_out(found, replace=replace)
-    return Imported(found.channels, found.definitions, tuple(each.name for each in found.files))
+    plan = _plan(home, read_package(folder))
+    if plan.replaced and not replace:
+        raise NotImported(f"other files are in HOME/mappings: {', '.join(plan.replaced)}")
+    files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
+    replace_all({**files, home / FILE_NAME: plan.settings.encode()})
+    return [*plan.channels, *(each.name for each in plan.files)]
 
 
-def files_of_folder(folder: Path) -> Files:
-    """Read an interface's folder. Raises OSError."""
+def read_package(folder: Path) -> Files:
+    """Read the files of an interface package. Raises OSError."""
     files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
 
-def arrival(home: Path, files: Files) -> Arrival:
-    """
-    Say what an interface would change; it is checked as the service would.
-
-    Raises NotImported, SettingsError, MappingErrors, and what a listener or destination that
-    cannot work raises.
-    """
+def _plan(home: Path, files: Files) -> ImportPlan:
+    """Plan an import and check its listeners and destinations as a start of the service does."""
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
     before = (home / FILE_NAME).read_text("utf-8")
     known = load(home)
-    found = Arrival(home, (), (), (), before, files[FILE])
-    channels_only(files[FILE])
-    settings = parse(found.settings, home, Path(FILE))
+    text = f"{before.rstrip()}\n\n{files[FILE]}".lstrip("\n")
+    require_connections_only(files[FILE])
+    settings = parse(text, home, Path(FILE))
     names = tuple(name for name in _names(settings) if name not in set(_names(known)))
     if not names:
         raise NotImported(f"{FILE} has no listener and no destination")
     own = read_folder(home / MAPPINGS)
-    brought = brought_by(files)
-    _check(settings, names, {**own, **brought})
-    changed = [
-        Changed(name, own.get(name), text)
-        for name, text in sorted(brought.items())
-        if own.get(name) != text
-    ]
-    definitions = tuple(definitions_of(settings, names))
-    return Arrival(home, names, definitions, tuple(changed), before, files[FILE])
+    sources = mappings_of(files)
+    _check(settings, names, {**own, **sources})
+    return ImportPlan(names, tuple(changed_files(own, sources)), text)
 
 
-def carry_out(found: Arrival, *, replace: bool = False) -> None:
-    """Write what was said. Raises NotImported where a file would be replaced unasked, OSError."""
-    if found.replaces and not replace:
-        raise NotImported(f"other files are in HOME/mappings: {', '.join(found.replaces)}")
-    files = {found.home / MAPPINGS / each.name: each.after.encode() for each in found.files}
-    replace_all({**files, found.home / FILE_NAME: found.settings.encode()})
+def changed_files(before: Sources, after: Sources) -> Iterator[FileChange]:
+    """Compare the files of a package with the existing ones."""
+    for name, text in sorted(after.items()):
+        if before.get(name) != text:
+            yield FileChange(name, before.get(name), text)
 
 
-def brought_by(files: Files) -> Sources:
-    """Give the mappings of an interface, by their names in a mappings folder."""
+def mappings_of(files: Files) -> Sources:
+    """Return the mapping files of a package, by their names in a mappings folder."""
     return {name.removeprefix(f"{MAPPINGS}/"): text for name, text in files.items() if name != FILE}
 
 
-def channels_only(text: str) -> None:
+def require_connections_only(text: str) -> None:
     """
-    Refuse what is more than an interface: nobody looks for a sign-in's settings in one.
+    Refuse a package with other settings, such as those of sign-in, which nobody expects in it.
 
     Raises NotImported, SettingsError.
     """
-    further = sorted(read(text, Path(FILE)).keys() - set(KINDS))
-    if further:
-        raise NotImported(f"{FILE} says more than listeners and destinations: {further[0]}")
+    others = sorted(read(text, Path(FILE)).keys() - set(KINDS))
+    if others:
+        raise NotImported(f"{FILE} has more than listeners and destinations: {others[0]}")
 
 
 def _names(settings: Settings) -> list[str]:
@@ -262,27 +223,27 @@ def _names(settings: Settings) -> list[str]:
 
 
 def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:
-    """Make everything as the service would make it at its next start."""
+    """Build the new listeners and destinations as a start of the service does."""
     for listener in settings.listener:
         if listener.name in names:
-            there(settings, listener)
+            require_files(settings, listener)
             listeners.compiled(settings, listener, lambda _: sources)
     for destination in settings.destination:
         if destination.name in names:
-            there(settings, destination)
+            require_files(settings, destination)
             destinations.destination(settings, destination, lambda _: sources)
 
 
-def there(settings: Settings, chosen: BaseModel) -> None:
-    """See that the files are there that settings name and no folder brings: keys, secrets."""
-    absent = [str(path) for path in _paths(chosen) if not settings.path(path).is_file()]
-    if absent:
-        raise NotImported(f"put these files into HOME first: {', '.join(absent)}")
+def require_files(settings: Settings, section: BaseModel) -> None:
+    """Require the files that a section names and a package does not contain: keys, secrets."""
+    missing = [str(path) for path in _paths(section) if not settings.path(path).is_file()]
+    if missing:
+        raise NotImported(f"put these files into HOME first: {', '.join(missing)}")
 
 
-def _paths(chosen: BaseModel) -> Iterator[Path]:
-    for name in type(chosen).model_fields:
-        value = getattr(chosen, name)
+def _paths(section: BaseModel) -> Iterator[Path]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
         if isinstance(value, Path):
             yield value
         elif isinstance(value, BaseModel):

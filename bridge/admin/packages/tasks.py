@@ -1,6 +1,7 @@
-"""Tasks for interface packages and definitions; worker processes import this.
+"""
+Tasks of worker processes: read interface packages and definitions.
 
-They prove that documents can be read within the limits, before this process reads them itself.
+They show that a document can be read within the limits, before the service reads it itself.
 """
 
 import json
@@ -20,7 +21,7 @@ _MAPPINGS = "mappings"
 
 
 def unpack_package(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack a ZIP file and read every file of it; give the texts as `files`, or a `fault`."""
+    """Unpack a ZIP and read each file; return the texts as `files`, or a `fault`."""
     try:
         files = unpack(document)
         for name, text in files.items():
@@ -35,12 +36,12 @@ def unpack_package(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_definitions(document: bytes, given: Mapping[str, Any]) -> None:
-    """Read the YAML files and code tables of a JSON object of file names and texts."""
+    """Read the YAML files and code tables in a JSON object of file names and texts."""
     _read_definitions(json.loads(document))
 
 
 def _read_definitions(sources: Mapping[str, str]) -> None:
-    """Read all; the check that follows tells what is wrong with them."""
+    """Read all files; a later check reports their mistakes."""
     for name, text in sources.items():
         if name.endswith(".yaml"):
             definition_files.parse_yaml(text, name, Diagnostics())

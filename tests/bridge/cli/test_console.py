@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.console import grants
 from bridge.wiring.stores import bridge_database
@@ -34,7 +34,7 @@ def listed(home: str) -> list[dict[str, Any]]:
 def home(tmp_path: Path) -> str:
     """A home with two sites and two accounts."""
     made = str(tmp_path / "home")
-    make_home(Path(made))
+    create_data_directory(Path(made))
     (tmp_path / "home" / "bridge.toml").write_text("", "utf-8")
     for site in ("S1", "S2"):
         run(made, "site", "add", site)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.activation import Who
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.activation import Author
 from bridge.admin.definitions.drafts import NoDraft, SavedElsewhere, activate_draft, save
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingDraft
@@ -14,13 +14,13 @@ from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.language.errors import MappingErrors
 
-ANN = Who("ann", 1_000, "a new sender")
+ANN = Author("ann", 1_000, "a new sender")
 
 
 def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     """With a mistake it is kept and cannot be activated; repaired it can, and is gone then."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     settings = load(home)
     bad = {"orders.yaml": "kind: orders\ntags: {PatientMRN: PDI-3}\n"}
     shipped = (home / "mappings" / "orders.yaml").read_text()

@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
@@ -36,7 +36,7 @@ def run(home: Path, *arguments: str) -> Result:
 def exported(tmp_path: Path) -> Path:
     """An interface of a first home, as a folder."""
     home, folder = tmp_path / "first", tmp_path / "folder"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
     mappings = home / "mappings"
     (mappings / "ris-u.yaml").write_text(
@@ -52,7 +52,7 @@ def exported(tmp_path: Path) -> Path:
 def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
     """Settings, definitions, what they include and their codes are the same in another home."""
     home = tmp_path / "second"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
     result = run(home, "import", str(exported))
     assert result.exit_code == 0, (result.output, result.exception)
@@ -66,7 +66,7 @@ def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
 def test_an_interface_comes_into_force_at_once(exported: Path, tmp_path: Path) -> None:
     """With `--activate`: all nodes go on with it, and no file of HOME is another."""
     home = tmp_path / "second"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
     result = run(home, "import", str(exported), "--activate", "-m", "from the first hospital")
     assert result.exit_code == 0, (result.output, result.exception)
@@ -81,7 +81,7 @@ def test_an_interface_comes_into_force_at_once(exported: Path, tmp_path: Path) -
 def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:
     """A file that says something else stops the import before anything is written."""
     home = tmp_path / "second"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
     file = home / "mappings" / "own.yaml"
     file.write_text("include: results.yaml\n")
@@ -96,7 +96,7 @@ def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:
 def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
     """A definition with a mistake, or a name that is taken, changes nothing."""
     home = tmp_path / "second"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
     own = exported / "mappings" / "ris-u.yaml"
     good = own.read_text()
@@ -112,6 +112,6 @@ def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
     """An export of nobody is a mistake, and writes nothing."""
-    make_home(tmp_path / "home")
+    create_data_directory(tmp_path / "home")
     assert run(tmp_path / "home", "export", str(tmp_path / "x"), "nobody").exit_code != 0
     assert not (tmp_path / "x").exists()

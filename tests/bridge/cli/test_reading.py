@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bridge.admin.checks.checks import check_home
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.activation import Overtaken, Who, activate
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.activation import Author, Overtaken, activate
 from bridge.admin.packages.folder_import import export
 from bridge.cli.application import application
 from bridge.store.records import mapping_versions as kept
@@ -19,7 +19,7 @@ from bridge.wiring.stores import bridge_database
 from config import Settings, load
 from mappings.language.errors import MappingErrors
 
-ANN = Who("ann", 1_000, "a new sender")
+ANN = Author("ann", 1_000, "a new sender")
 OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"}
 
 
@@ -27,7 +27,7 @@ OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{applicatio
 def settings(tmp_path: Path) -> Settings:
     """A home with one listener, which reads orders and patients."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )
@@ -75,7 +75,7 @@ def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_pat
             ANN,
             records=[active_settings.version("ris", ["ris-c", "orders"])],
         )
-        export(settings, database, ["ris"], tmp_path / "folder")
+        export(settings.home, ["ris"], tmp_path / "folder")
     told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
     assert 'mappings = ["ris-c", "orders"]' in told
     written = (tmp_path / "folder" / "mappings" / "ris-c.yaml").read_text("utf-8")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
-from bridge.cli.output import one, rows
+from bridge.cli.output import print_record, print_rows
 from bridge.monitoring import start_failures
 from bridge.monitoring.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
 from bridge.wiring.stores import bridge_database
@@ -24,15 +24,15 @@ site = "SITE1"
 def test_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     """However narrow the terminal."""
     long = "x" * 200
-    rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "told_at"], as_json=False)
+    print_rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "told_at"], as_json=False)
 
     assert capsys.readouterr().out == f"id  text{' ' * 196}  told at\n17  {long}\n4\n"
 
 
 def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     """Control characters are shown; letters of any language are left alone."""
-    rows([{"type": "ORM\x1b[2J"}], ["type"], as_json=False)
-    one({"id": 1}, {"payload": "PID|\x1b$B\u3000\u5c71\nPV1"}, as_json=False)
+    print_rows([{"type": "ORM\x1b[2J"}], ["type"], as_json=False)
+    print_record({"id": 1}, {"payload": "PID|\x1b$B\u3000\u5c71\nPV1"}, as_json=False)
 
     assert capsys.readouterr().out == (
         "type\nORM\\x1b[2J\nid  1\n\npayload\nPID|\\x1b$B\u3000\u5c71\nPV1\n"
@@ -68,11 +68,11 @@ def test_embedded_documents_are_shortened(capsys: pytest.CaptureFixture[str]) ->
     """Base64 on the terminal says how long it is; JSON has it whole, and other text is whole."""
     document, words = "JVBERi0x" * 4000, "word " * 400
     text = f"OBX|1|ED|PDF^R||^application^pdf^Base64^{document}=||||||F\nOBX|2|TX|||{words}"
-    one({"id": 1}, {"payload": text}, as_json=False)
+    print_record({"id": 1}, {"payload": text}, as_json=False)
     shown = capsys.readouterr().out
     assert document not in shown
     assert "32001 characters" in shown
     assert "||||||F\n" in shown
     assert words.strip() in shown
-    one({"id": 1}, {"payload": text}, as_json=True)
+    print_record({"id": 1}, {"payload": text}, as_json=True)
     assert document in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import note_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import Answers
@@ -34,7 +34,7 @@ class Home:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mappings = folder / "mappings"
-        make_home(folder)
+        create_data_directory(folder)
         order = folder / "order.hl7"
         order.write_text(ORDER)
         self.order = str(order)

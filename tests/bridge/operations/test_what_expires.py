@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.monitoring.conditions import DAY
 from bridge.wiring.alerts import ends
 from config import load
@@ -19,7 +19,7 @@ def test_what_of_tls_expires(tmp_path: Path) -> None:
     with office.file.open("ab") as trusted:
         trusted.write(short.certificate.read_bytes())
     revoked = office.revoke("revoked")
-    make_home(tmp_path / "home")
+    create_data_directory(tmp_path / "home")
     (tmp_path / "home" / "bridge.toml").write_text(
         f"""[[listener]]
 name = "a"

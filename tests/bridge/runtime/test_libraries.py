@@ -18,8 +18,8 @@ SELDOM = (
 )
 LOADS = f"""
 import sys
-from bridge.cli.service import _load_lean
-_load_lean()
+from bridge.cli.service import _load_without_optional_libraries
+_load_without_optional_libraries()
 import bridge.runtime.service, bridge.engine.http.application, bridge.console.http.application
 print([name for name in {SELDOM} if name in sys.modules])
 """

@@ -1,6 +1,6 @@
 """How fast many are queued again."""
 
-from bridge.admin.selection import one_by_one
+from bridge.admin.selection import requeue_each
 from bridge.errors import BridgeError
 
 
@@ -30,14 +30,14 @@ def test_a_rate_is_what_it_says_however_long_each_takes() -> None:
         if row_id == 4:
             raise BridgeError("in somebody's hands")
 
-    done = list(one_by_one([1, 2, 3, 4, 5], again, 4, time.passes, time))
+    done = list(requeue_each([1, 2, 3, 4, 5], again, 4, time.passes, time))
 
     assert begun == [0.0, 0.25, 0.5, 1.5, 1.75]
-    assert [each.trouble for each in done] == ["", "", "", "in somebody's hands", ""]
+    assert [each.error for each in done] == ["", "", "", "in somebody's hands", ""]
 
 
 def test_without_a_rate_nobody_sleeps() -> None:
     """As fast as it goes."""
     time = Time()
-    assert len(list(one_by_one([1, 2, 3], lambda _: None, 0, time.passes, time))) == 3
+    assert len(list(requeue_each([1, 2, 3], lambda _: None, 0, time.passes, time))) == 3
     assert time.now == 100

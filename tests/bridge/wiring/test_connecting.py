@@ -10,8 +10,8 @@ import pytest
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
-from bridge.admin.connections import SetUp
-from bridge.admin.data_directory import make_home
+from bridge.admin.connections import ConsoleConnections
+from bridge.admin.data_directory import create_data_directory
 from bridge.console.context import ConnectionChange, ProposedConnection
 from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import Kind
@@ -39,12 +39,12 @@ class Office:
     """A home, and who sets up connections in it."""
 
     def __init__(self, home: Path) -> None:
-        make_home(home)
+        create_data_directory(home)
         (home / "bridge.toml").write_text(SETTINGS, "utf-8")
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.setup = SetUp(self.settings, self.database, lambda: 1_000)
+        self.setup = ConsoleConnections(self.settings, self.database, lambda: 1_000)
 
     def put(
         self, name: str, table: Any, *, kind: str = "destination", new: bool = False, on: str = ""

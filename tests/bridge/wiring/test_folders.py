@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.wiring.ports import ProtectedPath, folder_at, require_foreign_secret
 from config import Settings, load
 from config.addresses import FolderAddress
@@ -13,7 +13,7 @@ from config.addresses import FolderAddress
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings of a new data directory."""
-    make_home(tmp_path / "home")
+    create_data_directory(tmp_path / "home")
     (tmp_path / "home" / "away").symlink_to(tmp_path / "home" / "secrets")
     return load(tmp_path / "home")
 

@@ -7,7 +7,7 @@ import pytest
 
 from bridge import index_key
 from bridge.admin.checks.checks import check_home
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.store.errors import WrongIndexKey
 from bridge.wiring import stores
 from config import SettingsError, load
@@ -28,7 +28,7 @@ def found(home: Path) -> list[str]:
 def test_an_upgrade_makes_the_key_and_nothing_else_replaces_it(tmp_path: Path) -> None:
     """Without a file: made where no row needs one, refused where rows have one."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     key = home / "secrets" / "index.key"
     key.unlink()
     settings = load(home)

@@ -19,7 +19,7 @@ from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.findings import Finding, Severity
 from bridge.admin.checks.live import check_live
 from bridge.admin.checks.peers import Question, ask_all
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from tests.conftest import ask_server
 
 TLS = 'tls = { ca = "ca.pem" }'
@@ -101,7 +101,7 @@ def peers() -> Iterator[Peers]:
 
 def home(folder: Path, peers: Peers, more: str, base_url: str = "internal") -> Path:
     """A home with these settings, and an authority that is trusted."""
-    make_home(folder)
+    create_data_directory(folder)
     peers.authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     written = (folder / "bridge.toml").read_text("utf-8").partition("[[listener]]")[0]
     written = written.replace('base_url = "internal"', f'base_url = "{base_url}"')

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bridge.admin.checks.findings import Severity
 from bridge.admin.checks.security import findings, protections
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.workers.confinement import ALL, FILTER, LANDLOCK, NAMESPACES
 
@@ -41,7 +41,7 @@ def test_what_is_missing_is_named() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other protections")
 def test_the_command_lists_them(tmp_path: Path) -> None:
     """As they are on this machine."""
-    make_home(tmp_path / "home")
+    create_data_directory(tmp_path / "home")
     printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
     for each in protections():
         assert f"{each.severity:<7} worker processes: {each.message}" in printed

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.admin.checks.findings import Severity
 from bridge.admin.checks.security import sign_in
-from bridge.admin.data_directory import make_home
+from bridge.admin.data_directory import create_data_directory
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota
 from bridge.wiring.stores import migrate_all, open_engine_database
@@ -33,7 +33,7 @@ def test_what_is_reported(
 ) -> None:
     """A proxy that nobody declared, and console roles by a password alone."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     for name, value in more.items():
         monkeypatch.setenv(name, value)
     found = list(sign_in(load(home)))
@@ -44,7 +44,7 @@ def test_what_is_reported(
 def test_a_proxy_that_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A declared proxy does not hide another one; a proxy that is declared now is no fault."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     settings = load(home)
     migrate_all(settings)
     database = open_engine_database(settings)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.activation import Who, activate_files
-from bridge.admin.packages.archives import ZippedInterfaces, packed, unpacked
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.activation import Author, activate_files
+from bridge.admin.packages.archives import ConsolePackages, packed, unpacked
 from bridge.admin.packages.folder_import import NotImported
 from bridge.console.context import PackageImport
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
@@ -35,13 +35,13 @@ class Home:
     """A home with a database that was migrated, and its parcels."""
 
     def __init__(self, home: Path, text: str) -> None:
-        make_home(home)
+        create_data_directory(home)
         (home / "bridge.toml").write_text(text, "utf-8")
         self.path = home
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.parcels = ZippedInterfaces(self.settings, self.database, lambda: 1_000)
+        self.parcels = ConsolePackages(self.settings, self.database, lambda: 1_000)
 
     @property
     def current(self) -> Settings:
@@ -110,7 +110,7 @@ def test_what_changed_since_it_was_looked_at_is_shown_again(homes: tuple[Home, H
     mark = second.parcels.preview(data)["mark"]
     file = second.path / "mappings" / "ris-u.yaml"
     file.write_text("include: orders.yaml\n")
-    activate_files(second.settings, second.database, ["ris-u"], Who("ben", 1))
+    activate_files(second.settings, second.database, ["ris-u"], Author("ben", 1))
     with pytest.raises(ChangeConflict):
         second.parcels.import_zip(parcel(data, mark, replace=True))
     shown = second.parcels.preview(data)
@@ -131,7 +131,7 @@ LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
         (b"PK\x03\x04 no zip", "not a ZIP file"),
         (zipped(), "there is no interface.toml"),
         (zipped(interface_0toml=LISTENER, ___0__evil_0yaml="x"), "lies outside"),
-        (zipped(interface_0toml=LISTENER, mappings__x_0sh="x"), "none of an interface"),
+        (zipped(interface_0toml=LISTENER, mappings__x_0sh="x"), "do not belong to an interface"),
         (zipped(interface_0toml=LISTENER + "[sign_in]\npasswords = false\n"), "more than listen"),
         (zipped(interface_0toml="x = "), "Invalid value"),
         (zipped(interface_0toml=""), "no listener and no destination"),

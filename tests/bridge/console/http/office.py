@@ -18,8 +18,8 @@ from fastapi import FastAPI
 
 from bridge.admin.console import console_application
 from bridge.admin.console_roles import GrantedRoles
-from bridge.admin.data_directory import make_home
-from bridge.admin.message_subjects import Belongings
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.message_subjects import MessageSubjects
 from bridge.console.grants import save_grant
 from bridge.console.message_index import MessageIndexer
 from bridge.console.permissions import ConsoleRole, Grant
@@ -212,12 +212,14 @@ class Office:
 
     def index(self) -> None:
         """Let what was stored be found."""
-        MessageIndexer(self.database, Belongings(self.settings, self.database), now_ms).catch_up()
+        MessageIndexer(
+            self.database, MessageSubjects(self.settings, self.database), now_ms
+        ).catch_up()
 
 
 def furnish(home: Path) -> tuple[Settings, Database, Database]:
     """Make a home with its settings, and both databases."""
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
     settings = load(home)
     engine, database = stores.open_engine_database(settings), stores.open_bridge_database(settings)
@@ -283,7 +285,9 @@ def application(
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
-    console = console_application(settings, database, client, Belongings(settings, database), clock)
+    console = console_application(
+        settings, database, client, MessageSubjects(settings, database), clock
+    )
     return served, console, client, http
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.console_drafts import AuthorsDesk
-from bridge.admin.definitions.console_trial import AuthorsBench
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.console_drafts import ConsoleDrafts
+from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.console.context import ComparisonRequest, DraftEdit, TrialMessage
 from bridge.console.errors import InvalidContent
 from bridge.wiring.stores import bridge_database
@@ -35,24 +35,26 @@ metadata:
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AuthorsDesk, AuthorsBench]]:
+def places(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ConsoleDrafts, ConsoleTrials]]:
     """A desk and a bench of one home, with a draft on the desk."""
     home = tmp_path_factory.mktemp("bench") / "home"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )
     settings = load(home)
     with bridge_database(home) as database:
-        desk = AuthorsDesk(settings, database, lambda: 1_000)
+        desk = ConsoleDrafts(settings, database, lambda: 1_000)
         desk.save(DraftEdit("ris-c", ANN, {"ris-c.yaml": SENDER}, "", 0))
-        yield desk, AuthorsBench(settings, database)
+        yield desk, ConsoleTrials(settings, database)
 
 
-Places = tuple[AuthorsDesk, AuthorsBench]
+Places = tuple[ConsoleDrafts, ConsoleTrials]
 
 
-def tried(bench: AuthorsBench, name: str, *messages: bytes, word: str = "draft") -> Any:
+def tried(bench: ConsoleTrials, name: str, *messages: bytes, word: str = "draft") -> Any:
     """Try what was pasted."""
     return bench.try_out(name, ANN, word, [TrialMessage(each) for each in messages])
 

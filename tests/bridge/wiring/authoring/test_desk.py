@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.console_drafts import AuthorsDesk
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
 from bridge.console.errors import (
     ChangeConflict,
@@ -27,7 +27,7 @@ SENDER = "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a listener."""
     home = tmp_path_factory.mktemp("desk") / "home"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )
@@ -35,21 +35,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(model: Path) -> Iterator[AuthorsDesk]:
+def desk(model: Path) -> Iterator[ConsoleDrafts]:
     """A desk with nothing on it."""
     (model / "bridge.db").unlink(missing_ok=True)
     with bridge_database(model) as database:
-        yield AuthorsDesk(load(model), database, lambda: 1_000)
+        yield ConsoleDrafts(load(model), database, lambda: 1_000)
 
 
 def save(
-    desk: AuthorsDesk, text: str, revision: int = 0, *, actor: str = ANN, begun_on: str = ""
+    desk: ConsoleDrafts, text: str, revision: int = 0, *, actor: str = ANN, begun_on: str = ""
 ) -> Any:
     """Write a draft of `ris-c`."""
     return desk.save(DraftEdit("ris-c", actor, {"ris-c.yaml": text}, begun_on, revision))
 
 
-def activate(desk: AuthorsDesk, revision: int, *, actor: str = ANN, begun_on: str = "") -> Any:
+def activate(desk: ConsoleDrafts, revision: int, *, actor: str = ANN, begun_on: str = "") -> Any:
     """Put it into force, read by the listener."""
     decision = ActivationRequest(
         "ris-c", actor, "a new sender", begun_on, revision, listeners=("ris",)
@@ -57,7 +57,7 @@ def activate(desk: AuthorsDesk, revision: int, *, actor: str = ANN, begun_on: st
     return desk.activate(decision)
 
 
-def test_a_new_sender_needs_no_file(desk: AuthorsDesk) -> None:
+def test_a_new_sender_needs_no_file(desk: ConsoleDrafts) -> None:
     """Draft, activate, be read with: the list of definitions shows who, why and where."""
     saved = save(desk, SENDER)
     assert (saved["issues"], saved["kind"], saved["revision"]) == ([], "orders", 1)
@@ -73,7 +73,7 @@ def test_a_new_sender_needs_no_file(desk: AuthorsDesk) -> None:
     assert (made["drafts"], made["used"]["listeners"]) == ([], ["ris"])
 
 
-def test_a_draft_with_a_mistake_is_kept_and_never_in_force(desk: AuthorsDesk) -> None:
+def test_a_draft_with_a_mistake_is_kept_and_never_in_force(desk: ConsoleDrafts) -> None:
     """All mistakes are told with file, line, column and what was meant; twice, if need be."""
     text = f"{SENDER}tags:\n  PatientMRM: PID-2\n  Accession: {{from: ORB-3.2}}\n"
     saved = save(desk, text)
@@ -88,7 +88,7 @@ def test_a_draft_with_a_mistake_is_kept_and_never_in_force(desk: AuthorsDesk) ->
     assert desk.overview()["listeners"][0]["mappings"] == ["orders", "patients"]
 
 
-def test_the_author_who_was_overtaken_is_told(desk: AuthorsDesk) -> None:
+def test_the_author_who_was_overtaken_is_told(desk: ConsoleDrafts) -> None:
     """Both drafts were begun on the same: the second activation changes nothing."""
     save(desk, SENDER)
     save(desk, f"{SENDER}tags: {{Notes: PID-3}}\n", actor=BOB)
@@ -104,7 +104,7 @@ def test_the_author_who_was_overtaken_is_told(desk: AuthorsDesk) -> None:
     assert done["before"] == first["version"]
 
 
-def test_one_window_does_not_write_over_another(desk: AuthorsDesk) -> None:
+def test_one_window_does_not_write_over_another(desk: ConsoleDrafts) -> None:
     """What was saved elsewhere meanwhile is kept, and told."""
     save(desk, SENDER)
     save(desk, f"{SENDER}about: newer\n", 1)
@@ -115,7 +115,7 @@ def test_one_window_does_not_write_over_another(desk: AuthorsDesk) -> None:
         activate(desk, 1)
 
 
-def test_roll_back_in_one_step(desk: AuthorsDesk) -> None:
+def test_roll_back_in_one_step(desk: ConsoleDrafts) -> None:
     """To the version before; who was overtaken meanwhile is told; before the first is nothing."""
     save(desk, SENDER)
     first = activate(desk, 1)["version"]
@@ -130,7 +130,7 @@ def test_roll_back_in_one_step(desk: AuthorsDesk) -> None:
     assert told[0] == (first, "rollback", BOB)
 
 
-def test_what_was_included_and_changed_since_is_told(desk: AuthorsDesk, model: Path) -> None:
+def test_what_was_included_and_changed_since_is_told(desk: ConsoleDrafts, model: Path) -> None:
     """A version holds its own copy: what others activated, or files of HOME say, can be taken."""
     save(desk, SENDER)
     activate(desk, 1)
@@ -143,7 +143,7 @@ def test_what_was_included_and_changed_since_is_told(desk: AuthorsDesk, model: P
     assert desk.definition("orders", ANN)["newer"] == {"orders.yaml": shipped}, "the file of HOME"
 
 
-def test_python_needs_a_right_of_its_own(desk: AuthorsDesk) -> None:
+def test_python_needs_a_right_of_its_own(desk: ConsoleDrafts) -> None:
     """Hooks run with the service's rights: authors use them, and cannot write them."""
     files = {"ris-c.yaml": SENDER, "own.py": "def f(message):\n    return 'x'\n"}
     with pytest.raises(PermissionDenied):
@@ -151,7 +151,7 @@ def test_python_needs_a_right_of_its_own(desk: AuthorsDesk) -> None:
     assert desk.save(DraftEdit("ris-c", ANN, files, "", 0, code=True))["issues"] == []
 
 
-def test_listeners_read_with_what_can_be_read_with(desk: AuthorsDesk) -> None:
+def test_listeners_read_with_what_can_be_read_with(desk: ConsoleDrafts) -> None:
     """In any order; not with what writes, nor what is not there; an empty list is the settings'."""
     desk.set_listener_definitions(
         ActivationRequest("ris", ANN, "patients first", ""), ["patients", "orders"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.console_drafts import AuthorsDesk
-from bridge.admin.definitions.console_trial import AuthorsBench
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.console_drafts import ConsoleDrafts
+from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.console.context import ActivationRequest, ComparisonRequest, DraftEdit, TrialMessage
 from bridge.console.errors import InvalidContent, PermissionDenied
 from bridge.wiring.stores import bridge_database
@@ -33,7 +33,7 @@ def rule(hook: str) -> str:
 def home(tmp_path: Path) -> Path:
     """An installation with a hook file of the operator, which no definition uses."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )
@@ -42,20 +42,20 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[AuthorsDesk]:
+def desk(home: Path) -> Iterator[ConsoleDrafts]:
     """Where authors write."""
     with bridge_database(home) as database:
-        yield AuthorsDesk(load(home), database, lambda: 1_000)
+        yield ConsoleDrafts(load(home), database, lambda: 1_000)
 
 
 @pytest.fixture
-def bench(desk: AuthorsDesk) -> AuthorsBench:
+def bench(desk: ConsoleDrafts) -> ConsoleTrials:
     """Where they try."""
-    return AuthorsBench(desk._settings, desk._database)
+    return ConsoleTrials(desk._settings, desk._database)
 
 
 def save(
-    desk: AuthorsDesk,
+    desk: ConsoleDrafts,
     text: str,
     files: dict[str, str] | None = None,
     *,
@@ -70,7 +70,7 @@ def save(
 
 
 def activate(
-    desk: AuthorsDesk, *, code: bool = False, begun_on: str = "", revision: int = 1
+    desk: ConsoleDrafts, *, code: bool = False, begun_on: str = "", revision: int = 1
 ) -> str:
     """Activate it; gives the version."""
     actor = ROOT if code else ANN
@@ -102,7 +102,7 @@ HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("text", "files"), HOSTILE.values(), ids=HOSTILE)
-def test_an_author_brings_no_code(desk: AuthorsDesk, text: str, files: dict[str, str]) -> None:
+def test_an_author_brings_no_code(desk: ConsoleDrafts, text: str, files: dict[str, str]) -> None:
     """The draft is not kept; with the permission it is, whatever is wrong with it."""
     with pytest.raises(PermissionDenied):
         save(desk, text, files)
@@ -110,7 +110,9 @@ def test_an_author_brings_no_code(desk: AuthorsDesk, text: str, files: dict[str,
     assert save(desk, text, files, code=True)["revision"] == 1
 
 
-def test_an_author_keeps_the_hooks_that_are_active(desk: AuthorsDesk, bench: AuthorsBench) -> None:
+def test_an_author_keeps_the_hooks_that_are_active(
+    desk: ConsoleDrafts, bench: ConsoleTrials
+) -> None:
     """The same function of the same file, wherever it stands; no other function of the file."""
     save(desk, rule("mine:f"), {"mine.py": HOOKS}, code=True)
     now = activate(desk, code=True)
@@ -139,7 +141,7 @@ def test_an_author_keeps_the_hooks_that_are_active(desk: AuthorsDesk, bench: Aut
     )
 
 
-def test_a_permission_that_is_gone(desk: AuthorsDesk, bench: AuthorsBench) -> None:
+def test_a_permission_that_is_gone(desk: ConsoleDrafts, bench: ConsoleTrials) -> None:
     """A draft from before is neither tried nor activated."""
     files = {f"{NAME}.yaml": rule("mine:f")}
     desk.save(DraftEdit(NAME, ANN, files, "", 0, code=True))
@@ -149,7 +151,7 @@ def test_a_permission_that_is_gone(desk: AuthorsDesk, bench: AuthorsBench) -> No
         activate(desk)
 
 
-def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: AuthorsDesk) -> None:
+def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: ConsoleDrafts) -> None:
     """What nobody has activated is as its file says; another definition's hook is another's."""
     (home / f"mappings/{NAME}.yaml").write_text(rule("mine:f"), "utf-8")
     save(desk, f"{rule('mine:f')}  KeyFindings: PID-3\n")
@@ -159,7 +161,7 @@ def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: AuthorsDesk) 
 
 
 def test_an_installed_module_is_a_mistake_even_with_the_permission(
-    desk: AuthorsDesk, bench: AuthorsBench
+    desk: ConsoleDrafts, bench: ConsoleTrials
 ) -> None:
     """The hook of the attack is refused by the check, and nothing runs."""
     saved = save(desk, rule("_osx_support:_read_output"), code=True)

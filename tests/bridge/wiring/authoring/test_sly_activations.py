@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import make_home
-from bridge.admin.definitions.activation import Who, activate, note_start
-from bridge.admin.definitions.console_drafts import AuthorsDesk
+from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions.activation import Author, activate, note_start
+from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
 from bridge.store.database import Database
@@ -39,7 +39,7 @@ class Room:
     def __init__(self, home: Path, database: Database) -> None:
         self.home, self.database = home, database
         self.settings = load(home)
-        self.desk = AuthorsDesk(self.settings, database, lambda: 1_000)
+        self.desk = ConsoleDrafts(self.settings, database, lambda: 1_000)
 
     def save(self, text: str, name: str = "foo", **files: str) -> int:
         """Save a draft on what is in force; give its revision."""
@@ -64,7 +64,7 @@ class Room:
 def room(tmp_path: Path) -> Iterator[Room]:
     """What the files say is in force, as after a start."""
     home = tmp_path / "home"
-    make_home(home)
+    create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
     mappings = home / "mappings"
     (mappings / "base.yaml").write_text(BASE)
@@ -205,6 +205,6 @@ def test_two_that_are_right_and_wrong_together(room: Room) -> None:
     sources.meanwhile = set_listener_definitions
     before = room.version("own")
     with pytest.raises(WrongKind):
-        activate(room.settings, room.database, [("own", sources)], Who(ANN, 5))
+        activate(room.settings, room.database, [("own", sources)], Author(ANN, 5))
     assert room.version("own") == before
     assert room.desk.overview()["listeners"][0]["mappings"] == ["own", "orders"]

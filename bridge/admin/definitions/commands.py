@@ -1,0 +1,256 @@
+"""Use cases of `bridge mapping`: check, try, compare, activate and roll back definitions."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bridge.admin.audit_events import audited
+from bridge.admin.checks.connections import names_used
+from bridge.admin.definitions import activation, drafts
+from bridge.admin.definitions.activation import Activated, Author
+from bridge.admin.definitions.comparison import (
+    OrderReader,
+    compared,
+    comparing,
+    reader_of,
+    reader_of_files,
+)
+from bridge.admin.definitions.samples import Sample, from_files, stored
+from bridge.audit.events import operator
+from bridge.errors import BridgeError
+from bridge.intake.validation.findings import Finding
+from bridge.intake.validation.profiles import load_profile
+from bridge.intake.validation.structure import validate
+from bridge.store.database import Database
+from bridge.store.records import mapping_versions
+from bridge.wiring import active_settings
+from bridge.wiring.stores import bridge_database
+from config import Settings
+from config import load as load_settings
+from config.listeners import Listener
+from mappings import compiler
+from mappings.authoring.comparison import FieldDifference
+from mappings.authoring.inference import infer_definition
+from mappings.authoring.sample_results import render_samples
+from mappings.authoring.trial import Trial, try_message
+from mappings.compiler import Compiled
+from mappings.language.diagnostics import Issue, IssueSeverity
+from mappings.language.errors import RuleFailed
+from mappings.outbound.definition import OutboundMapping
+
+
+class UnusableRequest(BridgeError):  # noqa: N818  # named for what happened
+    """A command names a listener that does not exist, or no HL7 message."""
+
+
+def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
+    """Return the issues of one or all definitions of HOME, and whether one is an error."""
+    issues = list(compiler.check(home / "mappings", name))
+    return issues, any(each.severity is IssueSeverity.ERROR for each in issues)
+
+
+def propose(files: Sequence[Path]) -> str:
+    """Infer a definition from the messages of a sender. Raises UnusableRequest without any."""
+    payloads = [each.payload for each in from_files(files, "")]
+    if not payloads:
+        raise UnusableRequest("there is no HL7 message in these files")
+    return infer_definition(payloads).text
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """
+    A version of a definition, and messages: those of `files`, else the `last` stored ones.
+
+    `site` is the SiteID of messages without one. `orders` names the definition that reads the
+    orders of an outbound definition, `listener` the listener whose settings apply to `files`.
+    `validate` or a `profile` adds the validation of each message.
+    """
+
+    home: Path
+    name: str
+    version: str
+    files: tuple[Path, ...]
+    last: int
+    site: str
+    orders: str
+    listener: str = ""
+    validate: bool = False
+    profile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboundTrial:
+    """What an inbound definition makes of a message; `findings` is None without validation."""
+
+    label: str
+    trial: Trial
+    findings: Sequence[Finding] | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the message is accepted and valid."""
+        return self.trial.accepted and not any(each.grave for each in self.findings or ())
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundTrial:
+    """The messages that an outbound definition writes for the orders of a message, or an error."""
+
+    label: str
+    messages: tuple[str, ...]
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether a message is written."""
+        return bool(self.messages)
+
+
+def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[OutboundTrial]:
+    """Apply a definition to each message. Raises UnusableRequest, MappingErrors, BridgeError."""
+    mapping, samples, reader = _prepare(request)
+    if not samples:
+        raise UnusableRequest("there is no HL7 message to try")
+    if isinstance(mapping, OutboundMapping):
+        return [_outbound_trial(mapping, reader, each) for each in samples]
+    find = None
+    if request.validate or request.profile is not None:
+        profile = None if request.profile is None else load_profile(request.profile)
+        find = partial(validate, profile=profile)
+    trials = []
+    for each in samples:
+        trial = try_message(mapping, each.payload, each.defaults, each.charset, components=True)
+        findings = None if find is None else list(find(each.payload))
+        trials.append(InboundTrial(each.label, trial, findings))
+    return trials
+
+
+def _outbound_trial(mapping: OutboundMapping, reader: OrderReader, sample: Sample) -> OutboundTrial:
+    try:
+        orders = reader(sample)
+        if orders is None:
+            return OutboundTrial(sample.label, (), "no definition reads its orders")
+        written = render_samples(mapping, orders, sample.payload, sample.defaults, sample.charset)
+    except RuleFailed as failure:
+        return OutboundTrial(sample.label, (), str(failure))
+    return OutboundTrial(sample.label, tuple(each.decode().replace("\r", "\n") for each in written))
+
+
+def _prepare(request: TrialRequest) -> tuple[Compiled, list[Sample], OrderReader]:
+    """Compile and read. For files, a data directory without database and settings is enough."""
+    if request.version == drafts.FILES and request.files and not request.listener:
+        mapping = compiler.load(request.home / "mappings", request.name)
+        samples = from_files(request.files, request.site)
+        return mapping, samples, reader_of_files(request.home, request.orders)
+    settings = load_settings(request.home)
+    with bridge_database(request.home) as database:
+        mapping = drafts.chosen(settings, database, request.name, request.version)
+        listener = _listener(request.listener, settings, database)
+        samples = (
+            from_files(request.files, request.site, listener)
+            if request.files
+            else stored(settings, database, request.name, request.last)
+        )
+        reader = reader_of(settings, database, samples, request.orders)
+    return mapping, samples, reader
+
+
+def _listener(name: str, settings: Settings, database: Database) -> Listener | None:
+    """Return a listener with its active settings; None without a name."""
+    if not name:
+        return None
+    known = {each.name: each for each in active_settings.current(settings, database).listener}
+    if name not in known:
+        raise UnusableRequest(f"--listener must be one of {', '.join(known)}")
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionComparison:
+    """The messages, of `count`, that two versions of a definition map differently."""
+
+    before: str
+    after: str
+    count: int
+    differing: Sequence[tuple[Sample, Sequence[FieldDifference]]]
+
+
+def compare_versions(request: TrialRequest, before: str) -> VersionComparison:
+    """Compare the version `before` with the version of the request, message by message."""
+    settings = load_settings(request.home)
+    with bridge_database(request.home) as database:
+        old = drafts.chosen(settings, database, request.name, before)
+        new = drafts.chosen(settings, database, request.name, request.version)
+        if request.files:
+            samples = from_files(request.files, request.site)
+        else:
+            samples = stored(settings, database, request.name, request.last)
+        compare = comparing(old, new, reader_of(settings, database, samples, request.orders))
+    differing = compared(samples, compare).differing
+    return VersionComparison(old.version, new.version, len(samples), differing)
+
+
+def author(name: str | None, reason: str) -> Author:
+    """Return the author of an activation: `name`, or the user of the command."""
+    return Author(name or operator(), time.time_ns() // 1_000_000, reason)
+
+
+def activate(
+    home: Path, names: Sequence[str], by: Author, *, version: str = "", draft: bool = False
+) -> list[Activated]:
+    """
+    Activate the files of these definitions, a kept version, or the draft; audited.
+
+    Without names, all definitions that the settings use. The files are activated all or none.
+    """
+    settings = load_settings(home)
+    target = ("mapping", ", ".join(names or ["all"]))
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "activate", target, reason=by.reason),
+    ):
+        names = names or names_used(active_settings.current(settings, database))
+        if version:
+            return [activation.rollback(settings, database, each, by, version) for each in names]
+        if draft:
+            return [drafts.activate_draft(settings, database, each, by) for each in names]
+        return activation.activate_files(settings, database, names, by)
+
+
+def roll_back(home: Path, name: str, by: Author, version: str) -> Activated:
+    """Activate an older version, by default the previously active one; audited."""
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "roll back", ("mapping", name)),
+    ):
+        return activation.rollback(load_settings(home), database, name, by, version)
+
+
+def assign_definitions(
+    home: Path, listener: str, names: Sequence[str], by: Author
+) -> Sequence[str]:
+    """
+    Let a listener read with these definitions, without names with those of bridge.toml; audited.
+
+    Return the definitions that the listener reads with.
+    """
+    settings = load_settings(home)
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "read with", ("listener", listener), reason=by.reason),
+    ):
+        record = active_settings.version(listener, names)
+        activation.activate(settings, database, [], by, records=[record])
+        current = active_settings.current(settings, database).listener
+    return next(each.mappings for each in current if each.name == listener)
+
+
+def history(home: Path, name: str) -> list[dict[str, Any]]:
+    """List the activations of a definition, newest first; `in_force` marks the active one."""
+    with bridge_database(home) as database, database.read() as connection:
+        found = mapping_versions.history(connection, name)
+    return [{**asdict(each), "in_force": at == 0} for at, each in enumerate(found)]
