@@ -101,14 +101,14 @@ def retry(
     from bridge.admin.deliveries import retry_deliveries, select_deliveries
     from bridge.cli.output import print_requeue_results
 
-    expected_state = selection(delivery_ids, state, destination, since, until, code, limit)
-    ids, notes = select_deliveries(home, delivery_ids, expected_state)
+    chosen = selection(delivery_ids, state, destination, since, until, code, limit)
+    ids, notes = select_deliveries(home, delivery_ids, chosen)
     if dry_run:
         print(*ids, sep="\n", end="\n" if ids else "")
         return
     for each in notes:
         print(f"note: {each}", file=sys.stderr)
-    print_requeue_results(retry_deliveries(home, ids, expected_state, rate), "delivery")
+    print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery")
 
 
 @group.command()
