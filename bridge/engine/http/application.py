@@ -1,8 +1,8 @@
 """
 The engine as an ASGI application.
 
-The composition root calls `create_application` and, for the background work,
-`application.state.engine.start()` and `.stop()`. Reads no settings file.
+The composition root calls `create_application`. It starts and stops the background work with
+`application.state.engine.start()` and `.stop()`.
 """
 
 import uuid
@@ -15,8 +15,7 @@ from bridge import __version__
 from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.openapi import complete
 from bridge.engine.http.requests import error_handlers
-from bridge.engine.http.requests.error_handlers import HeadRequests
-from bridge.engine.http.requests.middleware import ResponseEnvelope
+from bridge.engine.http.requests.middleware import HeadRequests, ResponseEnvelope
 from bridge.engine.http.routes import health, host_sdk
 from bridge.engine.http.routes.admin import (
     account_administration,
@@ -43,7 +42,7 @@ from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 
-# What is asked most, or waited for, comes first: they are looked through one after the other.
+# Frequent routes come first, because the framework tries the routes in this order.
 ROUTERS = (
     signing.router,
     launch.router,
@@ -83,9 +82,9 @@ def create_application(
     roles: ConsoleRoles | None = None,
 ) -> FastAPI:
     """
-    Return the whole engine over HTTP; `clock` gives milliseconds since the epoch.
+    Return the application; `clock` returns milliseconds since the epoch.
 
-    `roles` are those of the console, where there is one: the last system administrator stays.
+    `roles` are the roles of the console: its last system administrator cannot be disabled.
     """
     application = FastAPI(
         title="Clinical report service",
@@ -98,7 +97,7 @@ def create_application(
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # one address each, and no Host header in a Location
+        redirect_slashes=False,  # one address for each route, and no Host header in a Location
         separate_input_output_schemas=False,
     )
     application.state.engine = EngineState(settings, database, clock, roles)

@@ -1,8 +1,7 @@
 """
-What the routes share: settings, database work, keys, clock.
+The shared state of the report engine: settings, database, keys, clock, background work.
 
-Made once by `create_application` and found again through the request. Starts and
-stops the background work; answers no request itself.
+`create_application` creates it once; a route gets it from its request (`engine_of`).
 """
 
 import secrets
@@ -52,7 +51,7 @@ def _provider(settings: SingleSignOn) -> "Provider":
 
 
 class EngineState:
-    """One engine: `start` and `stop` frame its background work, which requests do not need."""
+    """The state of one engine; requests also work before `start` and without background work."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class EngineState:
         self.provider = None if sso is None else _provider(sso)
 
     async def start(self) -> None:
-        """Make the service token known and begin to watch for releases that fall due."""
+        """Store the service token and start the background work: due releases, notifications."""
         await self.work.write(lambda c: idempotency.seal_clear(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
@@ -94,11 +93,11 @@ class EngineState:
         self._listener.start()
 
     async def tidy(self) -> None:
-        """Remove what has expired. Called every some minutes; raises StoreError."""
+        """Remove expired rows. Called every few minutes; raises StoreError."""
         await self._ticker.tidy()
 
     async def stop(self) -> None:
-        """End the background work and let waiting readers go."""
+        """Stop the background work and answer the waiting requests."""
         self.stopping = True
         self.work.changed.notify()
         await self.hub.stop()
@@ -110,8 +109,8 @@ class EngineState:
         self.work.close()
         self._bearers.close()
 
-    async def bearer(self, secret: str) -> Caller | None:
-        """Return whoever a token belongs to, and note once a minute that it is used."""
+    async def authenticate(self, secret: str) -> Caller | None:
+        """Return the caller of a token, and record once a minute that the token is used."""
         return await self._bearers.bearer(secret)
 
     def base_url(self, request: Request) -> str:
@@ -119,12 +118,12 @@ class EngineState:
         return self.addresses.base(request.url.scheme, request.headers, peer_of(request))
 
     def client(self, request: Request) -> str:
-        """Return the address of whoever asks."""
+        """Return the IP address of the client, as trusted proxies report it."""
         return self.proxies.client(request.headers, peer_of(request))
 
 
 def peer_of(request: Request) -> str:
-    """Return the address at the other end of the connection."""
+    """Return the IP address at the other end of the connection."""
     return request.client.host if request.client else ""
 
 
@@ -134,15 +133,9 @@ def engine_of(request: Request) -> EngineState:
     return engine
 
 
-# Coroutines, because FastAPI would send plain functions through a thread.
+# Coroutines, because FastAPI runs plain functions in a thread.
 async def _engine(request: Request) -> EngineState:
     return engine_of(request)
 
 
-async def _caller(request: Request) -> Caller:
-    caller: Caller = request.state.caller
-    return caller
-
-
 EngineDep = Annotated[EngineState, Depends(_engine)]
-CallerDep = Annotated[Caller, Depends(_caller)]

@@ -1,6 +1,8 @@
-"""Launch and init requests: from their body to the use case and back, with links and QR codes.
+"""
+Launch and init requests: parse the body, call the use case, build the response.
 
-Decides nothing about reports. Files and QR codes are worked on off the event loop.
+The rules of a launch are in `bridge.engine.service.launch`. Files are parsed and QR codes are drawn
+in worker threads, not on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,35 +56,38 @@ PATHS = {
 }
 
 
-_AS_USUAL = QrCodeOptions()
+_DEFAULT_QR_OPTIONS = QrCodeOptions()
 
-FEW = SHORT
+INLINE_BATCH = SHORT
 """
-So many launches of a batch, without files and QR codes, are read in the loop's turn.
+A batch of at most this many launches, without files and QR codes, is handled on the event loop.
 
-They take about as long as to hand them over to a thread and back, where other threads compute.
+The work takes about as long as a hand-over to a worker thread and back.
 """
 
 Result = TypeVar("Result")
 
 
 def link_address(base_url: str, purpose: Purpose, handle: str) -> str:
-    """Return the address that a handle is given out in."""
+    """Return the address of a link; `handle` is its secret."""
     return f"{base_url}{PATHS[purpose]}?token={handle}"
 
 
-def launch_context_of(engine: EngineState, request: Request) -> LaunchContext:
-    """Return what launches by this request's caller need."""
-    vault = LinkKeys(engine.keys, engine.random)
-    return LaunchContext(request.state.caller, vault, engine.settings.lifetimes)
+def launch_context_of(request: Request) -> LaunchContext:
+    """Return the caller, link keys and lifetimes for the launches of a request."""
+    engine = engine_of(request)
+    link_keys = LinkKeys(engine.keys, engine.random)
+    return LaunchContext(request.state.caller, link_keys, engine.settings.lifetimes)
 
 
 async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
-    """Carry out one launch; return the response's members."""
-    engine, context = engine_of(request), launch_context_of(engine_of(request), request)
+    """Execute one launch; return the members of the response."""
+    engine, context = engine_of(request), launch_context_of(request)
     options = qr_options(body.response)
-    wanted = await _understood(engine, body)
-    launched = await engine.launches.launch(PendingLaunch(context, wanted, request_origin(request)))
+    launch_request = await _parse_launch(engine, body)
+    launched = await engine.launches.launch(
+        PendingLaunch(context, launch_request, request_origin(request))
+    )
     outcome = await with_follow_outcome(engine, launched)
     base, kind = engine.base_url(request), body.response.type
     if kind is ResponseType.LINK:
@@ -90,8 +95,8 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     return await engine.work.run(lambda: launch_response(outcome, kind, options, base))
 
 
-async def _understood(engine: EngineState, body: LaunchBody) -> LaunchRequest:
-    """Read a launch: where there are files, in a thread."""
+async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchRequest:
+    """Parse a launch; one with files is parsed in a worker thread."""
     parts, sizes = _parts(body), engine.settings.sizes
     if parts.structured_reports or parts.key_images:
         return await Threads.DOCUMENTS.run(read_launch, parts, sizes)
@@ -99,46 +104,48 @@ async def _understood(engine: EngineState, body: LaunchBody) -> LaunchRequest:
 
 
 async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
-    """Carry out many launches in one transaction; return a response or a problem for each."""
-    engine, context = engine_of(request), launch_context_of(engine_of(request), request)
-    long = any(map(_takes_long, bodies))
-    quick = len(bodies) <= FEW and not long
+    """Execute many launches in one transaction; return a response or a problem for each."""
+    engine, context = engine_of(request), launch_context_of(request)
+    has_slow = any(map(_is_slow, bodies))
+    inline = len(bodies) <= INLINE_BATCH and not has_slow
     budget = Budget()
 
-    def read_all() -> list[_Read | EngineError | ValidationError]:
-        return [_read(engine, each, budget) for each in bodies]
+    def parse_all() -> list[_ParsedLaunch | EngineError | ValidationError]:
+        return [_parse_item(engine, each, budget) for each in bodies]
 
-    read = await (Threads.DOCUMENTS.run(read_all) if long else _done(engine, read_all, quick=quick))
-    wanted = [each[1] for each in read if isinstance(each, tuple)]
+    parsed = await (
+        Threads.DOCUMENTS.run(parse_all) if has_slow else _run(engine, parse_all, inline=inline)
+    )
+    launches = [each[1] for each in parsed if isinstance(each, tuple)]
 
     def apply(work: Work, *, at_once: bool) -> list[LaunchOutcome | EngineError]:
-        outcomes = launch_all(work, context, wanted, at_once=at_once)
-        work.audit_events += audit_events_of(context, wanted, outcomes, request_origin(request))
+        outcomes = launch_all(work, context, launches, at_once=at_once)
+        work.audit_events += audit_events_of(context, launches, outcomes, request_origin(request))
         return outcomes
 
     actor, now = actor_of(context.caller), engine.clock()
     try:
-        outcomes = await engine.work.change(actor, now, partial(apply, at_once=True), brief=quick)
-    except BatchRefused:  # hardly ever: a savepoint for each batch would cost more
+        outcomes = await engine.work.change(actor, now, partial(apply, at_once=True), brief=inline)
+    except BatchRefused:  # rare, so a retry is cheaper than a savepoint for each batch
         outcomes = await engine.work.change(actor, now, partial(apply, at_once=False))
     base, request_id = engine.base_url(request), request.state.request_id
 
-    def answers() -> list[dict[str, Any]]:
+    def responses() -> list[dict[str, Any]]:
         each_outcome = iter(outcomes)
         return [
             _answer_of(one, each_outcome, base, f"{request.url.path}#{index}", request_id)
-            for index, one in enumerate(read)
+            for index, one in enumerate(parsed)
         ]
 
-    return await _done(engine, answers, quick=not long)
+    return await _run(engine, responses, inline=not has_slow)
 
 
-async def _done(engine: EngineState, work: Callable[[], Result], *, quick: bool) -> Result:
-    return work() if quick else await engine.work.run(work)
+async def _run(engine: EngineState, work: Callable[[], Result], *, inline: bool) -> Result:
+    return work() if inline else await engine.work.run(work)
 
 
-def _takes_long(body: object) -> bool:
-    """Tell whether a launch that nobody has read yet bears files, or wants more than a link."""
+def _is_slow(body: object) -> bool:
+    """Tell whether the unparsed body of a launch has files or asks for a QR code."""
     if not isinstance(body, dict):
         return False
     wanted = body.get("response")
@@ -146,10 +153,12 @@ def _takes_long(body: object) -> bool:
     return not link or bool(body.get("dicomSR") or body.get("keyImages"))
 
 
-_Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
+_ParsedLaunch = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
 
 
-def _read(engine: EngineState, item: Any, budget: Budget) -> _Read | EngineError | ValidationError:
+def _parse_item(
+    engine: EngineState, item: Any, budget: Budget
+) -> _ParsedLaunch | EngineError | ValidationError:
     try:
         body = LaunchBody.model_validate(item)
         options = qr_options(body.response)
@@ -160,7 +169,7 @@ def _read(engine: EngineState, item: Any, budget: Budget) -> _Read | EngineError
 
 
 def _answer_of(
-    one: _Read | EngineError | ValidationError,
+    one: _ParsedLaunch | EngineError | ValidationError,
     outcomes: Iterator[LaunchOutcome | EngineError],
     base: str,
     instance: str,
@@ -179,9 +188,9 @@ def _answer_of(
 
 
 def qr_options(response: ResponseOptions) -> QrCodeOptions:
-    """Return the options of the QR code; they are not even looked at where none is wanted."""
+    """Return the options of the QR code; they are not validated if no QR code is requested."""
     if response.type is ResponseType.LINK or response.qrCodeOptions is None:
-        return _AS_USUAL
+        return _DEFAULT_QR_OPTIONS
     try:
         return QrCodeOptions.model_validate(response.qrCodeOptions)
     except ValidationError:
@@ -190,7 +199,7 @@ def qr_options(response: ResponseOptions) -> QrCodeOptions:
 
 
 def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
-    # `dict(model)` asks the model for keys() first, which costs ten times as much.
+    # `vars` is ten times as fast as `dict(model)`.
     info = dict(vars(body.clinicalInfo))
     user = None if body.userInfo is None else dict(vars(body.userInfo))
     return LaunchParts(
@@ -212,7 +221,7 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
 def launch_response(
     outcome: LaunchOutcome, wanted: ResponseType, options: QrCodeOptions, base_url: str
 ) -> dict[str, Any]:
-    """Return the members of a launch response (interface document, launch; both QR spellings)."""
+    """Return the members of a launch response; the QR code has both spellings of its name."""
     link = link_address(base_url, Purpose.LAUNCH, outcome.handle)
     name, email = outcome.owner or ("", "")
     members: dict[str, Any] = {
@@ -231,7 +240,7 @@ def launch_response(
 
 
 def warnings_of(cautions: Iterable[LaunchWarning], files: Sequence[SetAsideFile]) -> dict[str, Any]:
-    """Return `warnings`, and for files of another patient `filesSetAside`."""
+    """Return the members `warnings` and, for files of another patient, `filesSetAside`."""
     members: dict[str, Any] = {"warnings": [each.value for each in cautions]}
     return members | ({"filesSetAside": [each.as_json() for each in files]} if files else {})
 
@@ -251,9 +260,9 @@ STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"}
 
 
 async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
-    """Issue the session link; return the response's members."""
+    """Issue a session link; return the members of the response."""
     engine = engine_of(request)
-    prepared = await issue(engine, request, _wanted(body))
+    prepared = await issue(engine, request, _init_request(body))
     base = engine.base_url(request)
     return {
         "sessionLink": session_link(base, prepared),
@@ -263,7 +272,7 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
 
 
 async def issue(engine: EngineState, request: Request, wanted: InitRequest) -> InitLink:
-    """Issue a session link on the authority of the request's caller."""
+    """Issue a session link with the permissions of the caller."""
     caller = request.state.caller
 
     def apply(work: Work) -> InitLink:
@@ -277,7 +286,7 @@ async def issue(engine: EngineState, request: Request, wanted: InitRequest) -> I
 
 
 def session_link(base_url: str, prepared: InitLink) -> str:
-    """Return the session link as the interface document writes it, values URL-encoded."""
+    """Return the address of a session link with its languages, URL-encoded."""
     languages = (
         f"&AppLanguage={quote(prepared.app_language)}"
         f"&SpeechLanguage={quote(prepared.speech_language)}"
@@ -285,7 +294,7 @@ def session_link(base_url: str, prepared: InitLink) -> str:
     return link_address(base_url, Purpose.INIT, prepared.handle) + languages
 
 
-def _wanted(body: InitBody) -> InitRequest:
+def _init_request(body: InitBody) -> InitRequest:
     info = body.clinicalInfo
     refuse_study((info.model_extra or {}).items(), "/clinicalInfo")
     refuse_study((body.model_extra or {}).items(), "")
@@ -306,7 +315,7 @@ def _wanted(body: InitBody) -> InitRequest:
 
 
 def refuse_study(members: Iterable[tuple[str, Any]], place: str) -> None:
-    """Raise `BadLaunch` for a patient or study member with a value; empty ones are ignored."""
+    """Raise `BadLaunch` for a patient or study member that has a value."""
     for name, value in members:
         empty = not value.strip() if isinstance(value, str) else value in (None, [], {})
         if name in STUDY_FIELDS and not empty:

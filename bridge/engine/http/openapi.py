@@ -1,7 +1,8 @@
-"""Complete the OpenAPI description: who may ask, what is refused how, which headers there are.
+"""
+Complete the OpenAPI description: security schemes, problem responses, headers, field texts.
 
-What it says of refusals is made of the refusals themselves, so that the two cannot differ. Fields
-that their model does not describe have their text in `field_texts.json`, by their name.
+The examples of problems are built from the errors themselves, so that the description cannot
+differ from the responses. `field_texts.json` describes fields, by name, that their model does not.
 """
 
 import json
@@ -34,17 +35,17 @@ IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Of the caller's making: the same request with the same key is done once and "
-    "answered again; another request with it is 409 `key_reused`",
+    "description": "Chosen by the caller. A request that repeats a key is not executed again: it "
+    "gets the first answer. Another request with the same key is 409 `key_reused`",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
     "example": "5f1c0a52-sign-ACC-2001",
 }
 
 _HEADERS: Mapping[str, Mapping[str, str]] = {
-    "401": {"WWW-Authenticate": "How to identify oneself"},
+    "401": {"WWW-Authenticate": "How to authenticate"},
     "429": {
-        "Retry-After": "Seconds until the next request is granted",
-        "RateLimit": 'What is left: `"launches";r=0;t=12`',
+        "Retry-After": "Seconds until the next request is accepted",
+        "RateLimit": 'The remaining quota: `"launches";r=0;t=12`',
         "RateLimit-Policy": 'The quota: `"launches";q=1200;w=60`',
     },
     "500": {"X-Error-Class": "`business`: a rule of the interface, no fault of the server"},
@@ -97,7 +98,7 @@ _RULES: Mapping[str, tuple[Reason, ...]] = {
     ),
     "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
 }
-_OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
+_ERRORS: Mapping[str, tuple[errors.EngineError, ...]] = {
     "launch/clinical": (
         errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
         BadAuthority(pointer="/userInfo/Auth"),
@@ -120,7 +121,7 @@ _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
 
 
 def complete(description: dict[str, Any]) -> dict[str, Any]:
-    """Return FastAPI's description with problem bodies instead of its own, and the tokens."""
+    """Return FastAPI's description with our problem bodies and security schemes."""
     _, problem = models_json_schema(
         [(ProblemBody, "serialization")], ref_template="#/components/schemas/{model}"
     )
@@ -167,7 +168,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
 
 
 def _exemplify(path: str, status: str, body: dict[str, Any]) -> None:
-    found = {each.code: each for each in _refusals(path) if str(each.status) == status}
+    found = {each.code: each for each in _problems(path) if str(each.status) == status}
     if found:
         body["examples"] = {
             code: {
@@ -178,12 +179,12 @@ def _exemplify(path: str, status: str, body: dict[str, Any]) -> None:
         }
 
 
-def _refusals(path: str) -> Iterator[Problem]:
-    """Return what a path is known to refuse: its own first."""
+def _problems(path: str) -> Iterator[Problem]:
+    """Yield the known problems of a path, the specific ones first."""
     name = path.removeprefix("/api/report/")
     for reason in _RULES.get(name, ()):
         yield problem_of(errors.RuleBroken(reason))
-    for error in _OTHERS.get(name, ()):
+    for error in _ERRORS.get(name, ()):
         yield problem_of(error)
     for problems in _GENERAL.values():
         yield from problems

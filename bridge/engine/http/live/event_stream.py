@@ -1,12 +1,12 @@
 """Server-sent events to a report page (WHATWG HTML, Server-sent events).
 
-    change    what happened to the report, each once; the id is its cursor
-    presence  the other windows at the report
-    follow    the launch that this persistent window is to follow
-    handover  another session takes the writing: save, and answer with POST session/handed-over
-    ended     the session is over: `{reason: inactivity | ended}`; nothing comes after it
+    change    one change of the report; the event id is the cursor
+    presence  the other windows that show the report
+    follow    the launch that this persistent window should follow
+    handover  another session wants to write: save, then POST session/handed-over
+    ended     the session has ended, `{reason: inactivity | ended}`; the last event
 
-A page that comes back with Last-Event-ID is told what it missed.
+A page that reconnects with Last-Event-ID receives the changes since that event.
 """
 
 import json
@@ -17,7 +17,6 @@ from typing import Any
 from sqlmodel import Session as Rows
 
 from bridge.engine.http.pages.report_page import ReportPage
-from bridge.engine.live.stream_hub import StreamWatch
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live.events import LIMIT, PageEvent, latest_cursor, read_page_events
 from bridge.engine.service.live.sync_launch import LaunchTarget, pending_target
@@ -29,58 +28,54 @@ from bridge.engine.service.live.windows import (
 )
 
 HEARTBEAT_SECONDS = 10.0
-"""So often something is sent, so that both sides notice a dead connection (FHIRcast: 10 s)."""
+"""Seconds between heartbeats, by which both sides notice a dead connection (FHIRcast: 10 s)."""
 
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # a proxy that collects answers would hold everything back
+    "X-Accel-Buffering": "no",  # nginx buffers responses by default
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What there is to tell at one moment."""
+    """The state of the session and its report at one moment."""
 
     news: Sequence[PageEvent]
     other_windows: Sequence[OtherWindow]
     target: LaunchTarget | None
-    handover: int  # when this window was asked to hand the writing over, or 0
-    over: str  # why the session is over, or empty
+    handover: int  # when another session asked this window to hand over; 0: never
+    end_reason: str  # why the session has ended; empty while it is open
 
 
 async def stream_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
-    """Tell a page what happens, from a cursor on (None: from now), as long as it listens."""
+    """Yield the events of a page after a cursor (None: from now) until the session ends."""
     engine, session = page.engine, page.session
     counted = engine.streams.counted(str(session.account_id))
     with counted, engine.hub.watching(session, stream) as watch:
         await _open(page, stream)
         cursor = await _begin(page) if after is None else after
         yield "retry: 1000\n: listening\n\n"
-        told = EventWriter(cursor)
+        writer = EventWriter(cursor)
         while not engine.stopping:
             watch.news.clear()
-            reading = await engine.work.read_session(lambda rows: _read(rows, page, told.cursor))
-            for message in told.tell(reading):
+            state = await engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
+            for message in writer.events_for(state):
                 yield message
-            if reading.over:
+            if state.end_reason:
                 return
-            if len(reading.news) < LIMIT and not await _rest(watch):
+            if len(state.news) < LIMIT and not await watch.wait(HEARTBEAT_SECONDS):
                 yield ": beat\n\n"
 
 
 async def current_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
-    """Tell a page what there is to tell at this moment; it will ask again."""
+    """Yield the present events of a page after a cursor, and end; the page polls."""
     await _open(page, stream)
-    told = EventWriter(await _begin(page) if after is None else after)
-    reading = await page.engine.work.read_session(lambda rows: _read(rows, page, told.cursor))
+    writer = EventWriter(await _begin(page) if after is None else after)
+    state = await page.engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
     yield ": this moment\n\n"
-    for message in told.tell(reading):
+    for message in writer.events_for(state):
         yield message
-
-
-async def _rest(watch: StreamWatch) -> bool:
-    return await watch.wait(HEARTBEAT_SECONDS)
 
 
 async def _open(page: ReportPage, stream: str) -> None:
@@ -97,18 +92,18 @@ def _read(rows: Rows, page: ReportPage, cursor: int) -> StreamState:
     session, now = page.session, page.engine.clock()
     connection = rows.connection()
     idle_at, expires_at = ends_at(connection, session, page.engine.settings.lifetimes)
-    over = "ended" if expires_at <= now else "inactivity" if idle_at <= now else ""
+    end_reason = "ended" if expires_at <= now else "inactivity" if idle_at <= now else ""
     return StreamState(
         read_page_events(rows, session, cursor),
         other_windows(connection, session, now),
         pending_target(connection, session, now),
         handover_asked(connection, session.pk, now),
-        over,
+        end_reason,
     )
 
 
 class EventWriter:
-    """Knows what a page was told, and tells the rest."""
+    """Remembers which events a page has received, and writes the missing ones."""
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
@@ -116,27 +111,27 @@ class EventWriter:
         self._sequence = 0
         self._handover = 0
 
-    def tell(self, reading: StreamState) -> list[str]:
-        """Return the messages that a reading leads to."""
-        messages = [message("change", each.data, each.cursor) for each in reading.news]
-        if reading.news:
-            self.cursor = reading.news[-1].cursor
-        if reading.other_windows != self._other_windows:
-            self._other_windows = reading.other_windows
-            others = [each.as_json() for each in reading.other_windows]
+    def events_for(self, state: StreamState) -> list[str]:
+        """Return the events that the page has not received yet."""
+        messages = [message("change", each.data, each.cursor) for each in state.news]
+        if state.news:
+            self.cursor = state.news[-1].cursor
+        if state.other_windows != self._other_windows:
+            self._other_windows = state.other_windows
+            others = [each.as_json() for each in state.other_windows]
             messages.append(message("presence", {"others": others}))
-        if reading.target is not None and reading.target.sequence != self._sequence:
-            self._sequence = reading.target.sequence
-            messages.append(message("follow", reading.target.as_json()))
-        if reading.handover not in (0, self._handover):
-            self._handover = reading.handover
+        if state.target is not None and state.target.sequence != self._sequence:
+            self._sequence = state.target.sequence
+            messages.append(message("follow", state.target.as_json()))
+        if state.handover not in (0, self._handover):
+            self._handover = state.handover
             messages.append(message("handover", {}))
-        if reading.over:
-            messages.append(message("ended", {"reason": reading.over}))
+        if state.end_reason:
+            messages.append(message("ended", {"reason": state.end_reason}))
         return messages
 
 
 def message(kind: str, data: Mapping[str, Any], cursor: int | None = None) -> str:
-    """Write one event; JSON has no line ends, so one line of data carries it."""
+    """Write one event. JSON has no line ends, so the data fits into one line."""
     identity = "" if cursor is None else f"id: {cursor}\n"
     return f"{identity}event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,7 +1,8 @@
-"""Wait for the change feed without holding a thread.
+"""
+Long polls of the change feed, without holding a thread.
 
-A reader is woken by any write of this process, and on PostgreSQL by those of others; it also
-looks by itself from time to time.
+A write of this process wakes the reader; on PostgreSQL a write of any process does. The reader also
+polls from time to time.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes, require_cursor
 
-AT_ONCE = 20
-"""So many changes are read without a thread, where the database is at hand."""
+INLINE_LIMIT = 20
+"""At most so many changes are read on the event loop after a wake-up."""
 
 
 async def wait_for_changes(
@@ -38,30 +39,32 @@ async def wait_for_changes(
     texts: bool = False,
 ) -> FeedPage:
     """
-    Return the changes after a cursor, but for some events, at the latest after `seconds`.
+    Return the changes after a cursor; wait at most `seconds` for the first one.
 
-    Raise CursorBeyondEnd or CursorOfAnotherFeed where the cursor is of another database.
-    With `texts`, what they release is there to read, which the quota and the audit trail take for
-    exports of these reports.
+    `without` names the events to leave out. With `texts` a release carries its text; it counts as
+    an export in the quota and in the audit trail. Raise CursorBeyondEnd or CursorOfAnotherFeed if
+    the cursor belongs to another database.
     """
     engine, caller = engine_of(request), request.state.caller
     sites = None
     if site_id or not caller.service:
         sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
     with _counted(engine, caller):
-        page, said = await _awaited(engine, sites, after, limit, seconds, without, texts=texts)
+        page, texts_by_report = await _read_when_changed(
+            engine, sites, after, limit, seconds, without, texts=texts
+        )
     # Again after the wait: the token may have been revoked meanwhile.
     if seconds > 0 and not await engine.work.read_inline(lambda c: still_valid(c, caller)):
         raise unauthorized()
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.journal.note(access_events(request, "changes", (site for site, _ in shown), shown))
-    return _told(request, page, said) if said else page
+    return _with_texts(request, page, texts_by_report) if texts_by_report else page
 
 
 @contextmanager
 def _counted(engine: EngineState, caller: Caller) -> Iterator[None]:
-    """Count a reader that may wait; the bridge's own, with the service token, are few."""
+    """Count a reader that may wait; readers with the service token are not limited."""
     if caller.service:
         yield
         return
@@ -71,7 +74,7 @@ def _counted(engine: EngineState, caller: Caller) -> Iterator[None]:
         yield
 
 
-async def _awaited(
+async def _read_when_changed(
     engine: EngineState,
     sites: Collection[str] | None,
     after: int,
@@ -81,24 +84,24 @@ async def _awaited(
     *,
     texts: bool,
 ) -> tuple[FeedPage, Mapping[str, Any]]:
-    """Read changes, and again when something was written, until there are some."""
+    """Read the feed after each write until there are changes or the time is over."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    look = engine.work.read
+    read = engine.work.read
     cursor = after
     while True:
         notification = engine.work.changed.notification(without)
         mark = engine.work.mark()
-        page, said = await look(
+        page, texts_by_report = await read(
             lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
         )
         cursor = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             notification.cancel()
-            return page, said
+            return page, texts_by_report
         await engine.work.wait_for_change(notification, mark, left)
-        look, limit = engine.work.read_inline, min(limit, AT_ONCE)  # what came since then is little
+        read, limit = engine.work.read_inline, min(limit, INLINE_LIMIT)
 
 
 def _read(
@@ -112,23 +115,25 @@ def _read(
 ) -> tuple[FeedPage, Mapping[str, Any]]:
     after = require_cursor(connection, cursor)
     if texts:
-        page, said = change_feed.read_with_texts(connection, sites, after, limit, without)
+        page, found = change_feed.read_with_texts(connection, sites, after, limit, without)
     else:
-        page, said = read_changes(connection, sites, after, limit, without), {}
+        page, found = read_changes(connection, sites, after, limit, without), {}
     reached = cursor if page.cursor == after else cursor_at(connection, page.cursor)
-    return replace(page, cursor=reached), said
+    return replace(page, cursor=reached), found
 
 
-def _told(request: Request, page: FeedPage, said: Mapping[str, Any]) -> FeedPage:
-    """Add the texts, unless the quota of exports is used up: then each is to be exported."""
-    if not consume_quota(request, QuotaName.EXPORTS, len(said)):
+def _with_texts(request: Request, page: FeedPage, texts_by_report: Mapping[str, Any]) -> FeedPage:
+    """Add the texts, unless the export quota is exhausted: then the reader exports each report."""
+    if not consume_quota(request, QuotaName.EXPORTS, len(texts_by_report)):
         return page
     shown = [
-        (_site_of(each), each["reportId"]) for each in page.changes if each["reportId"] in said
+        (_site_of(each), each["reportId"])
+        for each in page.changes
+        if each["reportId"] in texts_by_report
     ]
     audit_events = access_events(request, "export", (site for site, _ in shown), shown)
     engine_of(request).journal.note(audit_events)
-    return replace(page, changes=change_feed.with_texts(page.changes, said))
+    return replace(page, changes=change_feed.with_texts(page.changes, texts_by_report))
 
 
 def _site_of(change: Mapping[str, Any]) -> str:
@@ -136,7 +141,7 @@ def _site_of(change: Mapping[str, Any]) -> str:
 
 
 def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | None:
-    """Return the sites whose changes the caller sees, None for all; raise 403 for none."""
+    """Return the sites that the caller may read, None for all; raise 403 for none."""
     if site_id:
         require_administrator(connection, caller, site_id)
         return [site_id]

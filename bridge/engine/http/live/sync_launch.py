@@ -1,16 +1,19 @@
-"""SyncLaunch between launches and windows: follow a launch, hand over the writing of a report.
+"""
+SyncLaunch: an open window follows a launch, and hands over a report to another session.
 
-That window hears of it by its event stream (`handover`), saves, and answers with
-`POST session/handed-over`. The takeover waits for the answer for at most `WAIT_SECONDS`: a window
-that does not answer keeps its text and may save it by hand.
+Handover: the window that writes the report receives a `handover` event, saves, and answers with
+`POST session/handed-over`. The other session waits at most `HANDOVER_SECONDS` for it. A window that
+does not answer keeps its text; its user can save it by hand.
 
-A launch waits a moment for the window that stands open, so that its answer can say when that
-window stays where it is.
+Follow: a launch waits at most `FOLLOW_SECONDS` for the open window, so that its response can carry
+a warning if the window refuses or does not answer.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from fastapi import Request
 from sqlalchemy import Connection
@@ -30,13 +33,16 @@ from bridge.engine.service.live.windows import handover_asked, request_handover,
 from bridge.engine.service.work import Actor, Work
 
 HANDOVER_SECONDS = 3.0
+FOLLOW_SECONDS = 5.0
 POLL_SECONDS = 0.25
+
+Value = TypeVar("Value")
 
 
 async def wait_for_handover(
     engine: EngineState, report_id: str, session_pk: int | None = None
 ) -> None:
-    """Wait until the open window that writes a report has saved, if there is another one."""
+    """Wait until another session's window that writes the report has saved, if there is one."""
     now = engine.clock()
 
     def writes(connection: Connection) -> bool:
@@ -46,66 +52,66 @@ async def wait_for_handover(
         return
     writer = await engine.work.write(lambda c: request_handover(c, report_id, session_pk, now))
     if writer is not None:
-        await _answered(engine, writer)
+        await _read_until(
+            engine,
+            HANDOVER_SECONDS,
+            lambda c: handover_asked(c, writer, engine.clock()),
+            lambda asked_at: not asked_at,
+        )
 
 
-async def _answered(engine: EngineState, writer: int) -> None:
+async def _read_until(
+    engine: EngineState,
+    seconds: float,
+    read: Callable[[Connection], Value],
+    is_done: Callable[[Value], bool],
+) -> Value:
+    """Read after each change, and every `POLL_SECONDS`, until done or the time is over."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + HANDOVER_SECONDS
+    deadline = loop.time() + seconds
     while True:
         notification = engine.work.changed.notification()
-        asked = await engine.work.read(lambda c: handover_asked(c, writer, engine.clock()))
+        value = await engine.work.read(read)
         left = deadline - loop.time()
-        if not asked or left <= 0 or engine.stopping:
+        if is_done(value) or left <= 0 or engine.stopping:
             notification.cancel()
-            return
+            return value
         await wait_notified(notification, min(left, POLL_SECONDS))
 
 
-WAIT_SECONDS = 5.0
-"""So long a window may take to save and to follow before the launch answers without it."""
-
-
 async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> LaunchOutcome:
-    """Return the outcome of a launch with what became of the window that was to follow it."""
+    """Return the outcome of a launch; add a warning if the open window did not follow it."""
     if outcome.awaited is None:
         return outcome
     answer = await _answer(engine, outcome.awaited)
-    caution = {
+    warning_of = {
         FollowAnswer.REFUSED: LaunchWarning.SYNC_REFUSED,
         FollowAnswer.PENDING: LaunchWarning.SYNC_PENDING,
     }
-    if answer not in caution:
+    if answer not in warning_of:
         return outcome
-    return replace(outcome, warnings=(*outcome.warnings, caution[answer]))
+    return replace(outcome, warnings=(*outcome.warnings, warning_of[answer]))
 
 
 async def _answer(engine: EngineState, awaited: AwaitedWindow) -> FollowAnswer:
     def read(connection: Connection) -> FollowAnswer:
         target = sync_launch.current_target(connection, awaited.site_id, awaited.account_id)
-        # A newer launch stands in this one's place: nobody will answer it any more.
+        # A newer launch has replaced this one: no window will answer it.
         superseded = target is None or target.sequence != awaited.sequence
         return FollowAnswer.FOLLOWED if superseded or target is None else target.answer
 
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + WAIT_SECONDS
-    while True:
-        notification = engine.work.changed.notification()
-        answer = await engine.work.read(read)
-        left = deadline - loop.time()
-        if answer is not FollowAnswer.PENDING or left <= 0 or engine.stopping:
-            notification.cancel()
-            return answer
-        await wait_notified(notification, min(left, POLL_SECONDS))
+    return await _read_until(
+        engine, FOLLOW_SECONDS, read, lambda answer: answer is not FollowAnswer.PENDING
+    )
 
 
 async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
-    """Open in a window the launch that it follows; the answer is the page's new boot."""
+    """Open the launch that a window follows; answer with the new start data of its page."""
     engine, session = page.engine, page.session
-    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
 
     def apply(work: Work, *, handed_over: bool = False) -> OpenedReport:
-        opened = window_switch.switch(work, door, session, sequence, handed_over=handed_over)
+        opened = window_switch.switch(work, context, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
         work.note(
             audit_event(request, "follow", opened.site_id, opened.report_id, account_id=account_id)

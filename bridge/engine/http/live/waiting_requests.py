@@ -1,6 +1,7 @@
-"""Requests that wait for news: event streams and long polls, bounded for each caller and in total.
+"""
+Limits for requests that wait: event streams and long polls, for each caller and in total.
 
-Each keeps a connection. Without a bound, one account could keep all there are.
+Each waiting request holds a connection. Without a limit one account could hold all of them.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ POLLS, POLLS_EACH = 200, 16
 
 
 class WaitingRequests:
-    """Counts the requests that wait, by caller."""
+    """Counts the waiting requests of each caller."""
 
     def __init__(self, total: int, each: int) -> None:
         self._total = total
@@ -25,7 +26,7 @@ class WaitingRequests:
         self._callers: Counter[str] = Counter()
 
     def require_room(self, caller: str) -> None:
-        """Raise 429 where a caller has as many as it may, and 503 where all have."""
+        """Raise 429 if the caller is at its limit, and 503 if the process is."""
         if self._callers[caller] >= self._each:
             raise _refusal(429, "too_many_waiting", "too many requests of this caller wait")
         if self._callers.total() >= self._total:
@@ -33,7 +34,7 @@ class WaitingRequests:
 
     @contextmanager
     def counted(self, caller: str) -> Iterator[None]:
-        """Count a request as long as it waits."""
+        """Count a request while it waits."""
         self._callers[caller] += 1
         try:
             yield

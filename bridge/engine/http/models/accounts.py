@@ -8,27 +8,24 @@ from pydantic import Field, StrictBool, StrictInt
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.service.sites.preferences import Language
 
-# ruff: noqa: N815  # the spelling of the interface document
-
-
 Password = Annotated[str, Field(max_length=1024, repr=False)]
-"""Any text: the policy is `bridge.engine.rules.passwords`."""
+"""Any text; the password policy is in `bridge.engine.rules.passwords`."""
 
 
 class ChoicesBody(Body):
-    """How a user wants to see reports; what is left out stays."""
+    """Display preferences of a user; absent members are unchanged."""
 
     AppLanguage: Language | Literal[""] | None = None
     theme: Literal["dark", "light", "system", ""] | None = None
     AutoComparePrior: StrictBool | None = None
 
     def choices(self) -> dict[str, Any]:
-        """Return what goes into the user's settings."""
+        """Return the preferences that were sent."""
         return self.model_dump(exclude_unset=True, exclude={"name", "signature"})
 
 
 class ProfileBody(ChoicesBody):
-    """What a user changes about themselves; what is left out stays."""
+    """Changes to the own profile; absent members are unchanged."""
 
     name: Identifier | None = None
     SpeechLanguage: Language | Literal[""] | None = None
@@ -37,28 +34,28 @@ class ProfileBody(ChoicesBody):
 
 
 class PasswordBody(Body):
-    """A new password, and the present one as proof."""
+    """A new password, and the current one as proof."""
 
     present: Password
     wanted: Password
 
 
 class ConfirmBody(Body):
-    """The present password, and a one-time code where the account has an authenticator."""
+    """The current password, and a one-time code if the account has an authenticator."""
 
     password: Password
     code: Annotated[str, Field(max_length=20, repr=False)] = ""
 
 
 class OwnTokenBody(Body):
-    """An access token for oneself."""
+    """A new access token for the user."""
 
     label: Identifier
     expiresDays: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
 
 
 class AssignBody(Body):
-    """A reader for a report; empty takes the report from its reader."""
+    """The reader of a report; an empty e-mail address removes the assignment."""
 
     reportId: Identifier
     email: OptionalIdentifier = ""
@@ -71,7 +68,7 @@ class AccountBody(Body):
 
 
 class EnrolmentBody(AccountBody):
-    """An account whose owner is to set a password anew."""
+    """An account whose owner must set a new password."""
 
     secondFactor: StrictBool = False
     endTokens: StrictBool = True

@@ -1,4 +1,4 @@
-"""Bodies of the administrative endpoints (ours): sites, users, tokens, groups, templates."""
+"""Bodies of the administrative endpoints: sites, users, tokens, groups, templates."""
 
 # ruff: noqa: N815  # the spelling of the interface document
 
@@ -21,12 +21,12 @@ Names = Annotated[list[Identifier], Field(max_length=1000)]
 Delay = Annotated[StrictInt, Field(ge=0, le=MAX_SIGN_DELAY, description="Seconds; 0: none.")]
 Zone = Annotated[Identifier, Field(description="IANA time zone")]
 ImageType = Annotated[str | None, Field(description="Media type of headerImg")]
-HeaderImage = Annotated[str | None, Field(description="Base64; kept as encoded by us", repr=False)]
+HeaderImage = Annotated[str | None, Field(description="Base64; stored re-encoded", repr=False)]
 FooterImage = Annotated[str | None, Field(description="A data URI", repr=False)]
 
 
 class SiteBody(Body):
-    """A site's settings, all of them: what is left out is as a new site has it."""
+    """All settings of a site; absent members get the default of a new site."""
 
     name: OptionalIdentifier = ""
     timeZone: Zone = "UTC"
@@ -39,14 +39,14 @@ class SiteBody(Body):
     footerImg: FooterImage = None
 
     def to_settings(self, site_id: str) -> SiteSettings:
-        """Return the settings as the use case takes them; works on images: off the loop."""
+        """Return the settings for the use case; re-encodes images, so call it in a thread."""
         given = self.model_dump(exclude={"SiteID"})
         changes = prepare({**given, "name": self.name or site_id})
         return changed(SiteSettings(site_id), changes)
 
 
 class SiteChangeBody(Body):
-    """Members of a site to change; a null puts the default back, and removes an image."""
+    """Members of a site to change; null restores the default or removes an image."""
 
     name: OptionalIdentifier | None = None
     timeZone: Zone | None = None
@@ -59,12 +59,12 @@ class SiteChangeBody(Body):
     footerImg: FooterImage = None
 
     def changes(self) -> dict[str, Any]:
-        """Return the members that were given."""
+        """Return the members that were sent."""
         return self.model_dump(exclude_unset=True)
 
 
 class NewSiteBody(SiteBody):
-    """A site to be created."""
+    """A new site."""
 
     SiteID: Identifier
 
@@ -76,18 +76,18 @@ class UserBody(Body):
     name: OptionalIdentifier = ""
     role: SiteRole = SiteRole.USER
     password: Any = Field(
-        default=None, repr=False, description="Not accepted: only its owner sets a password"
+        default=None, repr=False, description="Not accepted: only the owner sets the password"
     )
 
 
 class SignatureBody(Body):
-    """The image under a user's reports."""
+    """The signature image of a user."""
 
     signature: str | None = Field(description="A data URI; null removes it", repr=False)
 
 
 class TokenBody(Body):
-    """A token to be made for a user of the site."""
+    """A new token for a user of the site."""
 
     email: Identifier
     label: OptionalIdentifier = ""
@@ -96,7 +96,7 @@ class TokenBody(Body):
 
 
 class PrelimGroupBody(Body):
-    """A prelim group: its tags, members and reviewers (null: everybody in no group)."""
+    """A prelim group: its tags, members and reviewers (null: all users in no group)."""
 
     name: Identifier
     tags: Annotated[list[Identifier], Field(min_length=1, max_length=100)]
@@ -105,7 +105,7 @@ class PrelimGroupBody(Body):
 
 
 class TemplateBody(Body):
-    """A numbered template: a document of ours, or plain text that becomes one."""
+    """A numbered template: a structured document, or plain text to convert."""
 
     name: Identifier
     document: dict[str, Any] | None = None
@@ -136,7 +136,7 @@ _Place = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _moment(value: object) -> object:
-    """Read a time of the query; a number, or a text without a zone, is refused."""
+    """Parse a time of the query; numbers and times without a zone are refused."""
     if value is None:
         return None
     try:
@@ -155,10 +155,10 @@ _Word = Annotated[str, Field(min_length=1, max_length=320)]
 
 
 class AuditQuery(BaseModel):
-    """Which audit events; times in ISO 8601 with their zone, `user` an e-mail address."""
+    """Filters of audit events; times in ISO 8601 with zone, `user` is an e-mail address."""
 
     after: _Place | None = None
-    before: Annotated[_Place | None, Field(description="Goes on from a page of the newest")] = None
+    before: Annotated[_Place | None, Field(description="Continues a page of newest events")] = None
     since: _Time | None = None
     until: _Time | None = None
     action: _Word | None = None
@@ -166,7 +166,7 @@ class AuditQuery(BaseModel):
     reportId: _Word | None = None
     limit: int = Field(100, ge=1, le=1000)
 
-    def of(self, site_id: str) -> TrailQuery:
-        """Return the query as the use case takes it."""
+    def to_query(self, site_id: str) -> TrailQuery:
+        """Return the query for the use case."""
         span = (self.since, self.until)
         return TrailQuery(site_id, *span, self.reportId, self.action, self.user, self.before)

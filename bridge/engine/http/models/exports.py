@@ -1,6 +1,6 @@
 """Bodies of exports: the JSON export record, and exports as files.
 
-`addenda` shows only the first so many: one inside its sign delay must not leave with another.
+`addenda` limits the number of addenda: one within its sign delay must not be sent with another.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document
@@ -11,7 +11,7 @@ from pydantic.config import JsonDict
 
 from bridge.engine.http.models.reports import ExportBody, RtfBody
 
-# FastAPI leaves nulls out of examples: everything has a value here.
+# FastAPI omits nulls from examples, so every member has a value.
 _IMAGE = "data:image/png;base64,iVBORw0KGgo="
 _PERSON: JsonDict = {
     "name": "Example Person",
@@ -94,7 +94,7 @@ class ClinicalInfoOut(BaseModel):
 
 
 class PersonOut(BaseModel):
-    """Who signed, read or reviewed; `signature` is a data URI."""
+    """A signer, reader or reviewer; `signature` is a data URI."""
 
     name: str
     email: str
@@ -127,7 +127,7 @@ class PrelimInfo(BaseModel):
 
 
 class ReportInfo(BaseModel):
-    """The report's text; null where nobody has signed."""
+    """The text of the report; the signature is null while it is unsigned."""
 
     content: str
     signedAt: str | None
@@ -135,7 +135,7 @@ class ReportInfo(BaseModel):
 
 
 class ExportRecord(BaseModel):
-    """The report as it stands: every order, the anchor first."""
+    """The current report with all its orders, the anchor first."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -150,7 +150,7 @@ _Count = Annotated[int, Field(strict=True, ge=0, le=10_000)]
 
 
 class PdfBody(ExportBody):
-    """`POST /api/report/export/pdf`, an addition of ours."""
+    """`POST /api/report/export/pdf`."""
 
     addenda: _Count | None = None
 

@@ -1,7 +1,8 @@
-"""Field types of request bodies: what is accepted, what it becomes, and texts.
+"""
+Field types of request bodies.
 
-Scalar tags arrive as strings or numbers and become strings; blank means unset.
-Objects and lists where a tag belongs are refused by the type itself.
+A scalar tag may be sent as a string or a number and becomes a string; blank means unset. Objects
+and lists are refused where a tag is expected.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ IDENTIFIER_BYTES = 1024
 
 
 def _scalar(value: object) -> object:
-    """Numbers count as text (they are what careless clients send for `all strings`)."""
+    """Convert numbers to text, because some clients send numbers for string tags."""
     if isinstance(value, str | bool):
         return value
     if value is None:
@@ -38,30 +39,30 @@ def _scalar(value: object) -> object:
 
 
 def _whole(value: object) -> object:
-    """As `_scalar`, but whole numbers only: a fraction has more than one spelling."""
+    """Convert whole numbers to text; a fraction is refused, as it has several spellings."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else value
     return _scalar(value)
 
 
 def _indexable(text: str) -> str:
-    """Bound what is indexed together: index rows of PostgreSQL end at 2,704 bytes."""
-    few = len(text) * 4 <= IDENTIFIER_BYTES  # no character has more bytes
-    if not few and len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
+    """Limit the bytes of an identifier: an index row of PostgreSQL has at most 2,704 bytes."""
+    short = len(text) * 4 <= IDENTIFIER_BYTES  # a character has at most 4 bytes
+    if not short and len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
         message = f"String should have at most {IDENTIFIER_BYTES} bytes in UTF-8"
         raise ValueError(message)
     return text
 
 
 def _visible(text: str) -> str:
-    """Refuse what nobody sees: two identifiers that differ by it look the same."""
+    """Refuse invisible characters: two identifiers that differ by one look the same."""
     if has_unseen(text):
         message = "String should have no control characters, line ends or marks of direction"
         raise ValueError(message)
     return text
 
 
-# Constraints come first: what stands behind them is applied before them.
+# Pydantic applies the validators of an annotation from right to left.
 Tag = Annotated[
     str,
     StringConstraints(max_length=TAG_LENGTH),
@@ -70,7 +71,7 @@ Tag = Annotated[
 """A scalar clinicalInfo tag: optional, and empty when unset."""
 
 Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None)]
-"""A long text, limited by the use case and not by the shape."""
+"""A long text; the use case limits its length."""
 
 Identifier = Annotated[
     str,
@@ -85,7 +86,7 @@ Identifier = Annotated[
         | int,
     ),
 ]
-"""A required part of an identity: blank is missing."""
+"""A required identifier; blank counts as missing."""
 
 OptionalIdentifier = Annotated[
     str,
@@ -99,16 +100,16 @@ OptionalIdentifier = Annotated[
 
 
 OptionalNumber = Annotated[OptionalIdentifier, AfterValidator(_visible)]
-"""A part of an identity that an SR file may supply."""
+"""An identifier that a DICOM SR file may supply instead."""
 
 
 def _off(value: object) -> object:
-    """Null is silence: what is optional may be sent as null by clients that send every member."""
+    """Accept null as absent: some clients send every optional member."""
     return False if value is None else value
 
 
 Flag = Annotated[StrictBool, BeforeValidator(_off, json_schema_input_type=StrictBool | None)]
-"""An optional switch, off when it is absent or null; nothing else passes for a boolean."""
+"""An optional boolean, false if it is absent or null; other types are refused."""
 
 QueryText = Annotated[
     str,
@@ -119,13 +120,13 @@ QueryText = Annotated[
 
 
 class Body(Model):
-    """A request body: frozen, tolerant of members that it does not know."""
+    """A request body; it is immutable and ignores unknown members."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_enum_values=False)
 
 
 class ResponseType(StrEnum):
-    """What a launch answers with."""
+    """The content of a launch response."""
 
     LINK = "link"
     QRCODE = "qrcode"
@@ -133,7 +134,7 @@ class ResponseType(StrEnum):
 
 
 def null_as(default: StrEnum) -> BeforeValidator:
-    """Take null for `default`, in an optional choice."""
+    """Accept null as `default` in an optional choice."""
     return BeforeValidator(
         lambda value: default if value is None else value,
         json_schema_input_type=type(default) | None,
@@ -142,10 +143,10 @@ def null_as(default: StrEnum) -> BeforeValidator:
 
 def nest_identity(body: Any, members: tuple[str, ...]) -> Any:
     """
-    Move flat identity members into `clinicalInfo` when that is absent.
+    Move flat identity members into `clinicalInfo` if that is absent.
 
-    The interface document nests them for most endpoints and leaves them flat for
-    two; both forms are accepted everywhere.
+    The interface document nests them for most endpoints and not for two; both forms are accepted
+    everywhere.
     """
     if not isinstance(body, Mapping) or "clinicalInfo" in body:
         return body
@@ -154,7 +155,7 @@ def nest_identity(body: Any, members: tuple[str, ...]) -> Any:
 
 
 def flatten_identity(body: Any, members: tuple[str, ...]) -> Any:
-    """Move members of a nested `clinicalInfo` to the top where they are absent there."""
+    """Copy members of a nested `clinicalInfo` to the top level if they are absent there."""
     if not isinstance(body, Mapping) or not isinstance(body.get("clinicalInfo"), Mapping):
         return body
     nested = {name: body["clinicalInfo"][name] for name in members if name in body["clinicalInfo"]}
@@ -164,11 +165,11 @@ def flatten_identity(body: Any, members: tuple[str, ...]) -> Any:
 Trigger = Annotated[
     str, StringConstraints(pattern=r"^[^\s\x85/]{1,32}$"), Path(description="One word, no slash")
 ]
-"""What is typed for a macro."""
+"""The word that a user types for a macro."""
 
 
 class TextBody(Body):
-    """A text, in one of two forms."""
+    """A text, as a structured document or as plain text."""
 
     document: dict[str, Any] | None = None
     text: str | None = Field(default=None, max_length=4_000_000)
@@ -181,16 +182,16 @@ class TextBody(Body):
         return self
 
     def sent(self) -> dict[str, Any]:
-        """Return the document's JSON, whichever form was sent; not checked yet."""
+        """Return the JSON of the document in either form; not validated."""
         return to_json(from_text(self.text or "")) if self.document is None else self.document
 
     def content(self) -> Document:
-        """Return the document, whichever form was sent; raise `RuleBroken`."""
+        """Return the document in either form; raise `RuleBroken`."""
         return read_document(self.sent())
 
 
 class MacroBody(TextBody):
-    """A macro: its text, and what it is called in lists."""
+    """A macro: its text, and its name in lists."""
 
     name: OptionalIdentifier = ""
 
@@ -202,6 +203,6 @@ class MappingBody(Body):
 
 
 class FindingsBody(TextBody):
-    """The text as it stands, and key findings to be put into its sections."""
+    """The current text, and key findings to insert into its sections."""
 
     findings: str = Field(max_length=100_000)

@@ -1,8 +1,7 @@
 """
 Bodies of the launch and init endpoints.
 
-Interface document, "Endpoints: launch" and "init". Shape only: whether the values
-make sense together is decided by `bridge.engine.launch`.
+These models validate the shape only. `bridge.engine.launch` validates the values together.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document
@@ -56,7 +55,7 @@ INIT_EXAMPLE: JsonDict = {
 
 
 class ClinicalInfo(Body):
-    """Every tag of a launch; an SR file may supply what is missing, except SiteID."""
+    """The tags of a launch; a DICOM SR file may supply missing ones, except SiteID."""
 
     SiteID: Identifier
     SiteLocation: OptionalNumber = ""
@@ -84,7 +83,7 @@ class ClinicalInfo(Body):
 
 
 class ReportingApp(Body):
-    """How the reporting app behaves for this launch."""
+    """Options of the reporting app for this launch."""
 
     AppLanguage: Tag | None = None
     SpeechLanguage: Tag | None = None
@@ -102,14 +101,14 @@ class QrCodeOptions(Body):
 
 
 class ResponseOptions(Body):
-    """Link, QR code or both. What stands in `qrCodeOptions` does not matter for a plain link."""
+    """Link, QR code or both. `qrCodeOptions` is ignored for a link alone."""
 
     type: ResponseType
     qrCodeOptions: dict[str, Any] | None = None
 
 
 class LaunchUserInfo(Body):
-    """For whom the report is launched, and on whose authority."""
+    """The user for whom the report is launched, and the token of that user."""
 
     UserEmail: OptionalIdentifier = ""
     UserName: OptionalIdentifier = ""
@@ -124,7 +123,7 @@ class StructuredReportFile(Body):
 
 
 class KeyImageFile(Body):
-    """One image that goes with the report, in base64."""
+    """One key image, in base64."""
 
     imageData: str = Field(repr=False)
     contentType: str
@@ -149,10 +148,10 @@ class LaunchBody(Body):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _all_that_is_missing(
+    def _report_missing_identifiers(
         cls, value: object, handler: ModelWrapValidatorHandler["LaunchBody"]
     ) -> "LaunchBody":
-        """Name the missing identifiers together with what else is wrong."""
+        """Report missing identifiers together with the other errors."""
         try:
             return handler(value)
         except ValidationError as error:
@@ -161,7 +160,7 @@ class LaunchBody(Body):
                 raise
             found = [
                 InitErrorDetails(
-                    type=PydanticCustomError("invalid", "{said}", {"said": each["msg"]}),
+                    type=PydanticCustomError("invalid", "{message}", {"message": each["msg"]}),
                     loc=each["loc"],
                     input=None,
                 )
@@ -171,7 +170,7 @@ class LaunchBody(Body):
 
 
 def _missing_identity(value: object) -> list[InitErrorDetails]:
-    """Return the identifiers that a launch without SR files does not have."""
+    """Return an error for each missing identifier of a launch without SR files."""
     info = value.get("clinicalInfo") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(info, Mapping) or value.get("dicomSR"):
         return []
@@ -198,7 +197,7 @@ class InitClinicalInfo(Body):
 
 
 class InitUserInfo(Body):
-    """Who will work in the session."""
+    """The user of the session."""
 
     UserName: Identifier
     UserEmail: Identifier

@@ -1,8 +1,7 @@
 """
 Bodies of the endpoints that work on existing reports and orders.
 
-Interface document, "Endpoints: status … unlink-orders", and our additions. Shape
-only; the single-report endpoints take their identity nested and flat alike.
+Endpoints of a single report accept the identity nested in `clinicalInfo` or flat.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document
@@ -24,6 +23,7 @@ from bridge.engine.http.models.fields import (
     null_as,
 )
 from bridge.engine.http.models.launch import StructuredReportFile
+from bridge.engine.service.reports.files import UpdateMode
 
 IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
 _SITE = ("SiteID", "SiteLocation")
@@ -34,7 +34,7 @@ _YEAR_9999 = 253_402_300_799_999  # its last millisecond
 
 
 class OrderIdentity(Body):
-    """The triple that names a report, and the location that some sites have."""
+    """The key of an order: site, MRN and accession, with the location of sites that have any."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -70,17 +70,17 @@ class DeleteBody(OneReport):
     """
     `POST /api/report/delete`.
 
-    `onlyWhenOrdered` is ours: refuse (400) where somebody has begun to read, in the same
-    transaction, so that a cancelled order never takes a text with it. So is `setAside`: the order
-    may come back (it is held, or moved), so that the change feed does not call it cancelled.
+    `onlyWhenOrdered` refuses (400) a report that a reader has started, in the same transaction, so
+    that cancelling an order never deletes a text. `setAside`: the order is held or moved and may
+    come back, so the change feed does not mark it as cancelled.
     """
 
-    onlyWhenOrdered: Flag = False  # spelled like the document's fields
+    onlyWhenOrdered: Flag = False
     setAside: Flag = False
 
 
 class StatusBody(Body):
-    """`POST /api/report/status`; `texts` is ours."""
+    """`POST /api/report/status`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"clinicalInfo": [_EXAMPLE]}]})
 
@@ -92,8 +92,8 @@ class ExportBody(OneReport):
     """
     `POST /api/report/export/html` and `/json`.
 
-    `prelimUntil` is ours, in milliseconds since the epoch: the text is that of the latest
-    preliminary read by then (404 where none counts), whatever has been written since.
+    `prelimUntil`, in milliseconds since the epoch, selects the text of the latest preliminary read
+    at that time (404 if there is none) instead of the current text.
     """
 
     model_config = ConfigDict(
@@ -105,14 +105,14 @@ class ExportBody(OneReport):
 
 
 class RtfResponse(StrEnum):
-    """How the RTF is sent."""
+    """The encoding of an RTF response."""
 
     ARRAYBUFFER = "arraybuffer"
     BASE64 = "base64"
 
 
 def _folded(value: Any) -> Any:
-    """Read `responseType` in any case; null is silence."""
+    """Accept `responseType` in any case; null means the default."""
     if value is None:
         return RtfResponse.ARRAYBUFFER
     return value.lower() if isinstance(value, str) else value
@@ -157,7 +157,7 @@ def _true(value: bool) -> bool:
 
 
 class AddendumSignBody(OneReport):
-    """`POST /api/report/addendum/sign`: `ignoreSignDelay` must be there, and true."""
+    """`POST /api/report/addendum/sign`: `ignoreSignDelay` is required and must be true."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{**_ONE, "ignoreSignDelay": True}]})
 
@@ -178,20 +178,13 @@ class PrelimBody(OneReport):
 
 
 class AssignOrderBody(OneReport):
-    """`POST /api/report/assign`: a user of the site, who becomes the owner."""
+    """`POST /api/report/assign`; the user of the site becomes the owner."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{**_ONE, "UserEmail": "person@hospital.example"}]}
     )
 
     UserEmail: Identifier
-
-
-class UpdateMode(StrEnum):
-    """What becomes of the SR files that are already there."""
-
-    REPLACE = "replace"
-    APPEND = "append"
 
 
 class UpdateStructuredReports(OneReport):
@@ -208,7 +201,7 @@ class UpdateStructuredReports(OneReport):
 
 
 class OrderInSite(Body):
-    """An order within the site that the body names once; naming another one is no slip to pass."""
+    """An order of the site that the body names; a different SiteID is refused."""
 
     SiteID: OptionalIdentifier = ""
     PatientMRN: Identifier
@@ -216,7 +209,7 @@ class OrderInSite(Body):
 
 
 class LinkBody(Body):
-    """`POST /api/report/link-orders` and `/unlink-orders`; the first to link is the anchor."""
+    """`POST /api/report/link-orders` and `/unlink-orders`; the first order is the anchor."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -245,7 +238,7 @@ class LinkBody(Body):
 
 
 class PatientUpdateBody(Body):
-    """`POST /api/patient/update` (ours): absent members stay as they are."""
+    """`POST /api/patient/update`; absent members are unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -266,7 +259,7 @@ class PatientUpdateBody(Body):
 
 
 class PatientMergeBody(Body):
-    """`POST /api/patient/merge` (ours): `PriorPatientMRN` is absorbed by `PatientMRN`."""
+    """`POST /api/patient/merge`; `PriorPatientMRN` is merged into `PatientMRN`."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,9 +1,4 @@
-"""Shapes of the responses, for the OpenAPI description; the routes send plain JSON.
-
-Every member is the interface document's, or an addition that `docs` names as ours.
-
-The feed is ours, beside the interface document.
-"""
+"""Models of the responses, for the OpenAPI description; the routes send plain JSON."""
 
 # ruff: noqa: N815  # the spelling of the interface document
 from typing import Any
@@ -12,9 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from bridge.engine.http.requests.problems import MEDIA_TYPE
-
-# ruff: noqa: N815  # the spelling of the interface document
-
 
 _ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
 RECORD: JsonDict = {
@@ -38,12 +30,12 @@ _LINK = "https://reports.example/reporting/launch-report/clinical?token=Zm9vYmFy
 
 
 def example(value: JsonDict) -> ConfigDict:
-    """Let a model be shown by an example."""
+    """Return a model configuration with one example."""
     return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 class ProblemError(BaseModel):
-    """One thing wrong with the request."""
+    """One error in the request."""
 
     pointer: str
     message: str
@@ -80,21 +72,21 @@ class ProblemBody(BaseModel):
 
 
 class ReportOwner(BaseModel):
-    """Name and e-mail address; an empty object where nobody owns the report."""
+    """Name and e-mail address of the owner; an empty object if there is none."""
 
     name: str | None = None
     email: str | None = None
 
 
 class FileSetAside(BaseModel):
-    """A DICOM SR file that contradicts the order by these clinicalInfo tags."""
+    """A DICOM SR file whose values contradict these clinicalInfo tags of the order."""
 
     sopInstanceUID: str
     contradicts: list[str]
 
 
 class FilesUpdated(BaseModel):
-    """The answer to `update-dicomsr` when files were set aside; without warnings it is empty."""
+    """The response to `update-dicomsr` if files were set aside; otherwise there is no body."""
 
     model_config = example(
         {
@@ -108,7 +100,7 @@ class FilesUpdated(BaseModel):
 
 
 class LaunchResponse(BaseModel):
-    """The answer to a launch; both spellings of the QR code carry the same value."""
+    """The response to a launch; both spellings of the QR code have the same value."""
 
     model_config = example(
         {
@@ -133,7 +125,7 @@ class LaunchResponse(BaseModel):
 
 
 class InitResponse(BaseModel):
-    """The answer to init."""
+    """The response to init."""
 
     model_config = example(
         {
@@ -148,8 +140,8 @@ class InitResponse(BaseModel):
     warnings: list[str] | None = None
 
 
-class Identity(BaseModel):
-    """One order."""
+class OrderKeyBody(BaseModel):
+    """The key of one order."""
 
     SiteID: str
     PatientMRN: str
@@ -165,7 +157,7 @@ class StatusRecordBody(BaseModel):
     status: str
     userEmail: str
     unsignUntil: int | None
-    clinicalInfo: list[Identity]
+    clinicalInfo: list[OrderKeyBody]
     hasContent: bool
     addendumUnsignUntil: int | None
 
@@ -187,10 +179,10 @@ class HtmlResponse(BaseModel):
 
 
 class WaitingBody(BaseModel):
-    """A report that waits for its review, since `prelimAt`."""
+    """A report that waits for review since `prelimAt`."""
 
     reportId: str
-    clinicalInfo: list[Identity]
+    clinicalInfo: list[OrderKeyBody]
     userEmail: str
     prelimAt: str
 
@@ -203,7 +195,7 @@ class PrelimsResponse(BaseModel):
     )
 
     reportId: str | None
-    clinicalInfo: list[Identity]
+    clinicalInfo: list[OrderKeyBody]
     userEmail: str | None
     reports: list[WaitingBody]
 
@@ -234,11 +226,11 @@ class WorklistResponse(BaseModel):
 
 
 _MEANINGS = {
-    400: "The request is of the wrong shape, or a rule is broken; `code` says which",
+    400: "The request is malformed or breaks a rule; `code` names the rule",
     401: "No valid access token",
-    403: "The caller may not do this",
+    403: "The caller lacks the permission",
     404: "The site or the report does not exist",
-    409: "Conflicts with the present state; `changed` may be retried",
+    409: "Conflicts with the current state; `changed` may be retried",
     413: "The request is too large",
     429: "Too many requests; see Retry-After",
     500: "A business rule that the interface document answers with 500 (X-Error-Class: business)",
@@ -250,7 +242,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: int) -> Responses:
-    """Describe the error responses of a route: the usual ones and these."""
+    """Return the OpenAPI error responses of a route: the usual statuses and these."""
     usual = (400, 401, 403, 404, 409, 413, 429, 503)
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
     return {
@@ -260,25 +252,25 @@ def problems(*statuses: int) -> Responses:
 
 
 NO_BODY: Responses = {200: {"description": "Done; no body", "content": {}}}
-PAGE_LEFT: Responses = {204: {"description": "Done, and the page is left: there is none to show"}}
+PAGE_LEFT: Responses = {204: {"description": "Done; the user has left the page"}}
 
 
 class ReleaseBody(BaseModel):
-    """What was released."""
+    """A release: its kind and number."""
 
     kind: str
     sequence: int
 
 
 class SignerBody(BaseModel):
-    """Who signed."""
+    """The signer."""
 
     name: str
     email: str
 
 
 class SignedTextBody(BaseModel):
-    """The text of a report or an addendum, as its export has it."""
+    """The text of a report or an addendum, as in its export."""
 
     content: str
     signedAt: str | None
@@ -286,7 +278,7 @@ class SignedTextBody(BaseModel):
 
 
 class ReleasedTextBody(BaseModel):
-    """What a release says: the report, and its signed addenda in order."""
+    """The text of a release: the report and its signed addenda in order."""
 
     reportInfo: SignedTextBody
     addendumInfo: list[SignedTextBody]
@@ -297,7 +289,7 @@ class StatusAnswerBody(StatusRecordBody):
 
     text: ReleasedTextBody | None = Field(
         default=None,
-        description="With `texts`, and where the quota of exports allows it: of a signed report",
+        description="With `texts`, for a signed report, if the export quota is sufficient",
     )
 
 
@@ -315,15 +307,15 @@ class ChangeBody(BaseModel):
         default=None, description="Place of a released addendum among those of the export"
     )
     cancelled: bool | None = Field(
-        default=None, description="Of a deleted report: whether its order does not come back"
+        default=None, description="For a deleted report: whether its order is cancelled for good"
     )
     text: ReleasedTextBody | None = Field(
-        default=None, description="With `texts`, and where the quota of exports allows it"
+        default=None, description="With `texts`, if the export quota is sufficient"
     )
 
 
 class ChangesResponse(BaseModel):
-    """Changes in commit order; go on from `cursor`."""
+    """Changes in commit order; continue after `cursor`."""
 
     model_config = example(
         {
@@ -344,6 +336,6 @@ class ChangesResponse(BaseModel):
 
     changes: list[ChangeBody]
     cursor: int = Field(
-        description="Where to go on, as `after`. It is opaque, grows, and has at most 53 bits. It"
-        " bears a mark of the feed: after the database was restored from a backup, it is refused"
+        description="The value of `after` for the next request. It is opaque, grows, and has at"
+        " most 53 bits. It identifies the feed: it is refused after the database was restored"
     )

@@ -1,9 +1,9 @@
-"""Pages that browsers see, the headers that keep them safe, and pages that show no report.
+"""
+HTML pages, their security headers, and notices.
 
-Only templates are filled here, with everything escaped; no page holds a patient's
-data: the report page asks the session endpoints for it.
-
-The words are `notices.json`, by language. What only an integrator can mend stays in English.
+All values are escaped. No page contains patient data: the report page loads it from the session
+endpoints. `notices.json` has the texts by language. Texts that only an integrator can act on are
+English.
 """
 
 import html
@@ -31,8 +31,8 @@ ASSETS = {
 ASSET_PATH = "/reporting/assets/"
 REPORT_APP = "src/report/main.ts"
 REPORT_WINDOW = "src/report/embedding/ReportWindow.svelte"
-_LATER = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
-"""What a page of each mode will load in any case, fetched at once beside its entry."""
+_MODE_ENTRIES = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
+"""The further entry of each page mode; its files are preloaded."""
 COOKIE = "report_session"
 _SECURE_COOKIE = "__Host-report_session"
 PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
@@ -40,7 +40,7 @@ PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-wr
 
 @cache
 def asset(name: str) -> bytes:
-    """Return a file of the page."""
+    """Return a file of the pages."""
     return files("bridge.engine.app").joinpath("assets", name).read_bytes()
 
 
@@ -50,7 +50,7 @@ def _template(name: str) -> Template:
 
 
 def page_headers(ancestors: Sequence[str]) -> dict[str, str]:
-    """Return the security headers of a page that these origins may frame; none may when empty."""
+    """Return the security headers of a page; only the origins in `ancestors` may frame it."""
     framing = " ".join(ancestors) or "'none'"
     return {
         "Content-Security-Policy": (
@@ -69,7 +69,7 @@ def page_headers(ancestors: Sequence[str]) -> dict[str, str]:
 
 
 def document_headers() -> dict[str, str]:
-    """Return the security headers of an exported report shown by itself: no script, no frame."""
+    """Return the security headers of an exported report: no script, no frame."""
     own = {
         "Content-Security-Policy": (
             "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -81,12 +81,12 @@ def document_headers() -> dict[str, str]:
 
 
 def report_page(opened: OpenedReport, headers: Mapping[str, str]) -> Response:
-    """Return the page of an opened document."""
+    """Return the page of an opened report."""
     return app_page(report_boot(opened), headers=headers)
 
 
 def report_boot(opened: OpenedReport) -> dict[str, Any]:
-    """Return what the page of an opened document begins with."""
+    """Return the start data of the page of an opened report."""
     return {
         "mode": "report",
         "session": opened.secret,
@@ -104,7 +104,7 @@ def report_boot(opened: OpenedReport) -> dict[str, Any]:
 def waiting_page(
     language: str, theme: str, ancestors: Sequence[str], wording: tuple[str, str]
 ) -> Response:
-    """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
+    """Return the page of a pre-warmed session: the app is loaded and waits for a report."""
     title, text = wording
     markup = (
         f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
@@ -122,14 +122,13 @@ def app_page(
     fallback: str = "",
 ) -> Response:
     """
-    Return a page of the reporting app; `boot` is what it begins with (web/src/report/boot.ts).
+    Return a page of the reporting app; `boot` is its start data (web/src/report/boot.ts).
 
-    `fallback` is markup of ours that stands there until the app does.
-
-    Raises NotBuilt where the app is not built in.
+    `fallback` is markup that the browser shows until the app has started. It is not escaped.
+    Raises NotBuilt if the web pages are not built.
     """
     begin = entry(REPORT_APP)
-    later = _LATER.get(str(boot.get("mode")))
+    later = _MODE_ENTRIES.get(str(boot.get("mode")))
     also = entry(later) if later else AppEntry("", (), ())
     scripts = dict.fromkeys((*begin.preloads, *also.preloads, also.script))
     styles = dict.fromkeys((*begin.styles, *also.styles))
@@ -159,7 +158,7 @@ def notice_page(
     form: str = "",
     language: str = "en-US",
 ) -> Response:
-    """Return a page that says one thing; `form` is markup of ours."""
+    """Return a page with one message; `form` is markup and is not escaped."""
     filled = _template("notice.html").substitute(
         language=html.escape(language),
         title=html.escape(title),
@@ -170,7 +169,7 @@ def notice_page(
 
 
 def frame_check_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
-    """Return the page that asks again once a browser shows it, which only these hosts' do."""
+    """Return the page that repeats its request; a browser runs it only in frames of `hosts`."""
     title, text = wording
     filled = _template("again.html").substitute(
         language=html.escape(language), title=html.escape(title), text=html.escape(text)
@@ -179,7 +178,7 @@ def frame_check_page(hosts: Sequence[str], wording: tuple[str, str], language: s
 
 
 def docs_page(settings: EngineSettings) -> Response:
-    """Return the description of the interface, with the limits that are in force."""
+    """Return the page of the HTTP interface, with the active limits."""
     sizes, rates = settings.sizes, settings.rates
     limits = (
         f"{sizes.body} bytes a request; {sizes.structured_reports} DICOM SR files and "
@@ -197,8 +196,8 @@ def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
     """
     Return the Set-Cookie header of a session.
 
-    In another site's frame only a partitioned cookie is kept; elsewhere a plain one
-    is. Written by hand: the framework knows Partitioned only on newer Pythons.
+    In a frame of another site browsers keep only a partitioned cookie. The header is written
+    here because the framework supports Partitioned only on newer versions of Python.
     """
     name = cookie_name(secure=secure)
     cookie = f"{name}={secret}; Path=/; HttpOnly"
@@ -208,12 +207,12 @@ def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
 
 
 def cookie_name(*, secure: bool) -> str:
-    """Return the cookie's name; the prefix binds it to the host where it can."""
+    """Return the name of the cookie; with https the prefix binds it to the host."""
     return _SECURE_COOKIE if secure else COOKIE
 
 
 def _script_json(value: Any) -> str:
-    """Write JSON that no HTML parser can take for the end of its script."""
+    """Write JSON for a script element, without characters that could end the element."""
     text = json.dumps(value, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -222,7 +221,7 @@ _FALLBACK = "en"
 
 
 class NoticeKey(StrEnum):
-    """What a page has to say; named in the catalogue."""
+    """The key of a notice in `notices.json`."""
 
     FRAME_NOT_PERMITTED = "frame_not_permitted"
     LINK_EXPIRED = "link_expired"
@@ -238,7 +237,7 @@ class NoticeKey(StrEnum):
 
 
 def language_of(request: Request) -> str:
-    """Return one of the 17 codes: the address's AppLanguage, or the browser's first known one."""
+    """Return the language of a page: AppLanguage of the query, else the browser's first known."""
     asked = request.headers.get("accept-language", "").split(",")
     wishes = (request.query_params.get("AppLanguage", ""), *asked)
     known = (language(each.partition(";")[0]) for each in wishes)
@@ -246,7 +245,7 @@ def language_of(request: Request) -> str:
 
 
 def notice_text(which: NoticeKey, code: str) -> tuple[str, str]:
-    """Return title and text in a language, an unknown one's in its base's or in English."""
+    """Return title and text of a notice; an unknown language falls back to English."""
     catalogue = _catalogue()
     base = code.partition("-")[0]
     found = catalogue.get(code) or catalogue.get(base) or catalogue[_FALLBACK]
@@ -261,7 +260,7 @@ def show_notice(
     headers: Mapping[str, str] | None = None,
     detail: str = "",
 ) -> Response:
-    """Return the page of a notice; `detail` is the English of a problem that has no words here."""
+    """Return the page of a notice; `detail` is the English detail of a problem."""
     code = language_of(request)
     title, text = notice_text(which, code)
     more = f'<p lang="en">{html.escape(detail)}</p>' if detail else ""

@@ -1,10 +1,10 @@
-"""How browsers enter: report links, session links, the init address, sign-in.
+"""
+Pages that a browser opens by a link: report links, shares, session links, `GET /reporting/init`.
 
-Where another site asks for a frame and names no allowed host, a page is sent that asks again: a
-browser runs it only where `frame-ancestors` allows.
-
-Turns every refusal into a page that says why, without telling strangers more than
-that a link does not exist.
+If a page of another site frames a link and names no allowed host, the response is a page that
+repeats the request. The browser runs that page only if `frame-ancestors` permits it, which proves
+the host. Every refusal becomes a page. A caller without a session learns only that a link does not
+exist.
 """
 
 from dataclasses import replace
@@ -63,18 +63,18 @@ from bridge.executors import Threads
 
 
 async def frame_check(
-    engine: EngineState, request: Request, door: LinkContext, handle: str, purpose: Purpose
+    engine: EngineState, request: Request, context: LinkContext, handle: str, purpose: Purpose
 ) -> Response | None:
-    """Return the page that a browser has to show first; None where nothing is to be proven."""
+    """Return the page that proves the framing host; None if no proof is needed."""
     if not handle or not is_framed_by_other_site(request):
         return None
     framing, now = FrameRequest(handle, purpose, framing_origin(request)), engine.clock()
-    found = await engine.work.read(lambda c: find_unproven(c, door, framing, now))
+    found = await engine.work.read(lambda c: find_unproven(c, context, framing, now))
     if found is None:
         return None
     if framing.host:
         await engine.work.change(
-            Actor(), now, lambda work: record_host(work, door, found.link, framing.host)
+            Actor(), now, lambda work: record_host(work, context, found.link, framing.host)
         )
     code = language_of(request)
     return html_pages.frame_check_page(
@@ -93,7 +93,7 @@ _NOTICES: dict[type[EngineError], NoticeKey] = {
 
 
 def is_prefetch(request: Request) -> bool:
-    """Tell whether nobody has asked to see this page yet: nothing may come of it."""
+    """Tell whether the browser only prefetches the page: the request must have no effect."""
     purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
     return "prefetch" in purpose or request.method == "HEAD"
 
@@ -108,8 +108,8 @@ async def cookie_session(engine: EngineState, request: Request) -> BrowserSessio
     return await engine.work.read(lambda c: find_session(c, secret, now, life))
 
 
-async def _known(engine: EngineState, request: Request) -> BrowserUser | None:
-    """Return who sits at the browser: whoever signed in, or whose report is open there."""
+async def _browser_user(engine: EngineState, request: Request) -> BrowserUser | None:
+    """Return the user of the browser: by the account cookie, else by the report's cookie."""
     if signed := await signed_in_account(engine, request):
         return signed.visitor
     session = await cookie_session(engine, request)
@@ -118,10 +118,10 @@ async def _known(engine: EngineState, request: Request) -> BrowserUser | None:
 
 async def open_report(request: Request, handle: str, shown: str = "") -> Response:
     """
-    Open a report link, or the cookie's document where the address has no handle any more.
+    Open a report link; without a handle, the report of the session cookie.
 
-    `shown` is the report that a tab showed before it was loaded anew: with another one in the
-    cookie, of a tab opened since, nothing is shown rather than another patient.
+    `shown` is the report that a reloaded tab showed before. If another tab has replaced the cookie
+    since, the response is a notice, so that the tab never shows another patient.
     """
     engine = engine_of(request)
     if is_prefetch(request):
@@ -133,27 +133,27 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return show_notice(
             request, NoticeKey.ANOTHER_REPORT, status=409, headers=html_pages.page_headers(["*"])
         )
-    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
-    known = await _known(engine, request)
-    visit = LinkVisit(handle, is_framed(request), known, session, framing_origin(request))
+    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    user = await _browser_user(engine, request)
+    visit = LinkVisit(handle, is_framed(request), user, session, framing_origin(request))
 
-    def apply(work: Work, visit: LinkVisit = visit) -> OpenedReport:
+    def open_in_transaction(work: Work, visit: LinkVisit = visit) -> OpenedReport:
         if session is not None and not handle:
-            opened = reopen(work, door, session)
+            opened = reopen(work, context, session)
         else:
-            opened = open_link(work, door, visit)
-        work.note(_opening(request, "open", opened))
+            opened = open_link(work, context, visit)
+        work.note(_audit_event(request, "open", opened))
         return opened
 
     try:
-        if first := await frame_check(engine, request, door, handle, Purpose.LAUNCH):
+        if first := await frame_check(engine, request, context, handle, Purpose.LAUNCH):
             return first
-        actor = Actor(known.account_id if known else None)
+        actor = Actor(user.account_id if user else None)
         try:
-            opened = await engine.work.change(actor, engine.clock(), apply)
+            opened = await engine.work.change(actor, engine.clock(), open_in_transaction)
         except HandoverNeeded as needed:
             await wait_for_handover(engine, needed.report_id)
-            again = partial(apply, visit=replace(visit, handed_over=True))
+            again = partial(open_in_transaction, visit=replace(visit, handed_over=True))
             opened = await engine.work.change(actor, engine.clock(), again)
     except EngineError as refusal:
         record_refusal(request, "open", code=refusal.code)
@@ -164,13 +164,13 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
 
 
 def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
-    """Return who may frame a document: the site's hosts, or anybody's while none are set up."""
+    """Return the origins that may frame a report: the site's hosts, or any if it lists none."""
     if not opened.framed:
         return []
     return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
 
 
-def _opening(request: Request, action: str, opened: OpenedReport) -> AuditEvent:
+def _audit_event(request: Request, action: str, opened: OpenedReport) -> AuditEvent:
     account_id = opened.account.id
     return audit_event(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
@@ -179,7 +179,7 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
     if isinstance(refusal, LoginNeeded):
         return login_page(request, handle=handle)
     which = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
-    # The reason is for the frame's user to read, whoever frames it.
+    # Any origin may frame a notice, so that the user can read the reason.
     return show_notice(
         request,
         which or NoticeKey.CANNOT_OPEN,
@@ -190,7 +190,7 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
 
 
 def _set_cookie(engine: EngineState, response: Response, secret: str, request: Request) -> None:
-    # Whoever asks, a frame may stand on another site, where only a partitioned cookie is kept.
+    # In a frame of another site the browser keeps only a partitioned cookie.
     cookie = html_pages.session_cookie(
         secret, secure=engine.addresses.secure, framed=is_framed(request)
     )
@@ -198,7 +198,7 @@ def _set_cookie(engine: EngineState, response: Response, secret: str, request: R
 
 
 async def open_share(request: Request, handle: str) -> Response:
-    """Show what a share gives to read: the report as it is exported, with no control on it."""
+    """Show the report of a share as its HTML export, without any control."""
     engine = engine_of(request)
     if is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
@@ -217,7 +217,7 @@ async def open_share(request: Request, handle: str) -> Response:
 
 
 async def open_init_link(request: Request) -> Response:
-    """`GET /reporting/init`: by a session link, or with the user and the token in the address."""
+    """Serve `GET /reporting/init`, with a session link or with user and token in the query."""
     engine = engine_of(request)
     query = dict(request.query_params)
     if is_prefetch(request):
@@ -226,31 +226,31 @@ async def open_init_link(request: Request) -> Response:
         refuse_study(request.query_params.multi_items(), "")
         if not query.get("token"):
             return await _init_from_address(engine, request, query)
-        return await _waiting(engine, request, query["token"])
+        return await _prewarm(engine, request, query["token"])
     except HttpProblem as refusal:
         record_refusal(request, "init", code=refusal.problem.code)
-        return _reason(request, refusal.problem.detail, refusal.problem.status)
+        return _notice_with_reason(request, refusal.problem.detail, refusal.problem.status)
     except EngineError as refusal:
         record_refusal(request, "init", code=refusal.code)
-        return _reason(request, refusal.detail, refusal.status)
+        return _notice_with_reason(request, refusal.detail, refusal.status)
 
 
-def _reason(request: Request, detail: str, status: int) -> Response:
+def _notice_with_reason(request: Request, detail: str, status: int) -> Response:
     headers = html_pages.page_headers(["*"])
     return show_notice(
         request, NoticeKey.CANNOT_PREPARE, status=status, headers=headers, detail=detail
     )
 
 
-async def _waiting(engine: EngineState, request: Request, handle: str) -> Response:
-    vault = LinkKeys(engine.keys, engine.random)
-    door = LinkContext(vault, engine.settings.lifetimes)
-    if first := await frame_check(engine, request, door, handle, Purpose.INIT):
+async def _prewarm(engine: EngineState, request: Request, handle: str) -> Response:
+    link_keys = LinkKeys(engine.keys, engine.random)
+    context = LinkContext(link_keys, engine.settings.lifetimes)
+    if first := await frame_check(engine, request, context, handle, Purpose.INIT):
         return first
     present = await cookie_session(engine, request)
 
     def apply(work: Work) -> tuple[PrewarmedSession, list[str]]:
-        warmed = begin_prewarmed(work, vault, engine.settings.lifetimes, handle, present)
+        warmed = begin_prewarmed(work, link_keys, engine.settings.lifetimes, handle, present)
         account_id = warmed.account_id
         work.note(audit_event(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
@@ -269,7 +269,7 @@ async def _waiting(engine: EngineState, request: Request, handle: str) -> Respon
 async def _init_from_address(
     engine: EngineState, request: Request, query: dict[str, Any]
 ) -> Response:
-    """Exchange what stands in the address for a session link at once, so that it does not stay."""
+    """Redirect to a session link at once, so that the token does not stay in the address."""
     site_id = query.get("SiteID", "").strip()
     if not site_id:
         raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
@@ -277,7 +277,7 @@ async def _init_from_address(
     if not (engine.settings.browser_init and chosen.browserInit):
         raise bad_request("the browser route is switched off", code="route_disabled", status=403)
     if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
-        return await _again(engine, request, site_id)
+        return await _keep_session(engine, request, site_id)
     for name in ("Auth", "UserName", "UserEmail"):
         if not query.get(name, "").strip():
             raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
@@ -288,7 +288,7 @@ async def _init_from_address(
         app_language=read_language(query.get("AppLanguage"), "AppLanguage"),
         speech_language=read_language(query.get("SpeechLanguage"), "SpeechLanguage"),
     )
-    caller = await engine.bearer(query["Auth"])
+    caller = await engine.authenticate(query["Auth"])
     if caller is None:
         count_failed_token(engine, request)
         raise unauthorized("the token in Auth is not valid")
@@ -297,15 +297,15 @@ async def _init_from_address(
     request.state.caller = caller
     prepared = await issue(engine, request, wanted)
     target = session_link("", prepared)
-    # Redirected at once: neither the browser's history nor a referrer keeps the token in `Auth`.
+    # Neither the browser's history nor a referrer keeps the token in `Auth`.
     headers = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     return RedirectResponse(target, 303, headers)
 
 
-async def _again(engine: EngineState, request: Request, site_id: str) -> Response:
-    """Keep the session of a user who is signed in already, on their site; never inside a frame."""
-    known = None if is_framed(request) else await _known(engine, request)
-    account_id = known.on(site_id) if known is not None else None
+async def _keep_session(engine: EngineState, request: Request, site_id: str) -> Response:
+    """Answer for a user who is signed in already; never inside a frame."""
+    user = None if is_framed(request) else await _browser_user(engine, request)
+    account_id = user.on(site_id) if user is not None else None
     if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:

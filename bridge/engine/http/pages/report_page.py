@@ -1,7 +1,8 @@
-"""Who sits at a report page: the session behind its bearer, and work in its name.
+"""
+The report page of one session: it authenticates the page and executes its requests.
 
-Only the bearer of the page counts here, never a cookie, so that no other site can
-make a browser act.
+A page is authenticated by its bearer token only, never by a cookie. So no other site can send
+requests in the name of the user.
 """
 
 from collections.abc import Callable
@@ -32,58 +33,58 @@ from bridge.engine.service.work import Actor, Work
 Result = TypeVar("Result")
 
 VIEW_PAUSE_MS = 5 * 60 * 1000
-"""After so long a silence, looking at the report again is another view of it."""
+"""A request after a pause of this length is recorded as a new view of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A session at its report; `change` and `show` answer with the page's state."""
+    """A session and its report; `change` and `show` answer with the state of the page."""
 
     engine: EngineState
     session: BrowserSession
     request: Request
 
     async def show(self, *, take_over: bool = False) -> Response:
-        """Return the page's state; a page that looks again and again is viewed once."""
-        page = await self._state(lambda work, editor: {}, take_over=take_over)
+        """Return the state of the page; record one view for requests in quick succession."""
+        response = await self._respond(lambda work, editor: {}, take_over=take_over)
         if self.engine.clock() - self.session.last_seen_at > VIEW_PAUSE_MS:
             self.engine.journal.note([self._event("view")])
-        return page
+        return response
 
     async def change(self, action: str, apply: Callable[[Work, Editor], Any]) -> Response:
-        """Carry out a deed, note it in the audit trail, and return the page's new state."""
+        """Change the report, record the action, and return the new state of the page."""
 
-        def changing(work: Work, editor: Editor) -> dict[str, Any]:
-            self._noted(action, apply, work, editor)
+        def apply_and_record(work: Work, editor: Editor) -> dict[str, Any]:
+            self._apply_and_record(action, apply, work, editor)
             return {}
 
-        return await self._state(changing)
+        return await self._respond(apply_and_record)
 
-    async def obtain(
+    async def change_with_result(
         self, action: str, name: str, apply: Callable[[Work, Editor], Any]
     ) -> Response:
-        """Carry out a deed; return the page's new state, and what came of it under `name`."""
-        return await self._state(
-            lambda work, editor: {name: self._noted(action, apply, work, editor)}
+        """Change the report; return the new state of the page with the result under `name`."""
+        return await self._respond(
+            lambda work, editor: {name: self._apply_and_record(action, apply, work, editor)}
         )
 
     async def read(self, reading: Callable[[Work, Editor], Result]) -> Result:
-        """Return what a reading of the report gives."""
-        return await self._do(reading)
+        """Return the result of `reading`; record nothing."""
+        return await self._execute(reading)
 
-    async def view(
+    async def read_and_record(
         self, action: str, report_id: str, reading: Callable[[Work, Editor], Result]
     ) -> Result:
-        """Return what a reading gives, and note in the audit trail which report was looked at."""
+        """Return the result of `reading`; record that the user has read this report."""
 
-        def noted(work: Work, editor: Editor) -> Result:
+        def read_with_event(work: Work, editor: Editor) -> Result:
             result = reading(work, editor)
             work.note(replace(self._event(action), report_id=report_id))
             return result
 
-        return await self._do(noted)
+        return await self._execute(read_with_event)
 
-    async def leave(
+    async def change_without_page(
         self,
         action: str,
         apply: Callable[[Work, Editor], Any],
@@ -92,12 +93,12 @@ class ReportPage:
         target: tuple[str, str] | None = None,
     ) -> Response:
         """
-        Carry out a deed after which there may be no page to show.
+        Change something and answer 204: the report may not be readable afterwards.
 
-        `state` reads what the audit event says of `target` before and after the change.
+        `state` reads the audited members of `target` before and after the change.
         """
 
-        def described(work: Work, editor: Editor) -> None:
+        def apply_with_states(work: Work, editor: Editor) -> None:
             before = {} if state is None else state(work.connection)
             apply(work, editor)
             event = replace(self._event(action), target=target)
@@ -105,10 +106,10 @@ class ReportPage:
                 event = replace(event, **difference(before, state(work.connection)))
             work.note(event)
 
-        await self._do(described)
+        await self._execute(apply_with_states)
         return Response(status_code=204)
 
-    def _noted(
+    def _apply_and_record(
         self, action: str, apply: Callable[[Work, Editor], Any], work: Work, editor: Editor
     ) -> Any:
         result = apply(work, editor)
@@ -122,18 +123,18 @@ class ReportPage:
             self.request, action, session.site_id, session.report_id, account_id=account_id
         )
 
-    async def _state(
+    async def _respond(
         self, apply: Callable[[Work, Editor], dict[str, Any]], *, take_over: bool = False
     ) -> Response:
-        def loading(work: Work, editor: Editor) -> dict[str, Any]:
-            more = apply(work, editor)
+        def apply_and_load(work: Work, editor: Editor) -> dict[str, Any]:
+            extra = apply(work, editor)
             page = page_state.load(work, editor, self.session.report_id, take_over=take_over)
-            return page | more
+            return page | extra
 
-        page = await self._do(loading)
+        page = await self._execute(apply_and_load)
         return JSONResponse({**page, "can": [each.value for each in controls(page)]})
 
-    async def _do(self, apply: Callable[[Work, Editor], Result]) -> Result:
+    async def _execute(self, apply: Callable[[Work, Editor], Result]) -> Result:
         session, now = self.session, self.engine.clock()
 
         def permitted(work: Work) -> Result:
@@ -149,7 +150,7 @@ class ReportPage:
 
 
 async def authenticate_page(request: Request) -> ReportPage:
-    """Return the session of the request's bearer; raise 401."""
+    """Return the page of the request's bearer token; raise 401."""
     engine = engine_of(request)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:

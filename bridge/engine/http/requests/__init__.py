@@ -1,1 +1,1 @@
-"""What every request passes: origin, token, quota, problem bodies, audit."""
+"""Request handling before and around the routes: origin, token, quota, problems, audit."""

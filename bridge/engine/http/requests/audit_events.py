@@ -1,6 +1,7 @@
-"""Who asked for what, for the audit trail: the caller, the address, the request's id.
+"""
+Audit events of HTTP requests: caller, client address, request id, action and target.
 
-Makes deeds and decides nothing; neither patients' data nor secrets get into one.
+No event contains patient data or secrets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
-_READING = ("GET", "HEAD", "OPTIONS")
+_READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def audit_event(
@@ -26,7 +27,7 @@ def audit_event(
     target: tuple[str, str] | None = None,
     **details: Any,
 ) -> AuditEvent:
-    """Return an event of a request's caller, or of `account_id` where a session acts."""
+    """Return an audit event of the caller, or of `account_id` for a request of a session."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return AuditEvent(
         action,
@@ -44,7 +45,7 @@ def audit_event(
 
 
 def request_origin(request: Request) -> dict[str, str]:
-    """Return where a request came from, and the id that its answer bears."""
+    """Return the client address and the id of a request."""
     return {
         "client": engine_of(request).client(request),
         "request": getattr(request.state, "request_id", ""),
@@ -54,7 +55,7 @@ def request_origin(request: Request) -> dict[str, str]:
 def access_events(
     request: Request, action: str, sites: Iterable[str], reports: Sequence[tuple[str, str]]
 ) -> list[AuditEvent]:
-    """Return one deed for each site that was read; `reports` are (site, report) pairs."""
+    """Return one audit event for each site that was read; `reports` are (site, report) pairs."""
     audit_events = []
     for site_id in dict.fromkeys(sites):
         here = list(dict.fromkeys(report for site, report in reports if site == site_id))
@@ -66,20 +67,20 @@ def access_events(
 
 
 def record_refusal(request: Request, action: str, **details: Any) -> None:
-    """Note an attempt that was turned away; like attempts of one moment are counted as one."""
+    """Record a refused request; equal refusals within a short time become one event."""
     event = audit_event(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
     request.state.refusal_noted = True
     engine_of(request).journal.note([event])
 
 
 def record_refused_change(request: Request, code: str) -> None:
-    """Note that a change was refused, unless it was noted where it was decided."""
+    """Record a refused change, unless `record_refusal` has recorded it."""
     state = request.state
-    if request.method in _READING or getattr(state, "refusal_noted", False):
+    if request.method in _READ_METHODS or getattr(state, "refusal_noted", False):
         return
     page = getattr(state, "report_page", None)
     if page is None and getattr(state, "caller", None) is None:
-        return  # nobody is known: noted where the credentials were read, if at all
+        return  # not authenticated: the authentication records its own refusals
     action, site_id, target = getattr(state, "audited", (_name(request), None, None))
     account_id = None if page is None else page.session.account_id
     report_id = None if page is None else page.session.report_id
@@ -98,12 +99,12 @@ def record_refused_change(request: Request, code: str) -> None:
 
 
 def _name(request: Request) -> str:
-    """Name the action of a request that was refused before its use case began."""
+    """Return the action of a request that was refused before its use case started."""
     route = request.scope.get("route")
     return str(getattr(route, "name", "request")).replace("_", "-")
 
 
 def _route(request: Request) -> str:
-    """Name the route without what was asked: an address may hold identifiers."""
+    """Return the path template of the route; the path itself may contain identifiers."""
     route = request.scope.get("route")
     return str(getattr(route, "path", ""))

@@ -1,8 +1,8 @@
-"""Responses: fast JSON, and rendered reports in chunks.
+"""
+Responses: fast JSON, and rendered reports in chunks.
 
-Takes what JSON has, and no models.
-
-A report is rendered before its first byte leaves, so that what fails is answered as a failure.
+A report is rendered completely before the first byte is sent, so that a failure gets its own
+status.
 """
 
 import base64
@@ -17,7 +17,7 @@ from typing_extensions import override
 
 
 class FastJsonResponse(JSONResponse):
-    """A response whose content is written as JSON in UTF-8."""
+    """A JSON response of plain values, serialized by pydantic."""
 
     @override
     def render(self, content: Any) -> bytes:
@@ -25,40 +25,40 @@ class FastJsonResponse(JSONResponse):
 
 
 CHUNK = 3 * 2**14
-"""Bytes, or characters: 48 KiB, whose base64 is 64 KiB without padding."""
+"""Bytes or characters of a chunk: 48 KiB, 64 KiB in base64 without padding."""
 
 
 def bytes_response(
     data: bytes, media_type: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return bytes as they are."""
+    """Return bytes unchanged."""
     view = memoryview(data)
     sent = (view[start : start + CHUNK] for start in range(0, len(data), CHUNK))
-    return _answer(sent, media_type, {**(headers or {}), "Content-Length": str(len(data))})
+    return _response(sent, media_type, {**(headers or {}), "Content-Length": str(len(data))})
 
 
 def base64_text_response(data: bytes) -> Response:
     """Return bytes in base64, as plain text."""
     headers = {"Content-Length": str((len(data) + 2) // 3 * 4)}
-    return _answer(_base64(data), "text/plain; charset=utf-8", headers)
+    return _response(_base64(data), "text/plain; charset=utf-8", headers)
 
 
 def base64_json_response(name: str, data: bytes) -> Response:
     """Return a JSON object whose one member is bytes in base64."""
-    return _answer(_member(name, _base64(data)), "application/json")
+    return _response(_member(name, _base64(data)), "application/json")
 
 
 def text_json_response(name: str, text: str) -> Response:
     """Return a JSON object whose one member is a text."""
     slices = (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
     escaped = (json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in slices)
-    return _answer(_member(name, escaped), "application/json")
+    return _response(_member(name, escaped), "application/json")
 
 
 def json_response(value: Mapping[str, Any]) -> Response:
     """Return a JSON value."""
     written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
-    return _answer(_gathered(each.encode() for each in written), "application/json")
+    return _response(_chunked(each.encode() for each in written), "application/json")
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
@@ -67,11 +67,11 @@ def _base64(data: bytes) -> Iterator[bytes]:
 
 
 def _member(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    return _gathered(chain([b'{"%s":"' % name.encode("ascii")], pieces, [b'"}']))
+    return _chunked(chain([b'{"%s":"' % name.encode("ascii")], pieces, [b'"}']))
 
 
-def _gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join small parts until they make a piece."""
+def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small parts to chunks."""
     piece = bytearray()
     for part in parts:
         piece += part
@@ -82,12 +82,12 @@ def _gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(piece)
 
 
-def _answer(
+def _response(
     pieces: Iterator[bytes] | Iterator[memoryview],
     media_type: str,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return what is one piece at once, and the rest as it is asked for."""
+    """Return a plain response for one chunk, else a streaming response."""
     first, second = next(pieces, b""), next(pieces, None)
     if second is None:
         return Response(first, headers=headers, media_type=media_type)

@@ -1,10 +1,8 @@
-"""The one place where refusals become HTTP statuses; HEAD for every GET.
+"""
+Exception handlers: every expected exception becomes a problem response.
 
-The server leaves the body out. Links that browsers open have a HEAD of their own, and a page's
-live stream has none.
-
-Every exception that is a refusal is listed here; anything else is a defect and is
-answered by `bridge.engine.http.requests.middleware`.
+An exception that is not listed here is a defect; `bridge.engine.http.requests.middleware` answers
+it with 500.
 """
 
 from collections.abc import Sequence
@@ -15,31 +13,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_change
+from bridge.engine.http.requests.middleware import HEAD_PATHS
 from bridge.engine.http.requests.problems import FieldError, HttpProblem, Problem
 from bridge.executors import Full
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy
-
-PLACES = ("/api/", "/reporting/assets/")
-
-
-class HeadRequests:
-    """ASGI middleware that lets the routes below `PLACES` see GET where HEAD was asked."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        asked = scope["type"] == "http" and scope["method"] == "HEAD"
-        if asked and scope["path"].startswith(PLACES):
-            scope = {**scope, "method": "GET"}  # a copy: the server still knows of HEAD
-        await self._app(scope, receive, send)
-
 
 UNAVAILABLE = Problem(
     503,
@@ -55,14 +36,14 @@ BUSY = Problem(
     headers={"Retry-After": "2"},
     retryable=True,
 )
-LONGEST_PATH = 1024
-"""Characters of the request's path that an answer gives back."""
+MAX_INSTANCE = 1024
+"""Characters of the request path in a problem's `instance`."""
 
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 
 def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Answer every refusal of the engine with a problem body; `routes` are all there are."""
+    """Register the handlers; `routes` are all routes of the application."""
     application.state.routes = tuple(routes)
     application.add_exception_handler(HttpProblem, _refused)
     application.add_exception_handler(EngineError, _engine_error)
@@ -74,51 +55,51 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
     application.add_exception_handler(WorkerBusy, _busy)
 
 
-def answer(request: Request, problem: Problem) -> Response:
-    """Return a problem as the response to this request, and note a change that was refused."""
+def respond(request: Request, problem: Problem) -> Response:
+    """Return the problem response of a request, and record a refused change."""
     record_refused_change(request, problem.code)
-    instance = request.url.path[:LONGEST_PATH]
+    instance = request.url.path[:MAX_INSTANCE]
     return problem.response(instance=instance, request_id=request.state.request_id)
 
 
 def problem_of(error: EngineError) -> Problem:
-    """Return the problem that an engine's refusal is."""
-    guilty = [(error.pointer, error.detail)] if error.pointer else []
-    errors = tuple(FieldError(*each) for each in (*guilty, *error.more))
+    """Return the problem of an engine error."""
+    own = [(error.pointer, error.detail)] if error.pointer else []
+    errors = tuple(FieldError(*each) for each in (*own, *error.more))
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpProblem)  # noqa: S101  # narrows for the type checker
-    return answer(request, error.problem)
+    return respond(request, error.problem)
 
 
 async def _engine_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, EngineError)  # noqa: S101  # narrows for the type checker
-    return answer(request, problem_of(error))
+    return respond(request, problem_of(error))
 
 
 async def _bad_shape(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # narrows for the type checker
-    return answer(request, validation_problem(error.errors()))
+    return respond(request, validation_problem(error.errors()))
 
 
 def validation_problem(errors: Sequence[Any]) -> Problem:
-    """Return the 400 for a request of the wrong shape: places and reasons, never values."""
-    found = [FieldError(_pointer(each.get("loc", ())), _said(each)) for each in errors]
+    """Return the 400 for a body or query that fails validation: places and reasons, no values."""
+    found = [FieldError(_pointer(each.get("loc", ())), _message(each)) for each in errors]
     first = found[0] if found else FieldError("", "wrong shape")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.pointer or 'body'}: {first.message}{more}"
     return Problem(400, "invalid_request", detail, tuple(found))
 
 
-def _said(error: Any) -> str:
-    """Return what is wrong in words, without the name of the exception that said it."""
+def _message(error: Any) -> str:
+    """Return the message of a validation error, without the name of the exception."""
     return str(error.get("msg", "")).removeprefix("Value error, ")
 
 
 def _pointer(place: object) -> str:
-    """Write a place as a JSON pointer into the body, or as the name of a query parameter."""
+    """Return a JSON pointer into the body, or the name of a query parameter."""
     steps = [str(each) for each in place] if isinstance(place, tuple | list) else []
     if steps and steps[0] in ("query", "path", "header", "cookie"):
         return "/".join(steps[1:])
@@ -130,29 +111,29 @@ async def _plain(request: Request, error: Exception) -> Response:
     code = _PLAIN_CODES.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        own = ", ".join(_methods(request))
-        headers.update({"Allow": own} if own else {})  # the framework's routes say it themselves
-    return answer(request, Problem(error.status_code, code, str(error.detail), headers=headers))
+        methods = ", ".join(_methods(request))
+        headers.update({"Allow": methods} if methods else {})
+    return respond(request, Problem(error.status_code, code, str(error.detail), headers=headers))
 
 
 def _methods(request: Request) -> list[str]:
-    """Return every method of a path (RFC 9110 §10.2.1); the router names only its first route's."""
+    """Return all methods of a path (RFC 9110 §10.2.1); the router knows only its first route."""
     routes: Sequence[BaseRoute] = request.app.state.routes
     found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
     methods = {method for each in found for method in getattr(each, "methods", ())}
-    headed = "GET" in methods and request.url.path.startswith(PLACES)
-    return sorted(methods | {"HEAD"} if headed else methods)
+    has_head = "GET" in methods and request.url.path.startswith(HEAD_PATHS)
+    return sorted(methods | {"HEAD"} if has_head else methods)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
-    return answer(request, UNAVAILABLE)
+    return respond(request, UNAVAILABLE)
 
 
 async def _busy(request: Request, error: Exception) -> Response:
-    return answer(request, BUSY)
+    return respond(request, BUSY)
 
 
 async def _changed(request: Request, error: Exception) -> Response:
-    return answer(
+    return respond(
         request, Problem(409, "changed", "changed during processing; retry", retryable=True)
     )

@@ -1,7 +1,8 @@
-"""What every API request passes before its route: token, quota, size, syntax.
+"""
+The checks of every API request before its route: token, quota, size, syntax.
 
-In this order (401, 429, 413, 400), so that strangers learn nothing from the rest.
-The role on a site is checked later, by the use cases.
+The order is 401, 429, 413, 400, so that a caller without a token learns nothing from the later
+checks. The use cases check the role on a site.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -43,17 +44,17 @@ from parsers.errors import DocumentRefused
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
 SMALL_BODY = 4 * 2**20
-"""Bytes of a request that names orders: 500 of them, each name of the greatest length."""
+"""Bytes of a request that names orders: 500 orders with identifiers of maximum length."""
 TEXT_BODY = 20 * 2**20
 """Bytes of a request with a report's text or a site's code map, as JSON."""
 SINGLE_VALUED = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
-"""Query parameters that name one thing: with two values, neither is what was meant."""
+"""Query parameters with a single value; two different values are refused as ambiguous."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class QuotaName(StrEnum):
-    """Which quota a route counts against."""
+    """The quota that a route consumes."""
 
     READS = "reads"
     LAUNCHES = "launches"
@@ -61,7 +62,7 @@ class QuotaName(StrEnum):
 
 
 class StrictRequest(BoundedRequest):
-    """A request whose body is read within limits and parsed without surprises."""
+    """A request whose body is read within limits and parsed as strict JSON."""
 
     @override
     def parse(self, body: bytes) -> Any:
@@ -75,7 +76,7 @@ class StrictRequest(BoundedRequest):
 
 @contextmanager
 def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
-    """Give a request that reads its body within a limit; raise 413, or 503 for the budget."""
+    """Yield a request that reads its body within a limit; raise 413, or 503 for the budget."""
     try:
         with StrictRequest(request, limit) as strict:
             yield strict
@@ -90,13 +91,13 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
 
 
 class GuardedRoute(APIRoute):
-    """A route behind an access token; subclasses say which quota and scope it needs."""
+    """A route that requires an access token; subclasses set the quota and the scope."""
 
     rate = QuotaName.READS
     scope = TokenScope.READ
 
-    def limited(self, sizes: SizeLimits) -> int:
-        """Return how many bytes a request may bring."""
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
+        """Return the maximum size of a request body."""
         return min(sizes.body, SMALL_BODY)
 
     @override
@@ -107,10 +108,10 @@ class GuardedRoute(APIRoute):
             engine = engine_of(request)
             caller = await authenticate(engine, request)
             request.state.caller = caller
-            _count(engine, caller, self.rate, request)
+            _charge_quota(engine, caller, self.rate, request)
             try:
                 _require(caller, self.scope)
-                with bounded_request(request, self.limited(engine.settings.sizes)) as strict:
+                with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
                     await require_json_body(strict)
                     return await handler(strict)
             except Forbidden:
@@ -127,21 +128,21 @@ class WriteRoute(GuardedRoute):
 
 
 class FileRoute(WriteRoute):
-    """A route to which files are sent."""
+    """A route that accepts files."""
 
     @override
-    def limited(self, sizes: SizeLimits) -> int:
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
         return sizes.body
 
 
 class LaunchRoute(GuardedRoute):
-    """A route that launches or prepares sessions; files and images come with launches."""
+    """A route that launches reports or issues session links; a launch may carry files."""
 
     rate = QuotaName.LAUNCHES
     scope = TokenScope.LAUNCH
 
     @override
-    def limited(self, sizes: SizeLimits) -> int:
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
         return sizes.body
 
 
@@ -157,18 +158,18 @@ class AdminRoute(GuardedRoute):
     scope = TokenScope.ADMIN
 
     @override
-    def limited(self, sizes: SizeLimits) -> int:
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
         return min(sizes.body, TEXT_BODY)
 
 
 class SessionRoute(APIRoute):
-    """A route behind a page's session, that opening a report began."""
+    """A route of the report page; it requires the session of an opened report."""
 
-    def limited(self, sizes: SizeLimits) -> int:
-        """Return how many bytes a request may bring."""
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
+        """Return the maximum size of a request body."""
         return min(sizes.body, TEXT_BODY)
 
-    async def check(self, request: StrictRequest) -> None:
+    async def read_body(self, request: StrictRequest) -> None:
         """Read the body; raise 400 unless it is JSON."""
         await require_json_body(request)
 
@@ -179,30 +180,30 @@ class SessionRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             request.state.report_page = await authenticate_page(request)
             with bounded_request(
-                request, self.limited(engine_of(request).settings.sizes)
+                request, self.max_body_bytes(engine_of(request).settings.sizes)
             ) as strict:
-                await self.check(strict)
+                await self.read_body(strict)
                 return await handler(strict)
 
         return guarded
 
 
 class RecordingRoute(SessionRoute):
-    """A session's route whose body is a recording."""
+    """A route of the report page whose body is a sound recording."""
 
     @override
-    def limited(self, sizes: SizeLimits) -> int:
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
         return sizes.recording
 
     @override
-    async def check(self, request: StrictRequest) -> None:
+    async def read_body(self, request: StrictRequest) -> None:
         await request.body()
 
 
 async def authenticate(engine: EngineState, request: Request) -> Caller:
-    """Return the bearer of the header's token; raise 401, or 429 after too many failures."""
+    """Return the caller of the request's token; raise 401, or 429 after too many failures."""
     secret = request.headers.get(TOKEN_HEADER, "")
-    caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
+    caller = await engine.authenticate(secret) if 0 < len(secret) <= MAX_TOKEN else None
     if caller is None:
         record_refusal(request, "token", code="unauthorized" if secret else "no_token")
         count_failed_token(engine, request)
@@ -216,7 +217,7 @@ def _require(caller: Caller, scope: TokenScope) -> None:
 
 
 def count_failed_token(engine: EngineState, request: Request) -> None:
-    """Count an unknown token against the source of the request; raise 429 for too many."""
+    """Count an unknown token against the IP address of the client; raise 429 for too many."""
     client = engine.client(request)
     if is_loopback(client):
         return
@@ -224,7 +225,7 @@ def count_failed_token(engine: EngineState, request: Request) -> None:
     _enforce(engine.quotas.take("authentication", source_of(client), quota))
 
 
-def _count(engine: EngineState, caller: Caller, rate: QuotaName, request: Request) -> None:
+def _charge_quota(engine: EngineState, caller: Caller, rate: QuotaName, request: Request) -> None:
     if caller.service:
         return
     quota = getattr(engine.settings.rates, rate.value)
@@ -235,15 +236,15 @@ def _count(engine: EngineState, caller: Caller, rate: QuotaName, request: Reques
 
 
 def consume_quota(request: Request, rate: QuotaName, count: int) -> bool:
-    """Count several at once against a quota, if it has that many left; tell whether it had."""
+    """Consume several units of a quota; return False, and consume none, if fewer are left."""
     engine, caller = engine_of(request), request.state.caller
     if caller.service:
         return True
-    asked = (rate.value, str(caller.token_id), getattr(engine.settings.rates, rate.value))
-    one_more = engine.quotas.peek(*asked)
-    if one_more is not None and not (one_more.granted and one_more.remaining + 1 >= count):
+    policy = (rate.value, str(caller.token_id), getattr(engine.settings.rates, rate.value))
+    next_unit = engine.quotas.peek(*policy)
+    if next_unit is not None and not (next_unit.granted and next_unit.remaining + 1 >= count):
         return False
-    engine.quotas.take(*asked, count)
+    engine.quotas.take(*policy, count)
     return True
 
 
@@ -257,7 +258,7 @@ def _enforce(allowance: Allowance | None) -> None:
 
 
 async def require_json_body(request: StrictRequest) -> None:
-    """Raise 400 unless the query is plain, and the body, if there is one, is JSON and says so."""
+    """Raise 400 unless the query is unambiguous, and a body is JSON and declared as JSON."""
     _check_query(request)
     if not await request.body():
         return

@@ -1,7 +1,8 @@
-"""The outermost layer: a request id, our headers, and no exception that leaves unanswered.
+"""
+ASGI middleware: request ids, response headers, answers to unexpected exceptions, HEAD requests.
 
-Logs only the class of an unexpected failure and where it happened: never a message,
-because messages may quote what was sent.
+Only the class and the place of an unexpected exception are logged, never its message, because a
+message may quote patient data.
 """
 
 import traceback
@@ -15,13 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bridge.engine.http.requests.problems import Problem
 
 API_VERSION = "1"
+HEAD_PATHS = ("/api/", "/reporting/assets/")
+"""Below these paths every GET route also serves HEAD."""
 INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
 
 log = structlog.get_logger(__name__)
 
 
 class ResponseEnvelope:
-    """ASGI middleware around everything else."""
+    """Outermost middleware: sets request id and headers, and answers exceptions with 500."""
 
     def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
         self._app = app
@@ -36,7 +39,7 @@ class ResponseEnvelope:
         state["request_id"] = request_id = self._new_id()
         started = False
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -50,10 +53,10 @@ class ResponseEnvelope:
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
-        except ClientDisconnect:  # the page was closed while it sent: nobody waits for an answer
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:  # the client has closed the connection
             return
-        except Exception as error:  # the one place where defects become answers
+        except Exception as error:  # a defect
             log.error(  # noqa: TRY400  # a traceback would quote the request
                 "request_failed",
                 request_id=request_id,
@@ -63,7 +66,25 @@ class ResponseEnvelope:
             if started:
                 raise
             answer = INTERNAL.response(instance=scope["path"], request_id=request_id)
-            await answer(scope, receive, sending)
+            await answer(scope, receive, send_with_headers)
+
+
+class HeadRequests:
+    """
+    Middleware that serves HEAD below `HEAD_PATHS` by the GET route; the server omits the body.
+
+    Pages that browsers open have HEAD routes of their own, and event streams have none.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if is_head and scope["path"].startswith(HEAD_PATHS):
+            scope = {**scope, "method": "GET"}  # a copy, because the server needs HEAD
+        await self._app(scope, receive, send)
 
 
 def _place(error: Exception) -> str:

@@ -1,10 +1,11 @@
-"""Problem bodies: RFC 9457, and the few members we add for callers that read less.
+"""
+Problem bodies: RFC 9457 with additional members for simple clients.
 
     {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message,
      retryable}
 
-`code` is stable, `message` repeats `detail`; when `retryable`, the same request may succeed later.
-Decides nothing: every refusal brings its own. No body ever repeats a submitted value.
+`code` is stable. `message` repeats `detail`. If `retryable`, the same request may succeed later.
+No body repeats a submitted value.
 """
 
 import json
@@ -20,7 +21,7 @@ ERROR_CLASS_HEADER = "X-Error-Class"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with a request: a JSON pointer into it, and what is wrong there."""
+    """One error in a request: a JSON pointer to the place, and a message."""
 
     pointer: str
     message: str
@@ -28,7 +29,7 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One refusal, before it is given to a particular request."""
+    """A problem, independent of the request that gets it."""
 
     status: int
     code: str
@@ -38,7 +39,7 @@ class Problem:
     retryable: bool = False
 
     def body(self, *, instance: str, request_id: str) -> dict[str, object]:
-        """Return the members of the problem, as they are sent."""
+        """Return the JSON members of the problem body."""
         return {
             "type": f"urn:report-engine:problem:{self.code}",
             "title": HTTPStatus(self.status).phrase,
@@ -53,7 +54,7 @@ class Problem:
         }
 
     def response(self, *, instance: str, request_id: str) -> Response:
-        """Return the response; a business 500 says so, and is no fault of the server."""
+        """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
         headers = dict(self.headers)
         if self.status == HTTPStatus.INTERNAL_SERVER_ERROR and self.code != "internal_error":
             headers[ERROR_CLASS_HEADER] = "business"
@@ -61,8 +62,8 @@ class Problem:
         return Response(content, self.status, headers, MEDIA_TYPE)
 
 
-class HttpProblem(Exception):  # noqa: N818  # named for what happened
-    """Ends a request with a problem that belongs to HTTP, not to a rule of the engine."""
+class HttpProblem(Exception):  # noqa: N818  # named like the problem body
+    """Raised to end a request with a problem of the HTTP layer, not of an engine rule."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -76,7 +77,7 @@ BY_SESSION = "Bearer"
 def unauthorized(
     detail: str = "a valid access token is required", challenge: str = BY_TOKEN
 ) -> HttpProblem:
-    """401: the header `x-access-token` is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
+    """Return a 401: the token is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
     return HttpProblem(
         Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})
     )
@@ -85,10 +86,10 @@ def unauthorized(
 def bad_request(
     detail: str, *errors: FieldError, code: str = "invalid_request", status: int = 400
 ) -> HttpProblem:
-    """400: the request is not of the documented shape."""
+    """Return a 400, or another `status`: the request is not as documented."""
     return HttpProblem(Problem(status, code, detail, errors))
 
 
 def too_large(limit: int) -> HttpProblem:
-    """413: more bytes than the engine takes in one request."""
+    """Return a 413: the request body has more bytes than allowed."""
     return HttpProblem(Problem(413, "too_large", f"the request is larger than {limit} bytes"))

@@ -1,7 +1,8 @@
-"""Which of our public addresses a request came in on.
+"""
+The public address that a request was sent to, for links in responses.
 
-Forwarded headers count only when the peer is a trusted proxy. A host that is not
-one of ours never gets into a link: the main address is used instead.
+Forwarded headers are used only if the peer is a trusted proxy. An unknown host never gets into a
+link: the link then has the main address.
 """
 
 import ipaddress
@@ -14,7 +15,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class PublicAddresses:
-    """The public addresses of this installation; `proxies` are in front of it."""
+    """The public addresses of this installation; `proxies` are the trusted proxies."""
 
     def __init__(self, public: str, regional: Sequence[str], proxies: Proxies) -> None:
         self._public = public.rstrip("/")
@@ -23,7 +24,7 @@ class PublicAddresses:
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach us over https."""
+        """Whether the main public address is https."""
         return self._public.startswith("https:")
 
     def base(self, scheme: str, headers: Mapping[str, str], peer: str) -> str:
@@ -31,15 +32,15 @@ class PublicAddresses:
         host, schemes = headers.get("host", ""), [scheme]
         if self._proxies.include(peer):
             host = _first(headers.get("x-forwarded-host", "")) or host
-            told = _first(headers.get("x-forwarded-proto", ""))
-            # A proxy that does not say how it was reached may well have taken the TLS off.
-            schemes = [told] if told else [scheme, "https"]
+            proto = _first(headers.get("x-forwarded-proto", ""))
+            # A proxy without X-Forwarded-Proto may have terminated TLS.
+            schemes = [proto] if proto else [scheme, "https"]
         found = (self._known.get(_origin(f"{each}://{host}")) for each in schemes)
         return next((each for each in found if each), self._public)
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an address is this machine's own."""
+    """Tell whether an IP address is a loopback address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

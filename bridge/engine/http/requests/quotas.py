@@ -1,8 +1,8 @@
-"""Count requests against quotas, and say in the RateLimit headers what is left.
+"""
+Request quotas and the RateLimit headers (draft-ietf-httpapi-ratelimit-headers-11).
 
-A fixed window a (key, policy), as draft-ietf-httpapi-ratelimit-headers-11 describes
-it. Lives in this process only: several nodes grant each their own share. A request costs the same
-however many windows there are, and their number is bounded.
+Each (policy, key) has a fixed window. Windows are kept in memory: each node of a cluster grants the
+whole quota. The number of windows is bounded, and a request costs the same at any number.
 """
 
 import time
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from bridge.engine.settings import Quota
 
 Clock = Callable[[], int]
-"""Milliseconds of a clock that is never set."""
+"""Returns milliseconds of a monotonic clock."""
 
 MOST_WINDOWS = 150_000
-"""Windows of one policy; beyond them the oldest is forgotten."""
+"""Windows of one policy; above this number the oldest is dropped."""
 
-_EXPIRED_AT_ONCE = 2
-"""Windows that ended and are forgotten with each new one: more than come into being."""
+_DROPPED_PER_NEW = 2
+"""Expired windows dropped for each new one: more than are created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a caller may still do: `remaining` requests until `resets_in` seconds from now."""
+    """The result of a quota check: `remaining` requests for the next `resets_in` seconds."""
 
     policy: str
     quota: Quota
@@ -33,7 +33,7 @@ class Allowance:
     granted: bool
 
     def headers(self) -> dict[str, str]:
-        """Return RateLimit-Policy and RateLimit, and Retry-After when refused."""
+        """Return RateLimit-Policy and RateLimit, and Retry-After if refused."""
         headers = {
             "RateLimit-Policy": f'"{self.policy}";q={self.quota.count};w={self.quota.seconds}',
             "RateLimit": f'"{self.policy}";r={self.remaining};t={self.resets_in}',
@@ -49,7 +49,7 @@ def monotonic_ms() -> int:
 
 
 class QuotaMeter:
-    """The windows of all callers, those of a policy in the order in which they began."""
+    """Counts requests in one window for each policy and key."""
 
     def __init__(self, clock: Clock = monotonic_ms, most: int = MOST_WINDOWS) -> None:
         self._clock = clock
@@ -57,20 +57,20 @@ class QuotaMeter:
         self._windows: dict[str, OrderedDict[str, tuple[int, int]]] = defaultdict(OrderedDict)
 
     def take(self, policy: str, key: str, quota: Quota, count: int = 1) -> Allowance | None:
-        """Count `count` requests; None when the quota is off."""
+        """Count requests; return None if the quota is disabled."""
         if quota.count <= 0:
             return None
         now, windows = self._clock(), self._windows[policy]
         ends, used = self._window(policy, key, quota, now)
         used += count
-        if used == count:  # a new window, or one that had ended
+        if used == count:  # a new window, or one that had expired
             windows.pop(key, None)
-            self._forget(windows, now)
+            self._drop_expired(windows, now)
         windows[key] = (ends, used)
         return self._allowance(policy, quota, ends - now, used)
 
     def peek(self, policy: str, key: str, quota: Quota) -> Allowance | None:
-        """Return the same answer as one more `take` would get, without counting."""
+        """Return what the next `take` would return, without counting."""
         if quota.count <= 0:
             return None
         now = self._clock()
@@ -84,9 +84,9 @@ class QuotaMeter:
         ends, used = self._windows[policy].get(key, (0, 0))
         return (ends, used) if used and ends > now else (now + quota.seconds * 1000, 0)
 
-    def _forget(self, windows: OrderedDict[str, tuple[int, int]], now: int) -> None:
-        """Drop a few of the oldest windows that have ended, and one where there are too many."""
-        for _ in range(_EXPIRED_AT_ONCE):
+    def _drop_expired(self, windows: OrderedDict[str, tuple[int, int]], now: int) -> None:
+        """Drop a few expired windows; drop the oldest window if there are too many."""
+        for _ in range(_DROPPED_PER_NEW):
             oldest = next(iter(windows.items()), None)
             if oldest is None or (oldest[1][0] > now and len(windows) < self._most):
                 return

@@ -1,7 +1,8 @@
-"""Where a request comes from: a frame, one of our own pages, or a page of somebody else.
+"""
+The origin of a request: a frame, a page of this service, or a page of another site.
 
-By headers that no page can set (Fetch Metadata, `Origin`, the origin in `Referer`); a request
-without them is nobody's page.
+The headers used here cannot be set by a page (Fetch Metadata, `Origin`, the origin in `Referer`). A
+request without them does not come from a page.
 """
 
 from urllib.parse import urlsplit
@@ -18,13 +19,13 @@ def is_framed(request: Request) -> bool:
 
 
 def framing_origin(request: Request) -> str:
-    """Return the origin of the page that frames this one, where the browser says so."""
+    """Return the origin of the page that frames this one; empty if the browser does not send it."""
     parts = urlsplit(request.headers.get("referer", ""))
     return f"{parts.scheme}://{parts.netloc}" if is_framed(request) and parts.netloc else ""
 
 
 def is_framed_by_other_site(request: Request) -> bool:
-    """Tell whether another site's page asks for a frame; once ours is shown, ours asks."""
+    """Tell whether a page of another site loads this page into a frame."""
     return is_framed(request) and request.headers.get("sec-fetch-site") in (
         "cross-site",
         "same-site",
@@ -32,7 +33,7 @@ def is_framed_by_other_site(request: Request) -> bool:
 
 
 def is_same_origin(engine: EngineState, request: Request) -> bool:
-    """Tell whether a page of ours sent this, or the user themselves did."""
+    """Tell whether a page of this service, or the user's address bar, sent the request."""
     site = request.headers.get("sec-fetch-site", "")
     if site:
         return site in ("same-origin", "none")
@@ -43,13 +44,13 @@ def is_same_origin(engine: EngineState, request: Request) -> bool:
 
 
 def is_cross_site(engine: EngineState, request: Request) -> bool:
-    """Tell whether a page of somebody else sent this; a program that is no browser did not."""
-    told = "sec-fetch-site" in request.headers or "origin" in request.headers
-    return told and not is_same_origin(engine, request)
+    """Tell whether a page of another site sent the request; programs send no such headers."""
+    from_browser = "sec-fetch-site" in request.headers or "origin" in request.headers
+    return from_browser and not is_same_origin(engine, request)
 
 
 def require_same_origin(engine: EngineState, request: Request) -> None:
-    """Raise 403 unless a page of ours sent this."""
+    """Raise 403 unless a page of this service sent the request."""
     if not is_same_origin(engine, request):
         detail = "this request did not come from a page of this service"
         raise HttpProblem(Problem(403, "foreign_origin", detail))

@@ -1,7 +1,7 @@
-"""How a route calls a use case: role checked, action audited, repeated request answered.
+"""
+Calls of use cases by routes: check the role, execute, record the audit event, in one transaction.
 
-Everything happens in one transaction. A request with an Idempotency-Key that was
-carried out before gets the stored answer and changes nothing.
+A request that repeats an Idempotency-Key gets the stored answer and changes nothing.
 """
 
 import hashlib
@@ -39,29 +39,29 @@ class RequestSite:
 
     site_id: str
     location: str = ""
-    pointer: str = field(default="/SiteLocation", compare=False)  # where the request says so
+    pointer: str = field(default="/SiteLocation", compare=False)  # JSON pointer of the location
 
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """A report that was changed, and the JSON of the response's body."""
+    """A changed report and the JSON body of the response."""
 
     report: Report
     body: Any
 
 
 def site_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> RequestSite:
-    """Return where an order is, and where in the request that stands."""
+    """Return the site of an order; `within` is the order's place in the request."""
     return RequestSite(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
 
 
 def order_id_of(identity: OrderIdentity) -> OrderId:
-    """Return what identifies an order."""
+    """Return the key of an order."""
     return OrderId(identity.SiteID, identity.PatientMRN, identity.Accession)
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Return a time zone by its IANA name, None for none; raise 400."""
+    """Return a time zone by its IANA name, None for an empty name; raise 400."""
     if name is None or not name.strip():
         return None
     if name not in TIME_ZONES:
@@ -71,7 +71,7 @@ def zone_of(name: str | None) -> ZoneInfo | None:
 
 
 def actor_of(caller: Caller) -> Actor:
-    """Return the caller as the use cases know them."""
+    """Return the actor of a caller, for a unit of work."""
     return Actor(caller.account_id, caller.token_id or None)
 
 
@@ -82,13 +82,12 @@ async def read_as_administrator(
     reading: Callable[[Session], Result],
     *,
     shown: Callable[[Result], Sequence[tuple[str, str]]] = lambda _: (),
-    unnoted: bool = False,
+    unrecorded: bool = False,
 ) -> Result:
     """
-    Read, as an administrator of all these sites; the audit trail says who read what.
+    Read as an administrator of all `places`, and record the access.
 
-    `shown` names what was read as (site, report) pairs. `unnoted` is for machines that read the
-    same again and again.
+    `shown` returns the (site, report) pairs that were read. `unrecorded` is for polling machines.
     """
     caller: Caller = request.state.caller
 
@@ -99,7 +98,7 @@ async def read_as_administrator(
 
     engine = engine_of(request)
     result = await engine.work.read_session(permitted)
-    if not unnoted:
+    if not unrecorded:
         sites = (place.site_id for place in places)
         engine.journal.note(access_events(request, action, sites, shown(result)))
     return result
@@ -126,11 +125,11 @@ async def change_as_administrator(
     state: StateReader | None = None,
 ) -> Response:
     """
-    Change something, as an administrator of the site; answer 200.
+    Change something as an administrator of the site; answer 200.
 
-    `state` reads what the audit event says before and after the change. `deed` returns the report
-    it changed (no body), the JSON of the body, or both. `urgent`: a receiver waits for what follows
-    (`Workshop.change`).
+    `apply` returns the changed report (no body), the JSON of the body, or both. `state` reads the
+    audited members before and after the change. `urgent`: a receiver waits for the result
+    (`DatabaseExecutor.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, place.site_id, target)
@@ -147,7 +146,7 @@ async def change_as_administrator(
         work.flush()
         if state is not None:
             work.audit_members |= {"before": before, "after": state(work.connection)}
-        report, body = _parts(result)
+        report, body = _report_and_body(result)
         report_id = report.report_id if report else None
         event = audit_event(request, action, place.site_id, report_id, target=target)
         work.note(replace(event, **work.audit_members))
@@ -175,7 +174,7 @@ async def change_report(
     )
 
 
-def _parts(result: Any) -> tuple[Report | None, Any]:
+def _report_and_body(result: Any) -> tuple[Report | None, Any]:
     if isinstance(result, ReportResult):
         return result.report, result.body
     return (result, None) if isinstance(result, Report) else (None, result)
@@ -183,7 +182,7 @@ def _parts(result: Any) -> tuple[Report | None, Any]:
 
 async def _repeat_of(request: Request, caller: Caller) -> RepeatableRequest | None:
     key = request.headers.get("idempotency-key")
-    if key is None or not caller.token_id:  # a page repeats nothing by itself
+    if key is None or not caller.token_id:  # only tokens may repeat a request
         return None
     if not _KEY.fullmatch(key):
         raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")

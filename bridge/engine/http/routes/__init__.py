@@ -1,1 +1,1 @@
-"""The routes, one file a chapter of the interface document; three lines each, no rule."""
+"""Routes: each reads the request, calls one use case and builds the response."""

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/docs`: without a token, without details."""
+"""`/healthz`, `/readyz` and `/docs`, without authentication."""
 
 from fastapi import APIRouter, Request
 from sqlalchemy import text
@@ -13,13 +13,13 @@ router = APIRouter(tags=["Health"])
 
 @router.get("/healthz", response_model=dict[str, str])
 async def healthz() -> Response:
-    """Tell that the process answers."""
+    """Answer 200 while the process runs."""
     return JSONResponse({"status": "ok"})
 
 
 @router.get("/readyz", response_model=dict[str, str], responses={503: {"description": "Not yet"}})
 async def readyz(request: Request) -> Response:
-    """Tell whether requests can be served: whether the database answers."""
+    """Answer 200 if the database responds, else 503."""
     engine = engine_of(request)
     try:
         await engine.work.read(lambda connection: connection.execute(text("SELECT 1")).scalar())
@@ -30,5 +30,5 @@ async def readyz(request: Request) -> Response:
 
 @router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """Return the description for people; everything on it comes from here."""
+    """Return the page of the HTTP interface."""
     return docs_page(engine_of(request).settings)

@@ -1,4 +1,4 @@
-"""The typed SDK for host pages: one ES module and its types, for pages of any origin."""
+"""The SDK for host applications: one ES module with its types, for pages of any origin."""
 
 from importlib.resources import files
 
@@ -15,7 +15,7 @@ MEDIA_TYPES = {
     "index.d.ts": "text/plain; charset=utf-8",
     "protocol.d.ts": "text/plain; charset=utf-8",
 }
-# Public and without any secret: a host's page, of whatever origin, imports it as a module.
+# The SDK is public: pages of any origin import it as a module.
 HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Cross-Origin-Resource-Policy": "cross-origin",

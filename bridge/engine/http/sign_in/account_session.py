@@ -1,7 +1,8 @@
-"""Who is signed in: the session behind the account's cookie, and requests in its name.
+"""
+The session of a signed-in account: its cookie, and the routes that require it.
 
-A cookie comes along with any request to us, so whatever changes something must also
-come from one of our own pages.
+Browsers send the cookie with every request, also from pages of other sites. Therefore a request
+that changes something must also come from a page of this service.
 """
 
 from typing import Annotated
@@ -22,47 +23,51 @@ from bridge.engine.service.caller import Caller
 COOKIE = "report_account"
 _SECURE_COOKIE = "__Host-report_account"
 NO_TOKEN = 0
-"""The token id of a caller who came in by signing in."""
+"""The token id of a caller who has signed in without a token."""
 
 
 def cookie_name(engine: EngineState) -> str:
-    """Return the account cookie's name; the prefix binds it to the host where it can."""
+    """Return the name of the account cookie; with https the prefix binds it to the host."""
     return _SECURE_COOKIE if engine.addresses.secure else COOKIE
 
 
 def account_cookie(engine: EngineState, secret: str) -> str:
-    """Return the Set-Cookie header of an account's session; an empty secret takes it away."""
+    """Return the Set-Cookie header of an account session; an empty secret deletes the cookie."""
     cookie = f"{cookie_name(engine)}={secret}; Path=/; HttpOnly; SameSite=Lax"
     cookie += "; Secure" if engine.addresses.secure else ""
     return cookie if secret else f"{cookie}; Max-Age=0"
 
 
 async def signed_in_account(engine: EngineState, request: Request) -> AccountSession | None:
-    """Return the account of the request's cookie, if there is one."""
+    """Return the session of the account cookie, if there is one, and keep it alive."""
     secret = request.cookies.get(cookie_name(engine), "")
     if not secret:
         return None
     now, life = engine.clock(), engine.settings.lifetimes
     found = await engine.work.read(lambda c: signed_in(c, secret, now, life))
-    if found is not None and now - found.session.last_seen_at > SEEN_EVERY_MS and _active(request):
+    if (
+        found is not None
+        and now - found.session.last_seen_at > SEEN_EVERY_MS
+        and _is_attended(request)
+    ):
         session = found.session
-        await engine.work.run(lambda: _keep(engine, session, now))
+        await engine.work.run(lambda: _keep_alive(engine, session, now))
     return found
 
 
-def _active(request: Request) -> bool:
-    """Tell whether a person is behind a request: waiting for changes keeps nobody signed in."""
+def _is_attended(request: Request) -> bool:
+    """Tell whether a user caused the request; background polls do not keep a session alive."""
     return request.headers.get("x-unattended") is None
 
 
-def _keep(engine: EngineState, session: BrowserSession, now: int) -> None:
-    # Not a change of any report: nobody is woken for it.
+def _keep_alive(engine: EngineState, session: BrowserSession, now: int) -> None:
+    # Written without a change notification: no report has changed.
     with engine.work.database.write() as connection:
         keep_alive(connection, session, now)
 
 
 class AccountRoute(APIRoute):
-    """A route for whoever is signed in: `request.state.signed`, and as `request.state.caller`."""
+    """A route for signed-in users; it sets `request.state.signed` and `request.state.caller`."""
 
     @override
     def get_route_handler(self) -> Handler:

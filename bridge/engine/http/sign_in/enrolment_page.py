@@ -1,7 +1,8 @@
-"""The page of an enrolment link: its owner sets a password and, where needed, an authenticator app.
+"""
+The page of an enrolment link: the owner of an account sets a password and an authenticator app.
 
-A plain form, which works without any script. Never inside a frame, never for a page of somebody
-else. The words are `enrolment.json`, by language.
+The page is a plain form, which works without scripts. It is refused in frames and from pages of
+other sites. `enrolment.json` has the texts by language.
 """
 
 import html
@@ -40,26 +41,26 @@ _NEW = 'type="password" autocomplete="new-password"'
 
 
 async def show(request: Request, token: str) -> Response:
-    """Return the form of a link, or what became of it."""
+    """Return the form of a link, or a notice if the link is not open."""
     if is_framed(request):
         return _notice(request, "not_in_frames", 403)
-    found = await _found(request, token)
+    found = await _find(request, token)
     if found.state is not EnrolmentState.OPEN:
-        return _over(request, found.state)
+        return _ended_notice(request, found.state)
     return await _form(request, token, found)
 
 
 async def submit(request: Request, form: Mapping[str, str]) -> Response:
-    """Set what the owner chose, and use the link up."""
+    """Store the password and the authenticator, and mark the link as used."""
     if is_framed(request) or is_cross_site(engine_of(request), request):
         record_refusal(request, "enrol", code="foreign_origin")
         return _notice(request, "not_in_frames", 403)
     token = form.get("token", "")
-    found = await _found(request, token)
+    found = await _find(request, token)
     if found.state is not EnrolmentState.OPEN:
-        return _over(request, found.state)
+        return _ended_notice(request, found.state)
     try:
-        return await _taken(request, form, token, found)
+        return await _complete(request, form, token, found)
     except TooManyAttempts as refusal:
         record_refusal(request, "enrol", code=refusal.problem.code)
         return await _form(request, token, found, "too_many", refusal.problem.status)
@@ -67,7 +68,7 @@ async def submit(request: Request, form: Mapping[str, str]) -> Response:
         return await _form(request, token, found, "too_many", refusal.status)
 
 
-async def _taken(
+async def _complete(
     request: Request, form: Mapping[str, str], token: str, found: FoundEnrolment
 ) -> Response:
     engine = engine_of(request)
@@ -102,11 +103,11 @@ async def _taken(
         return done
 
     if not await engine.work.change(Actor(found.account_id), engine.clock(), apply):
-        return _over(request, (await _found(request, token)).state)
+        return _ended_notice(request, (await _find(request, token)).state)
     return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
 
 
-async def _found(request: Request, token: str) -> FoundEnrolment:
+async def _find(request: Request, token: str) -> FoundEnrolment:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     found = await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
@@ -133,7 +134,7 @@ def _secret(engine: EngineState, found: FoundEnrolment) -> bytes | None:
     return second_factor.unseal(engine.keys, found.account_id, found.secret)
 
 
-def _over(request: Request, state: EnrolmentState) -> Response:
+def _ended_notice(request: Request, state: EnrolmentState) -> Response:
     return _notice(request, state.value, _STATUS.get(state, 410))
 
 

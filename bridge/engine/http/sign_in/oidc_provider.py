@@ -1,7 +1,8 @@
-"""An OpenID Connect provider: the only module that uses authlib.
+"""
+Client of an OpenID Connect provider: authorization code flow with PKCE.
 
-Authorization code flow with PKCE; the ID token's signature, issuer, audience, nonce and times are
-checked. Knows no account of ours.
+Checks signature, issuer, audience, nonce and times of the ID token. The only module that uses
+authlib. It knows no accounts.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from bridge.engine.settings import SingleSignOn
 
 
 class SignOnFailed(Exception):  # noqa: N818  # named for what happened
-    """Nobody was told apart; `code` says why, and never who it was."""
+    """The provider did not authenticate a user; `code` is the cause and names no user."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -32,7 +33,7 @@ class SignOnFailed(Exception):  # noqa: N818  # named for what happened
 
 @dataclass(frozen=True, slots=True)
 class SignOnAttempt:
-    """What must come back as it went: one attempt of one browser."""
+    """One sign-in attempt of one browser; the values must return unchanged."""
 
     redirect: str
     state: str
@@ -41,89 +42,96 @@ class SignOnAttempt:
 
 
 _ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
-"""Signatures with a key that only the provider has; a shared secret would let us forge one."""
-_LEEWAY: Final = 120  # seconds that clocks may differ
+"""Asymmetric algorithms only: with a shared secret the client could forge a token."""
+_LEEWAY: Final = 120  # seconds of clock difference
 _TIMEOUT: Final = 10.0
-_DESCRIPTION: Final = "/.well-known/openid-configuration"
-_AWAY: Final = "provider_unreachable"
-_VERIFIER: Final = 64
+_METADATA_PATH: Final = "/.well-known/openid-configuration"
+_UNREACHABLE: Final = "provider_unreachable"
+_VERIFIER_LENGTH: Final = 64
 
 
 class Provider:
-    """Reads the provider's own description once, and its keys again when one is unknown."""
+    """Loads the provider metadata once, and the keys again for an unknown key id."""
 
     def __init__(self, settings: SingleSignOn) -> None:
         self._settings = settings
-        self._described: Mapping[str, Any] | None = None
+        self._metadata_cache: Mapping[str, Any] | None = None
         self._keys: KeySet | None = None
 
-    async def begin(self, redirect: str, *, again: bool = False) -> tuple[str, SignOnAttempt]:
+    async def begin(self, redirect: str, *, force_login: bool = False) -> tuple[str, SignOnAttempt]:
         """
-        Give the address to send a browser to. Raises SignOnFailed.
+        Return the address to redirect the browser to, and the attempt; raise SignOnFailed.
 
-        `again`: the provider asks for the credentials whoever is signed in there.
+        `force_login`: the provider asks for the credentials even in an open session.
         """
-        begun = SignOnAttempt(redirect, *(generate_token(_VERIFIER) for _ in range(3)))
-        described = await self._description()
+        attempt = SignOnAttempt(redirect, *(generate_token(_VERIFIER_LENGTH) for _ in range(3)))
+        metadata = await self._metadata()
         address = prepare_grant_uri(
-            described["authorization_endpoint"],
+            metadata["authorization_endpoint"],
             self._settings.client_id,
             "code",
             redirect,
             self._settings.scopes,
-            begun.state,
-            nonce=begun.nonce,
-            code_challenge=create_s256_code_challenge(begun.verifier),
+            attempt.state,
+            nonce=attempt.nonce,
+            code_challenge=create_s256_code_challenge(attempt.verifier),
             code_challenge_method="S256",
-            **({"prompt": "login", "max_age": "0"} if again else {}),
+            **({"prompt": "login", "max_age": "0"} if force_login else {}),
         )
-        return str(address), begun
+        return str(address), attempt
 
     async def email(
-        self, begun: SignOnAttempt, code: str, *, again_since: int | None = None
+        self, attempt: SignOnAttempt, code: str, *, authenticated_since: int | None = None
     ) -> str:
         """
-        Exchange the code and give the e-mail address that is vouched for.
+        Exchange the code; return the e-mail address of the ID token; raise SignOnFailed.
 
-        `again_since`: the provider must have asked for the credentials since that second.
+        `authenticated_since`: the provider must have asked for the credentials since (seconds).
         """
-        token = await self._exchanged(begun, code)
-        claims = await self._claims(token, begun)
-        if again_since is not None and _asked_at(claims) < again_since - _LEEWAY:
+        token = await self._exchange_code(attempt, code)
+        claims = await self._claims(token, attempt)
+        if (
+            authenticated_since is not None
+            and _authenticated_at(claims) < authenticated_since - _LEEWAY
+        ):
             raise SignOnFailed("not_asked_again")
-        return self._vouched(await self._completed(str(token.get("access_token")), claims))
+        return self._email_of(await self._with_userinfo(str(token.get("access_token")), claims))
 
-    async def _exchanged(self, begun: SignOnAttempt, code: str) -> dict[str, Any]:
-        wanted, described = self._settings, await self._description()
+    async def _exchange_code(self, attempt: SignOnAttempt, code: str) -> dict[str, Any]:
+        wanted, metadata = self._settings, await self._metadata()
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "client_id": wanted.client_id,
-            "redirect_uri": begun.redirect,
-            "code_verifier": begun.verifier,
+            "redirect_uri": attempt.redirect,
+            "code_verifier": attempt.verifier,
         }
         # RFC 6749 §2.3.1: both are encoded as a form's values before they are joined.
         named = httpx.BasicAuth(quote_plus(wanted.client_id), quote_plus(wanted.client_secret))
         proof = {"auth": named} if wanted.client_secret else {}
-        return await self._ask(
-            "POST", described["token_endpoint"], "code_refused", data=form, **proof
+        return await self._fetch_json(
+            "POST", metadata["token_endpoint"], "code_refused", data=form, **proof
         )
 
-    async def _description(self) -> Mapping[str, Any]:
-        if self._described is None:
-            found = await self._ask("GET", f"{self._settings.issuer}{_DESCRIPTION}", _AWAY)
+    async def _metadata(self) -> Mapping[str, Any]:
+        if self._metadata_cache is None:
+            found = await self._fetch_json(
+                "GET", f"{self._settings.issuer}{_METADATA_PATH}", _UNREACHABLE
+            )
             named = all(
                 isinstance(found.get(each), str)
                 for each in ("authorization_endpoint", "token_endpoint", "jwks_uri")
             )
-            # A provider that calls itself otherwise vouches for somebody else's people.
+            # The issuer must match (OpenID Connect Discovery 4.3).
             if not named or str(found.get("issuer", "")).rstrip("/") != self._settings.issuer:
                 raise SignOnFailed("provider_differs")
-            self._described = found
-        return self._described
+            self._metadata_cache = found
+        return self._metadata_cache
 
-    async def _ask(self, method: str, address: str, trouble: str, **more: Any) -> dict[str, Any]:
-        """Ask the provider for a JSON object. Raises SignOnFailed with the trouble's code."""
+    async def _fetch_json(
+        self, method: str, address: str, failure_code: str, **more: Any
+    ) -> dict[str, Any]:
+        """Request a JSON object from the provider; raise SignOnFailed with `failure_code`."""
         verify = self._settings.ca or True
         try:
             async with httpx.AsyncClient(
@@ -132,26 +140,26 @@ class Provider:
                 response = await client.request(method, address, **more)
                 found = response.raise_for_status().json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-            raise SignOnFailed(trouble) from None
+            raise SignOnFailed(failure_code) from None
         if not isinstance(found, dict):
             raise SignOnFailed("provider_differs")
         return found
 
-    async def _claims(self, token: Mapping[str, Any], begun: SignOnAttempt) -> dict[str, Any]:
-        described, raw = await self._description(), str(token.get("id_token", ""))
+    async def _claims(self, token: Mapping[str, Any], attempt: SignOnAttempt) -> dict[str, Any]:
+        metadata, raw = await self._metadata(), str(token.get("id_token", ""))
         try:
-            read = await self._decoded(raw)
+            read = await self._decode(raw)
             claims = CodeIDToken(
                 read.claims,
                 read.header,
                 {
-                    "iss": {"essential": True, "value": described["issuer"]},
+                    "iss": {"essential": True, "value": metadata["issuer"]},
                     "aud": {"essential": True, "value": self._settings.client_id},
                     "sub": {"essential": True},
                     "exp": {"essential": True},
                 },
                 {
-                    "nonce": begun.nonce,
+                    "nonce": attempt.nonce,
                     "client_id": self._settings.client_id,
                     "access_token": token.get("access_token"),
                 },
@@ -161,30 +169,30 @@ class Provider:
             raise SignOnFailed("token_not_valid") from None
         return dict(claims)
 
-    async def _decoded(self, raw: str) -> jwt.Token:
+    async def _decode(self, raw: str) -> jwt.Token:
         registry = JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
         if self._keys is not None:
             try:
                 return jwt.decode(raw, self._keys, registry=registry)
             except (InvalidKeyIdError, ValueError):
-                self._keys = None  # the provider may have exchanged them
-        described = await self._description()
-        found: Any = await self._ask("GET", str(described["jwks_uri"]), _AWAY)
+                self._keys = None  # the provider may have rotated its keys
+        metadata = await self._metadata()
+        found: Any = await self._fetch_json("GET", str(metadata["jwks_uri"]), _UNREACHABLE)
         self._keys = KeySet.import_key_set(found)
         return jwt.decode(raw, self._keys, registry=registry)
 
-    async def _completed(self, access: str, claims: dict[str, Any]) -> dict[str, Any]:
-        """Ask for what the ID token leaves out; it must be about the same person."""
-        address = (await self._description()).get("userinfo_endpoint")
+    async def _with_userinfo(self, access: str, claims: dict[str, Any]) -> dict[str, Any]:
+        """Add claims of the userinfo endpoint; its `sub` must be the one of the ID token."""
+        address = (await self._metadata()).get("userinfo_endpoint")
         if self._settings.email_claim in claims or not isinstance(address, str):
             return claims
         bearer = {"Authorization": f"Bearer {access}"}
-        more = await self._ask("GET", address, _AWAY, headers=bearer)
+        more = await self._fetch_json("GET", address, _UNREACHABLE, headers=bearer)
         if more.get("sub") != claims["sub"]:
             raise SignOnFailed("token_not_valid")
         return {**more, **claims}
 
-    def _vouched(self, claims: Mapping[str, Any]) -> str:
+    def _email_of(self, claims: Mapping[str, Any]) -> str:
         email = claims.get(self._settings.email_claim)
         if not isinstance(email, str) or "@" not in email:
             raise SignOnFailed("no_email")
@@ -193,7 +201,7 @@ class Provider:
         return email
 
 
-def _asked_at(claims: Mapping[str, Any]) -> float:
-    """Return when the provider asked for the credentials (OpenID Connect Core, 2: auth_time)."""
+def _authenticated_at(claims: Mapping[str, Any]) -> float:
+    """Return the claim auth_time (OpenID Connect Core, 2), 0 if it is missing."""
     asked = claims.get("auth_time")
     return float(asked) if isinstance(asked, int | float) else 0.0

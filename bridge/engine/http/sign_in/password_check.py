@@ -1,9 +1,10 @@
-"""Proof of the owner of an account: password within the limit of attempts, remembered devices.
+"""
+Password checks within the limit of attempts, and remembered devices.
 
-The one place where a password is compared: the form, confirmations and changes of passwords.
+Every password check is here: sign-in, confirmation, password change.
 
-A sealed cookie names the account and the browser. It signs nobody in: it only gives its browser
-attempts of its own, so that strangers who guess cannot use up those of the owner.
+A sealed device cookie names an account and a browser. It does not sign anybody in. It gives the
+browser its own attempts, so that others who guess cannot exhaust the attempts of the owner.
 """
 
 import base64
@@ -26,7 +27,7 @@ from bridge.engine.service.work import Work
 
 
 class TooManyAttempts(HttpProblem):
-    """Attempts to sign in are used up for a while."""
+    """Too many attempts to sign in; further ones are refused for some time."""
 
     def __init__(self, seconds: int) -> None:
         detail = "too many attempts to sign in; wait some minutes"
@@ -35,7 +36,7 @@ class TooManyAttempts(HttpProblem):
 
 
 async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:
-    """Count an attempt before anything is computed for it; raise `TooManyAttempts`."""
+    """Count an attempt before its password is hashed; raise `TooManyAttempts`."""
     attempt = await engine.work.run(lambda: engine.throttle.take(buckets))
     if attempt is None:
         limit = engine.settings.rates.failed_authentications
@@ -47,9 +48,9 @@ async def check_password(
     engine: EngineState, email: str, password: str, *, known: bool
 ) -> Credentials | None:
     """
-    Return the credentials of an address if the password is theirs; raise `TooBusy`.
+    Return the credentials of an e-mail address if the password is right; raise `TooBusy`.
 
-    `known`: the request comes with a session or from a remembered device.
+    `known`: the request has a session or comes from a remembered device.
     """
     found = await engine.work.read(lambda c: credentials_of(c, email))
     right = await engine.hashing.run(lambda: found.verify(password), known=known)
@@ -59,7 +60,7 @@ async def check_password(
 async def verify_owner(
     request: Request, signed: AccountSession, password: str, *, pointer: str = "/password"
 ) -> tuple[str, SignInAttempt]:
-    """Return the hash that a signed-in owner's password matches; raise `WrongPassword`."""
+    """Check the password of a signed-in user; return its hash, or raise `WrongPassword`."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
@@ -73,7 +74,7 @@ async def verify_owner(
 def prove_owner(
     engine: EngineState, work: Work, account: AccountRef, password_hash: str, code: str
 ) -> SignInProof:
-    """Return what a right password and a code prove; raise `WrongPassword` for a wrong code."""
+    """Check the one-time code after a right password; raise `WrongPassword` for a wrong code."""
     if not second_factor.has(work.connection, account.id):
         return SignInProof(account, password_hash)
     if not second_factor.accept(work.connection, engine.keys, account.id, code, work.now):
@@ -85,25 +86,25 @@ _COOKIE: Final = "report_device"
 _SECURE_COOKIE: Final = "__Host-report_device"
 _LIFE: Final = 180 * 24 * 3600  # seconds
 _BINDING: Final = Binding("", "", Purpose.DEVICE)
-_MOST: Final = 1024  # characters of a cookie that are looked at
+_MAX_COOKIE: Final = 1024  # characters
 
 
 def device_cookie(engine: EngineState, request: Request, email: str) -> str:
-    """Return the Set-Cookie header that remembers a browser for an account."""
+    """Return the Set-Cookie header of the device cookie of an account."""
     device = known_device(engine, request, email) or engine.random(16).hex()
     kept = json.dumps({"email": email, "device": device}).encode()
     sealed = engine.keys.seal(kept, _BINDING)
     data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
-    cookie = f"{_name(engine)}={sealed.key_id}.{data}; Path=/; HttpOnly; SameSite=Lax"
+    cookie = f"{_cookie_name(engine)}={sealed.key_id}.{data}; Path=/; HttpOnly; SameSite=Lax"
     secure = "; Secure" if engine.addresses.secure else ""
     return f"{cookie}; Max-Age={_LIFE}{secure}"
 
 
 def known_device(engine: EngineState, request: Request, email: str) -> str:
-    """Return the browser that an account's owner has signed in with before; '' for any other."""
-    cookie = request.cookies.get(_name(engine), "")
+    """Return the device id of a browser that has signed in to the account before, else ''."""
+    cookie = request.cookies.get(_cookie_name(engine), "")
     key_id, _, data = cookie.partition(".")
-    if not data or len(cookie) > _MOST:
+    if not data or len(cookie) > _MAX_COOKIE:
         return ""
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
@@ -113,5 +114,5 @@ def known_device(engine: EngineState, request: Request, email: str) -> str:
     return str(kept["device"]) if kept["email"] == email else ""
 
 
-def _name(engine: EngineState) -> str:
+def _cookie_name(engine: EngineState) -> str:
     return _SECURE_COOKIE if engine.addresses.secure else _COOKIE

@@ -1,7 +1,8 @@
-"""Sign in and out: by a plain form, which works before and without any script.
+"""
+Sign-in and sign-out with a plain HTML form, which works without scripts.
 
-Attempts are counted before the password is compared (`service.throttle`). Never inside a frame,
-never for a page of somebody else.
+An attempt is counted before the password is checked (`service.accounts.sign_in_limit`). The form is
+refused in frames and from pages of other sites.
 """
 
 import html
@@ -37,13 +38,13 @@ from bridge.engine.service.work import Actor, Work
 
 HOME = "/reporting/worklist"
 LANDING_PAGES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
-"""The pages that signing in may lead to."""
+"""The pages that a sign-in may redirect to."""
 
 
 def login_page(
     request: Request, *, handle: str = "", problem: str = "", status: int = 200
 ) -> Response:
-    """Return the page that asks who is there; `problem` is a key of the app's catalogue."""
+    """Return the sign-in page; `problem` is a key of the app's message catalogue."""
     query, settings = request.query_params, engine_of(request).settings
     sso = settings.single_sign_on
     boot = {
@@ -59,7 +60,7 @@ def login_page(
 
 
 async def sign_in(request: Request, form: dict[str, str]) -> Response:
-    """Sign a user in and go on: to their link, or to the worklist."""
+    """Sign a user in and redirect to their link or to a landing page."""
     engine = engine_of(request)
     handle = form.get("token", "")
     if is_framed(request) or is_cross_site(engine, request):
@@ -70,7 +71,7 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
         return login_page(request, handle=handle, status=403)
     code, status = "wrong_password", 401
     try:
-        return await _by_password(request, form, handle)
+        return await _sign_in_by_password(request, form, handle)
     except TooManyAttempts:
         code, status = "too_many_attempts", 429
     except TooBusy:
@@ -86,7 +87,7 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
     return page
 
 
-async def _by_password(request: Request, form: dict[str, str], handle: str) -> Response:
+async def _sign_in_by_password(request: Request, form: dict[str, str], handle: str) -> Response:
     engine = engine_of(request)
     email = canonical_email(form.get("email", ""))
     peer = peer_of(request)
@@ -99,12 +100,12 @@ async def _by_password(request: Request, form: dict[str, str], handle: str) -> R
         raise WrongPassword
     account, password_hash, code = found.account, found.password_hash, form.get("code", "")
 
-    def proving(work: Work) -> SignInProof:
+    def prove(work: Work) -> SignInProof:
         own = prove_owner(engine, work, account, password_hash, code)
         engine.throttle.give_back(work.connection, attempt)
         return own
 
-    return await begin_session(request, account, proving, handle, form.get("next", ""))
+    return await begin_session(request, account, prove, handle, form.get("next", ""))
 
 
 def _buckets(engine: EngineState, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
@@ -114,23 +115,23 @@ def _buckets(engine: EngineState, request: Request, email: str, device: str) -> 
     return attempt_of(limit, email, engine.client(request))
 
 
-Proving = Callable[[Work], SignInProof]
-"""Gives what somebody has proved, in the transaction in which the session begins."""
+ProveOwner = Callable[[Work], SignInProof]
+"""Returns the proof of the account's owner, in the transaction that creates the session."""
 
 
 async def begin_session(
-    request: Request, account: AccountRef, proving: Proving, handle: str, wanted: str
+    request: Request, account: AccountRef, prove: ProveOwner, handle: str, wanted: str
 ) -> Response:
     """
-    Begin a session for whoever was recognized and go on.
+    Create a session for an account and redirect.
 
-    Raise `Forbidden` without a site, and what `proving` raises.
+    Raise `Forbidden` for an account without a site, and the exceptions of `prove`.
     """
     engine = engine_of(request)
     life, random = engine.settings.lifetimes, engine.random
 
     def apply(work: Work) -> str:
-        secret = begin(work.connection, proving(work), random, work.now, life)
+        secret = begin(work.connection, prove(work), random, work.now, life)
         work.note(audit_event(request, "login", account_id=account.id))
         return secret
 
@@ -158,13 +159,13 @@ async def sign_out(request: Request) -> Response:
     return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})
 
 
-def landing_page(wanted: str) -> str:
-    """Return a page that signing in may lead to: the wanted one, if it is one of them."""
-    return wanted if wanted in LANDING_PAGES else HOME
+def landing_page(requested: str) -> str:
+    """Return the requested landing page if it is permitted, else the worklist."""
+    return requested if requested in LANDING_PAGES else HOME
 
 
 def _form(boot: dict[str, Any]) -> str:
-    """Return the form as it stands until the app takes its place, or where no script runs."""
+    """Return the form that the browser shows until the app has started, or without scripts."""
     asked = urlencode({"next": boot["next"], "token": boot["handle"]})
     label = html.escape(boot["sso"])
     link = f'<a href="/reporting/login/oidc?{html.escape(asked)}">{label}</a>' if label else ""

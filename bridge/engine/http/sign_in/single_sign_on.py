@@ -1,7 +1,8 @@
-"""Sign in by an OpenID Connect provider, beside or in the place of passwords.
+"""
+Sign-in by an OpenID Connect provider, in addition to passwords or instead of them.
 
-What an attempt must bring back is sealed into a cookie, so that any node may finish it. An account
-must exist: the provider says who somebody is, administrators say who may come in.
+The state of an attempt is sealed into a cookie, so that any node can finish it. The provider
+authenticates the user. The account must exist: administrators decide who may sign in.
 """
 
 import base64
@@ -30,7 +31,7 @@ from bridge.engine.service.work import Work
 
 PATH: Final = "/reporting/login/oidc"
 _COOKIE: Final = "report_sign_on"
-_LIFE: Final = 600  # seconds between the button and the way back
+_LIFE: Final = 600  # seconds from the redirect to the callback
 _BINDING: Final = Binding("", "", Purpose.SIGN_ON)
 
 
@@ -43,24 +44,24 @@ async def begin(request: Request) -> Response:
     confirms = bool(query.get("confirm"))
     try:
         redirect = f"{engine.base_url(request)}{PATH}/callback"
-        address, begun = await provider.begin(redirect, again=confirms)
+        address, attempt = await provider.begin(redirect, force_login=confirms)
     except SignOnFailed as failure:
         return _failed(request, failure.code)
-    kept = {
-        **asdict(begun),
+    state = {
+        **asdict(attempt),
         "at": engine.clock(),
         "next": password_form.landing_page(query.get("next", "")),
         "handle": query.get("token", "")[:64],
         "confirms": confirms,
     }
-    headers = {"Set-Cookie": _cookie(engine, kept), "Cache-Control": "no-store"}
+    headers = {"Set-Cookie": _cookie(engine, state), "Cache-Control": "no-store"}
     return RedirectResponse(address, 303, headers)
 
 
 async def finish(request: Request) -> Response:
-    """Take the browser that comes back from the provider, and sign its person in."""
+    """Sign the user in when the provider redirects the browser back."""
     try:
-        return await _finished(request)
+        return await _finish(request)
     except SignOnFailed as failure:
         return _failed(request, failure.code)
     except (TooManyAttempts, WrongPassword):
@@ -69,54 +70,54 @@ async def finish(request: Request) -> Response:
         return _failed(request, "no_site")
 
 
-async def _finished(request: Request) -> Response:
+async def _finish(request: Request) -> Response:
     engine, provider = engine_of(request), engine_of(request).provider
-    kept, given = _opened(engine, request.cookies.get(_COOKIE, "")), request.query_params
-    if provider is None or kept is None:
+    state, given = _unseal(engine, request.cookies.get(_COOKIE, "")), request.query_params
+    if provider is None or state is None:
         raise SignOnFailed("attempt_unknown")
-    if not hmac.compare_digest(given.get("state", "").encode(), kept["state"].encode()):
+    if not hmac.compare_digest(given.get("state", "").encode(), state["state"].encode()):
         raise SignOnFailed("attempt_unknown")
     if "error" in given or not given.get("code"):
         raise SignOnFailed("provider_refuses")
-    begun = SignOnAttempt(kept["redirect"], kept["state"], kept["nonce"], kept["verifier"])
+    sign_on = SignOnAttempt(state["redirect"], state["state"], state["nonce"], state["verifier"])
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, attempt_of_source(limit, "oidc", engine.client(request)))
-    again_since = kept["at"] // 1000 if kept["confirms"] else None
-    email = await provider.email(begun, given["code"], again_since=again_since)
+    authenticated_since = state["at"] // 1000 if state["confirms"] else None
+    email = await provider.email(sign_on, given["code"], authenticated_since=authenticated_since)
     account = await engine.work.read(lambda connection: known_account(connection, email))
     if account is None:
         raise SignOnFailed("no_account")
-    before = await signed_in_account(engine, request) if kept["confirms"] else None
-    if kept["confirms"] and (before is None or before.account.id != account.id):
+    before = await signed_in_account(engine, request) if state["confirms"] else None
+    if state["confirms"] and (before is None or before.account.id != account.id):
         raise SignOnFailed("another_account")
 
-    def proving(work: Work) -> SignInProof:
+    def prove(work: Work) -> SignInProof:
         engine.throttle.give_back(work.connection, attempt)
         if before is not None:
             end_session(work.connection, before.session, work.now)
         return SignInProof(account, second_factor=True)
 
     answer = await password_form.begin_session(
-        request, account, proving, kept["handle"], kept["next"]
+        request, account, prove, state["handle"], state["next"]
     )
-    answer.headers.append("Set-Cookie", _gone(engine))
+    answer.headers.append("Set-Cookie", _expired_cookie(engine))
     return answer
 
 
 def _failed(request: Request, code: str) -> Response:
-    """Show the login again, and record why; the page says no more than that it did not work."""
+    """Record the cause and show the sign-in page; the page names no internal cause."""
     record_refusal(request, "login", code=code)
-    told = code if code in {"no_account", "no_site", "too_many_attempts"} else "sso_failed"
-    return password_form.login_page(request, problem=told, status=401)
+    problem = code if code in {"no_account", "no_site", "too_many_attempts"} else "sso_failed"
+    return password_form.login_page(request, problem=problem, status=401)
 
 
-def _cookie(engine: EngineState, kept: dict[str, Any]) -> str:
-    sealed = engine.keys.seal(json.dumps(kept).encode(), _BINDING)
+def _cookie(engine: EngineState, state: dict[str, Any]) -> str:
+    sealed = engine.keys.seal(json.dumps(state).encode(), _BINDING)
     data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
     return f"{_COOKIE}={sealed.key_id}.{data}; Max-Age={_LIFE}{_attributes(engine)}"
 
 
-def _gone(engine: EngineState) -> str:
+def _expired_cookie(engine: EngineState) -> str:
     return f"{_COOKIE}=; Max-Age=0{_attributes(engine)}"
 
 
@@ -125,11 +126,11 @@ def _attributes(engine: EngineState) -> str:
     return f"; Path={PATH}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _opened(engine: EngineState, cookie: str) -> dict[str, Any] | None:
+def _unseal(engine: EngineState, cookie: str) -> dict[str, Any] | None:
     key_id, _, data = cookie.partition(".")
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
-        kept: dict[str, Any] = json.loads(engine.keys.open(sealed, _BINDING))
+        state: dict[str, Any] = json.loads(engine.keys.open(sealed, _BINDING))
     except (SealBroken, UnknownSealKey, ValueError):
         return None
-    return kept if engine.clock() - kept["at"] <= _LIFE * 1000 else None
+    return state if engine.clock() - state["at"] <= _LIFE * 1000 else None

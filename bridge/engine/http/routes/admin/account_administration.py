@@ -1,7 +1,8 @@
-"""The administrative endpoints once more, for administrators who are signed in to the app.
+"""
+The administrative routes for administrators who are signed in to the app.
 
-The same handlers, that check the caller's role on the site by themselves; only the door
-is another: the account's cookie instead of a token.
+The handlers are those of `/api/admin` and check the role on the site. Only the authentication
+differs: the account cookie instead of a token.
 """
 
 from fastapi import APIRouter
@@ -14,17 +15,17 @@ PREFIX = "/reporting/api/account"
 
 router = APIRouter(include_in_schema=False)
 
-for _given in (
+for _route in (
     *administration.router.routes,
     *site_files.router.routes,
     *macros.router.routes,
 ):
-    if isinstance(_given, APIRoute):
+    if isinstance(_route, APIRoute):
         router.add_api_route(
-            PREFIX + _given.path.removeprefix("/api"),
-            _given.endpoint,
-            methods=sorted(_given.methods or ()),
-            status_code=_given.status_code,
+            PREFIX + _route.path.removeprefix("/api"),
+            _route.endpoint,
+            methods=sorted(_route.methods or ()),
+            status_code=_route.status_code,
             route_class_override=AccountRoute,
             response_model=None,
         )

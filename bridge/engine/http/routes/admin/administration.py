@@ -1,6 +1,7 @@
-"""Sites, users, tokens, prelim groups and templates (ours), for the console and for scripts.
+"""
+Administration of sites, users, tokens, prelim groups and templates, for the console and scripts.
 
-Sites are created with a service token; everything within a site is its administrators'.
+Only a service token may create a site. Everything within a site requires its administrator.
 """
 
 from dataclasses import replace
@@ -100,7 +101,7 @@ async def get_site(site_id: str, request: Request) -> Response:
 
 @router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
 async def list_observed_hosts(site_id: str, request: Request) -> Response:
-    """Return from which origins the site's reports were embedded of late."""
+    """Return the origins that have framed reports of the site recently."""
     place = [RequestSite(site_id)]
     hosts = await read_as_administrator(
         request, "site-read", place, lambda session: observed_hosts(session, site_id)
@@ -124,7 +125,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
 
 @router.patch("/sites/{site_id}", response_model=dict[str, Any])
 async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> Response:
-    """Change members of a site's settings; the others stay."""
+    """Change some members of a site's settings; the others are unchanged."""
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def apply(work: Work) -> dict[str, Any]:
@@ -141,7 +142,7 @@ async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> R
 async def set_signature(
     site_id: str, email: str, body: SignatureBody, request: Request
 ) -> Response:
-    """Set the image that stands under a user's reports from now on, encoded by us."""
+    """Set the signature image for a user's future reports; the image is re-encoded."""
     engine = engine_of(request)
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
     return await change_as_administrator(
@@ -156,7 +157,7 @@ async def set_signature(
 
 @router.get("/sites/{site_id}/users", response_model=Rows)
 async def list_users(site_id: str, request: Request) -> Response:
-    """Return everybody on a site."""
+    """Return the users of a site."""
     found = await read_as_administrator(
         request,
         "users-read",
@@ -192,7 +193,7 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
 
 @router.delete("/sites/{site_id}/users/{email}", response_class=Response)
 async def remove_user(site_id: str, email: str, request: Request) -> Response:
-    """Take a user off the site; their reports stay."""
+    """Remove a user from the site; their reports are kept."""
     caller: Caller = request.state.caller
     return await change_as_administrator(
         request,
@@ -217,7 +218,7 @@ async def list_tokens(site_id: str, request: Request) -> Response:
 
 @router.post("/sites/{site_id}/tokens", response_model=dict[str, Any])
 async def create_token(site_id: str, body: TokenBody, request: Request) -> Response:
-    """Make a token for a user of the site; its secret is in this answer and nowhere else."""
+    """Create a token for a user of the site; only this response contains its secret."""
     random_bytes = engine_of(request).random
     caller: Caller = request.state.caller
     return await change_as_administrator(
@@ -240,7 +241,7 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
 
 @router.delete("/sites/{site_id}/tokens/{token_id}", response_class=Response)
 async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
-    """Revoke a token of a user of the site, and the links that were made with it."""
+    """Revoke a token of a user of the site, and the links issued with it."""
     caller: Caller = request.state.caller
     return await change_as_administrator(
         request,
@@ -280,7 +281,7 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
 
 @router.delete("/sites/{site_id}/prelim-groups/{name}", response_class=Response)
 async def delete_group(site_id: str, name: str, request: Request) -> Response:
-    """Remove a prelim group; reads made in it stay."""
+    """Remove a prelim group; its preliminary reads are kept."""
     return await change_as_administrator(
         request,
         "prelim-group-delete",
@@ -313,7 +314,7 @@ async def set_template(
         if body.document is not None:
             return to_json(read_document(body.document))
         text = body.text or ""
-        if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each is a node, before any is made
+        if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each becomes a node; counted before parsing
             message = f"more than {MAX_NODES} lines and fields"
             raise bad_request(message, FieldError("/text", message), code="bad_document")
         return to_json(read_document(to_json(from_outline(text))))

@@ -1,4 +1,4 @@
-"""The audit trail of a site (ours), for its administrators."""
+"""The audit trail of a site, for its administrators."""
 
 from typing import Annotated, Any
 
@@ -23,8 +23,8 @@ router = APIRouter(
 async def read_audit(
     site_id: str, request: Request, wanted: Annotated[AuditQuery, Query()]
 ) -> Response:
-    """Return a site's audit events: the newest first, or with `after` those behind it, in order."""
-    query, after, limit = wanted.of(site_id), wanted.after, wanted.limit
+    """Return audit events of a site: the newest first, or with `after` the later ones in order."""
+    query, after, limit = wanted.to_query(site_id), wanted.after, wanted.limit
     rows = await read_as_administrator(
         request,
         "audit-read",
@@ -40,7 +40,7 @@ async def read_audit(
 
 @router.get("/audit/verdict", response_model=dict[str, Any])
 async def verify_audit(request: Request) -> Response:
-    """Walk the hash chain of all sites; only with a service token. `broken`: null, or where."""
+    """Verify the hash chain of all sites; only with a service token. `broken`: null or place."""
     if not request.state.caller.service:
         raise Forbidden
     verdict = await engine_of(request).work.read(ENGINE_CHAIN.verify)

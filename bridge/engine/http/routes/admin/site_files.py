@@ -1,4 +1,4 @@
-"""What a site supplies (ours): templates as MRRT files, and its billing code map."""
+"""Files of a site: templates as MRRT files, and the billing code map as CSV."""
 
 from typing import Annotated, Any
 
@@ -48,7 +48,7 @@ async def export_template(site_id: str, number: Number, request: Request) -> Res
 async def import_template(
     site_id: str, number: Number, body: MrrtBody, request: Request
 ) -> Response:
-    """Create or replace a template from an IHE MRRT file; only text and fields are taken over."""
+    """Create or replace a template from an IHE MRRT file; only its text and fields are used."""
     try:
         title, document = await Threads.DOCUMENTS.run(read, body.html)
     except (BadTemplate, BadDocument) as error:

@@ -1,7 +1,7 @@
-"""Accounts across all sites (ours): for the console, and only with a service token.
+"""
+Accounts across all sites, for the console; only with a service token.
 
-What a person at the console may do to whom is decided there, by the same table of
-`bridge.authority`.
+The console checks which of its users may change which account (`bridge.authority`).
 """
 
 from dataclasses import replace
@@ -53,10 +53,10 @@ async def find_account(
 @router.post("/enrolment", response_model=dict[str, Any])
 async def enrol(body: EnrolmentBody, request: Request) -> Response:
     """
-    End the password, the one-time codes and the sessions of an account; return a one-time link.
+    Remove password and authenticator of an account, end its sessions, return a one-time link.
 
-    `secondFactor`: the account has a console role, and needs a second factor. `endTokens`: its
-    tokens and their links end too. `link` is null where people sign in by the provider alone.
+    `secondFactor`: the account needs a second factor, because it has a console role. `endTokens`:
+    also revoke its tokens and their links. `link` is null if users sign in only by the provider.
     """
     engine = engine_of(request)
     _require_service(request)
@@ -88,7 +88,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
 
 @router.post("/second-factor", status_code=204, response_class=Response)
 async def require_second_factor(body: SecondFactorBody, request: Request) -> Response:
-    """Say whether an account needs a second factor: those with a console role do."""
+    """Set whether an account needs a second factor; accounts with a console role do."""
     return await _change(
         request,
         body.accountId,
@@ -103,7 +103,7 @@ async def require_second_factor(body: SecondFactorBody, request: Request) -> Res
 @router.post("/disable", status_code=204, response_class=Response)
 async def disable(body: AccountBody, request: Request) -> Response:
     """
-    Disable an account: its sessions, tokens and links end at once, for good.
+    Disable an account: its sessions, tokens and links end at once and permanently.
 
     Refused for the last system administrator of the console.
     """
@@ -121,7 +121,7 @@ async def disable(body: AccountBody, request: Request) -> Response:
 
 @router.post("/enable", status_code=204, response_class=Response)
 async def enable(body: AccountBody, request: Request) -> Response:
-    """Let a disabled account sign in again."""
+    """Enable a disabled account."""
     answer = await _change(
         request,
         body.accountId,
@@ -152,7 +152,7 @@ async def _change(
 
 
 def _changed(work: Work, before: AccountFacts) -> dict[str, Any]:
-    """Return what the work changed of an account."""
+    """Return the audited members that have changed."""
     work.flush()
     after = system_accounts.require_account(work.connection, str(before.account_id))
     return system_accounts.difference(before, after)

@@ -1,1 +1,1 @@
-"""Routes of the interface document, one file for each chapter."""
+"""Routes of the HTTP interface for host applications, one module for each chapter."""

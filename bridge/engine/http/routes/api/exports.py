@@ -1,4 +1,4 @@
-"""`export/html`, `export/json`, `export/rtf`, and for our own bridge `export/pdf`."""
+"""`export/html`, `export/json`, `export/rtf`, and `export/pdf` for the bridge."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,9 +46,9 @@ async def _export(
     gather: Callable[[Session, Report], ExportedReport] = export_report,
 ) -> Rendered:
     """
-    Gather a report, render it off the loop, and note in the audit trail who took it.
+    Load a report, render it in a worker thread, and record the export.
 
-    With `addenda` only the first so many are shown.
+    `addenda` limits the number of addenda, the oldest first.
     """
     zone, identity = zone_of(body.timeZone), order_id_of(body.clinicalInfo)
 
@@ -119,7 +119,7 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
 
 @router.post("/pdf", include_in_schema=False)
 async def export_pdf(body: PdfBody, request: Request) -> Response:
-    """Return the report as PDF, to our own bridge; for all others PDF is the app's alone."""
+    """Return the report as PDF to the bridge; other callers get 404."""
     if not request.state.caller.service:
         raise bad_request("Not Found", code="no_such_path", status=404)
     try:

@@ -1,4 +1,4 @@
-"""`launch/clinical`, its batch form (ours), and `init`."""
+"""`launch/clinical`, its batch form, and `init`."""
 
 from typing import Annotated, Any
 
@@ -54,5 +54,5 @@ async def launch_batch(
 
 @router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
 async def init(body: InitBody, request: Request) -> Response:
-    """Make a short-lived link that pre-warms an embedded session; creates no report."""
+    """Issue a short-lived link that pre-warms an embedded session; creates no report."""
     return FastJsonResponse(await launch_requests.prepare_session(request, body))

@@ -37,7 +37,7 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
-from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
+from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import unassign
@@ -54,19 +54,19 @@ Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecord]]
 @router.post("/delete", response_class=Response, responses=DONE)
 async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
-    gone: list[bool] = []
+    deleted: list[bool] = []
     response = await change_report(
         request,
         "delete",
         body.clinicalInfo,
-        lambda work, identity: gone.append(
+        lambda work, identity: deleted.append(
             delete_report(
                 work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
             )
         ),
     )
-    # Pending links of an order without a report are revoked all the same, and stay so.
-    if gone and not gone[-1]:
+    # The revocation of pending links of an order without a report is committed all the same.
+    if deleted and not deleted[-1]:
         raise ReportNotFound
     return response
 
@@ -77,7 +77,7 @@ async def delete(body: DeleteBody, request: Request) -> Response:
     responses={
         **problems(),
         200: {
-            "description": "Done; a body is sent only where files were set aside",
+            "description": "Done; a body is sent only if files were set aside",
             "model": FilesUpdated,
         },
     },
@@ -87,10 +87,10 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     engine = engine_of(request)
     await require_site_administrator(request, site_of(body.clinicalInfo))
     texts = [each.fileData for each in body.dicomSR]
-    read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
+    parsed = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
 
     def update(work: Work, identity: OrderId) -> Report | ReportResult:
-        done = update_structured_reports(work, identity, read, UpdateMode(body.mode))
+        done = update_structured_reports(work, identity, parsed, body.mode)
         if not done.set_aside:
             return done.report
         warnings = warnings_of([LaunchWarning.SR_OTHER_PATIENT], done.set_aside)
@@ -107,13 +107,13 @@ async def reset(body: FlatIdentity, request: Request) -> Response:
 
 @router.post("/unassign", response_class=Response, responses=DONE)
 async def unassign_report(body: FlatIdentity, request: Request) -> Response:
-    """Give a Draft back to the worklist with its content."""
+    """Return a Draft to the worklist with its content."""
     return await change_report(request, "unassign", body, unassign, within="/")
 
 
 @router.post("/assign", response_class=Response, responses=DONE)
 async def assign(body: AssignOrderBody, request: Request) -> Response:
-    """Give an unsigned report to a user of the site; an Ordered one becomes their Draft."""
+    """Assign an unsigned report to a user of the site; an Ordered one becomes their Draft."""
     return await change_report(
         request,
         "assign",
@@ -137,11 +137,11 @@ async def _regroup(request: Request, action: str, body: LinkBody, change: Regrou
 
 @router.post("/link-orders", response_model=list[StatusRecordBody], responses=problems())
 async def link(body: LinkBody, request: Request) -> Response:
-    """Make one report of several orders; the first is the anchor. All or nothing."""
+    """Link several orders to one report; the first is the anchor. All or nothing."""
     return await _regroup(request, "link-orders", body, link_orders)
 
 
 @router.post("/unlink-orders", response_model=list[StatusRecordBody], responses=problems())
 async def unlink(body: LinkBody, request: Request) -> Response:
-    """Take orders out of their groups. All or nothing."""
+    """Remove orders from their groups. All or nothing."""
     return await _regroup(request, "unlink-orders", body, unlink_orders)

@@ -1,4 +1,4 @@
-"""`patient/update` and `patient/merge`: additions of ours, idempotent."""
+"""`patient/update` and `patient/merge`; both are idempotent."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -16,7 +16,7 @@ DONE = {**NO_BODY, **problems()}
 
 @router.post("/update", response_class=Response, responses=DONE)
 async def update(body: PatientUpdateBody, request: Request) -> Response:
-    """Correct demographics on all orders of a patient of a site; absent members stay."""
+    """Correct demographics on all orders of a patient of a site; absent members are unchanged."""
     given = body.model_dump(exclude={"SiteID", "PatientMRN"}, exclude_unset=True)
     tags = {name: value for name, value in given.items() if value is not None}
 

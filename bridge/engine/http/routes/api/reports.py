@@ -1,4 +1,4 @@
-"""`status`, `content`, `site/prelims`, and our `changes` and `worklist`."""
+"""`status`, `content`, `site/prelims`, `changes` and `worklist`."""
 
 # ruff: noqa: N803  # the spelling of the interface document
 from collections.abc import Iterable
@@ -49,17 +49,17 @@ Site = Annotated[QueryText, Query(examples=["SITE1"])]
 
 
 _CURSOR = 12 * TAG_LENGTH
-"""Characters of a cursor: a name of the greatest length, escaped and in base64, fits."""
+"""Maximum characters of a cursor: a name of maximum length, escaped and in base64."""
 MOST_TEXTS = 100
-"""Orders in one request for status records with texts."""
+"""Maximum number of orders in a status request with texts."""
 _SHOWN = 64
-"""Characters and number of unknown parameters that an answer names."""
+"""Maximum number and characters of the unknown parameters that a problem names."""
 Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
-"""Alternatives of a filter; together they fit into the first line of a request."""
+"""Alternatives of a filter; all of them fit into a request line."""
 
 
 def _day(text: str) -> str:
-    """Read a day as YYYYMMDD; blank is none."""
+    """Return a day as YYYYMMDD, empty for a blank text."""
     given = text.strip()
     if not given:
         return ""
@@ -80,7 +80,7 @@ _FILTERS = frozenset(
 
 
 def _refuse_unknown(request: Request) -> None:
-    """Raise 400 for query parameters that are not known: a filter that is ignored misleads."""
+    """Raise 400 for unknown query parameters: an ignored filter would mislead."""
     unknown = sorted(set(request.query_params) - _FILTERS)
     if unknown:
         message = "is no parameter of this endpoint"
@@ -102,11 +102,11 @@ def _identity(
 @router.post("/report/status", response_model=list[StatusAnswerBody], responses=problems())
 async def status(body: StatusBody, request: Request) -> Response:
     """
-    Return the status record of every report found, in the order of its first mention.
+    Return the status record of each report found, in the order of the request.
 
-    With `texts`, the record of a signed report has its text and its signed addenda, as the export
-    has them (`text`, else null); each counts as an export, and the record of no report has a `text`
-    where the quota of exports does not allow for all.
+    With `texts`, the record of a signed report has the member `text`: its text and its signed
+    addenda, as in the export. Each text counts as an export. If the export quota is not sufficient
+    for all of them, no record has a `text`.
     """
     limit = engine_of(request).settings.sizes.status_list
     if len(body.clinicalInfo) > limit:
@@ -127,26 +127,26 @@ async def status(body: StatusBody, request: Request) -> Response:
         names = [each.report_id for each in records] if body.texts else []
         return records, change_feed.report_texts(connection, names)
 
-    records, said = await read_as_administrator(
+    records, texts = await read_as_administrator(
         request,
         "status",
         places,
         read,
         shown=lambda found: _pairs(found[0]),
-        unnoted=request.state.caller.service,
+        unrecorded=request.state.caller.service,
     )
-    if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(said)):
+    if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(texts)):
         return FastJsonResponse([each.as_json() for each in records])
-    exported = _pairs(each for each in records if each.report_id in said)
+    exported = _pairs(each for each in records if each.report_id in texts)
     events = access_events(request, "export", (site for site, _ in exported), exported)
     engine_of(request).journal.note(events)
     return FastJsonResponse(
-        [{**each.as_json(), "text": said.get(each.report_id)} for each in records]
+        [{**each.as_json(), "text": texts.get(each.report_id)} for each in records]
     )
 
 
 def _pairs(records: Iterable[StatusRecord]) -> list[tuple[str, str]]:
-    """Return the site and the id of reports."""
+    """Return (site, report id) of each record."""
     return [(each.orders[0].site_id, each.report_id) for each in records]
 
 
@@ -173,7 +173,7 @@ async def prelims(
     prelimTag: Annotated[QueryText, Query(examples=["Resident"])],
     request: Request,
 ) -> Response:
-    """Return the report that waits longest for a review in a group and tag, and all others."""
+    """Return the reports that wait for review in a group and tag, the longest-waiting first."""
     now = engine_of(request).clock()
     found = await read_as_administrator(
         request,
@@ -204,18 +204,18 @@ async def changes(
     SiteID: Optional = "",
     without: Annotated[
         list[ChangeEvent] | None,
-        Query(max_length=len(ChangeEvent), description="events to pass over, and not to wait for"),
+        Query(max_length=len(ChangeEvent), description="events to leave out and not to wait for"),
     ] = None,
     texts: Annotated[
         bool,
-        Query(description="tell what is released in words too; each counts as an export"),
+        Query(description="add the text of each release; each text counts as an export"),
     ] = False,
 ) -> Response:
     """
-    Return what changed after a cursor, in commit order; wait for it up to `wait` seconds.
+    Return the changes after a cursor in commit order; wait up to `wait` seconds for the first.
 
-    409 `cursor_beyond_end` or `cursor_of_another_feed`: the database was restored or replaced
-    since the cursor was given out. Read the feed again from 0.
+    409 `cursor_beyond_end` or `cursor_of_another_feed`: the database was restored or replaced after
+    the cursor was issued. Read the feed again from 0.
     """
     page = await wait_for_changes(
         request, after, limit, wait, SiteID.strip(), without or (), texts=texts
@@ -239,7 +239,7 @@ def _worklist_query(
     SiteLocation: Annotated[Tags | None, Query(description="One of these locations")] = None,
     reader: Annotated[
         str,
-        Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: nobody"),
+        Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: no owner"),
     ] = "",
     sort: Annotated[
         Sort, Query(description="A minus sign reverses it; by the anchor order of a group")
@@ -281,6 +281,6 @@ async def worklist(
         [RequestSite(query.site_id)],
         lambda session: read_worklist(session, query, now),
         shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
-        unnoted=request.state.caller.service,
+        unrecorded=request.state.caller.service,
     )
     return FastJsonResponse(page.as_json())

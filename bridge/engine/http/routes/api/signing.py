@@ -16,7 +16,7 @@ BUSINESS = {**NO_BODY, **problems(500)}
 
 @router.post("/sign", response_class=Response, responses=BUSINESS)
 async def sign_report(body: SignBody, request: Request) -> Response:
-    """Sign in the name of the owner, or with `ignoreSignDelay` end the cooling period."""
+    """Sign in the name of the owner, or end the sign delay with `ignoreSignDelay`."""
     zone = zone_of(body.timeZone)
     return await change_report(
         request,
@@ -34,7 +34,7 @@ async def sign_report(body: SignBody, request: Request) -> Response:
 
 @router.post("/unsign", response_class=Response, responses=BUSINESS)
 async def unsign_report(body: OneReport, request: Request) -> Response:
-    """Recall a report within its cooling period."""
+    """Recall a report within its sign delay."""
     return await change_report(request, "unsign", body.clinicalInfo, sign.unsign)
 
 
@@ -47,7 +47,7 @@ async def release_addendum(body: AddendumSignBody, request: Request) -> Response
 
 @router.post("/addendum/unsign", response_class=Response, responses=BUSINESS)
 async def unsign_addendum(body: OneReport, request: Request) -> Response:
-    """Recall the most recently signed addendum within its cooling period."""
+    """Recall the most recently signed addendum within its sign delay."""
     return await change_report(
         request, "addendum-unsign", body.clinicalInfo, addenda.unsign_addendum
     )

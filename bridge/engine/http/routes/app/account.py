@@ -1,4 +1,4 @@
-"""What a signed-in user reads and changes about themselves: choices, password, access tokens."""
+"""The account of a signed-in user: profile, password, access tokens."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -28,13 +28,13 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 @router.get("")
 async def read_profile(engine: EngineDep, signed: SignedInDep) -> Response:
-    """Return the user, what they have chosen, and their sites."""
+    """Return the user with preferences and sites."""
     return JSONResponse(await engine.work.read(lambda c: own_account.account_json(c, signed)))
 
 
 @router.put("")
 async def change_profile(body: ProfileBody, request: Request, signed: SignedInDep) -> Response:
-    """Change what the user has chosen; what is left out stays."""
+    """Change preferences of the user; absent members are unchanged."""
     engine, key = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
@@ -82,7 +82,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
 
 @router.post("/confirm")
 async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> Response:
-    """Prove again to be the owner, as some actions ask for within the last minutes."""
+    """Confirm the password again; some actions require a recent confirmation."""
     engine, key = engine_of(request), signed.account.id
     password_hash, attempt = await password_check.verify_owner(request, signed, body.password)
 
@@ -111,7 +111,7 @@ async def own_tokens(engine: EngineDep, signed: SignedInDep) -> Response:
 
 @router.post("/tokens")
 async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep) -> Response:
-    """Make an access token; its secret is in this answer and nowhere else."""
+    """Create an access token; only this response contains its secret."""
     engine, key = engine_of(request), signed.account.id
 
     def apply(work: Work) -> dict[str, Any]:
@@ -136,7 +136,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
 
 @router.delete("/tokens/{token_id}")
 async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> Response:
-    """Revoke an own token, and the links that were made with it."""
+    """Revoke an own token, and the links issued with it."""
     engine, key = engine_of(request), signed.account.id
 
     def apply(work: Work) -> None:

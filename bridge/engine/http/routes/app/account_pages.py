@@ -1,4 +1,4 @@
-"""The pages of whoever is signed in: worklist, settings, administration, a report from there."""
+"""Pages of a signed-in user: worklist, settings, administration, a report of the worklist."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ root = APIRouter(include_in_schema=False)
 @router.get("")
 @router.get("/")
 async def home() -> Response:
-    """Lead to the worklist."""
+    """Redirect to the worklist."""
     return RedirectResponse(password_form.HOME, 303)
 
 
 @router.get("/login")
 async def login(request: Request) -> Response:
-    """Ask who is there; whoever is signed in goes on."""
+    """Show the sign-in page; redirect a user who is signed in."""
     engine = engine_of(request)
     if is_framed(request) or await signed_in_account(engine, request) is None:
         return password_form.login_page(request)
@@ -46,7 +46,7 @@ async def login(request: Request) -> Response:
 @router.get("/settings")
 @router.get("/administration")
 async def place(request: Request) -> Response:
-    """Return the app where the address says; the app asks for what it shows."""
+    """Return the page of the app; the app shows the view of the address."""
     engine = engine_of(request)
     signed = None if is_framed(request) else await signed_in_account(engine, request)
     if signed is None:
@@ -59,7 +59,7 @@ async def report(report_id: str, request: Request) -> Response:
     """
     Open a report from the worklist, for the user who is signed in.
 
-    Opening may make it theirs, so no page of somebody else can have it opened.
+    Opening may assign the report, so a page of another site cannot cause it.
     """
     engine = engine_of(request)
     if is_prefetch(request):
@@ -68,11 +68,11 @@ async def report(report_id: str, request: Request) -> Response:
     if signed is None or not is_same_origin(engine, request):
         return RedirectResponse(password_form.HOME, 303)
     before = await cookie_session(engine, request)
-    door = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
     account_id = signed.account.id
 
     def apply(work: Work) -> OpenedReport:
-        opened = open_from_worklist(work, door, signed.visitor, report_id, before)
+        opened = open_from_worklist(work, context, signed.visitor, report_id, before)
         site_id, opened_id = opened.site_id, opened.report_id
         work.note(audit_event(request, "open", site_id, opened_id, account_id=account_id))
         return opened

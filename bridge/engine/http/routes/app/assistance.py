@@ -1,7 +1,7 @@
-"""What helps to write by voice and from key findings: recognition, and findings into their
-sections.
+"""
+Writing assistance of the report page: speech recognition, and key findings put into sections.
 
-Nothing here saves or signs: the page gets words, or a text with its suggestions marked.
+Nothing is saved or signed here: the page gets text, with suggestions marked.
 """
 
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ PageJson = dict[str, Any]
 
 @router.get("/dictation", response_model=PageJson)
 async def dictation(page: ReportPageDep) -> Response:
-    """Return the language that is spoken, and which recognizers there are."""
+    """Return the speech language and the available recognizers."""
     assistance = page.engine.settings.assistance
     spoken = await page.read(lambda work, editor: speech_language(work, editor, page.session))
     return JSONResponse(
@@ -51,11 +51,11 @@ async def recognize(
     page: ReportPageDep,
     spoken: Annotated[str, Query(alias="language", max_length=35)] = LANGUAGES[0],
 ) -> Response:
-    """Return the words of a recording (the body), as the installation's recognizer hears them."""
+    """Return the text of a recording (the body), by the configured recognizer."""
     endpoint = page.engine.settings.assistance.transcription
     if endpoint is None:
         raise NoRecognizer
-    await page.read(lambda work, editor: None)  # the role may be gone
+    await page.read(lambda work, editor: None)  # checks the session and the role
     media_type = request.headers.get("content-type", "")
     words = await transcribe(
         endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
@@ -65,10 +65,10 @@ async def recognize(
 
 @router.post("/findings", response_model=PageJson)
 async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
-    """Return the text with the findings in its sections, each marked; nothing is saved."""
+    """Return the text with the findings in its sections, marked as suggestions; saves nothing."""
     document = body.content()
     endpoint = page.engine.settings.assistance.placing
-    await page.read(lambda work, editor: None)  # the role may be gone
+    await page.read(lambda work, editor: None)  # checks the session and the role
     places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:

@@ -1,6 +1,7 @@
-"""What helps to write a report on its page: templates, macros, the checks before signing, presence.
+"""
+Tools of the report page: templates, macros, checks before signing, presence.
 
-The text itself is saved by the routes beside this file; nothing here changes it.
+These routes do not change the report; `bridge.engine.http.routes.app.report` does.
 """
 
 from functools import partial
@@ -42,7 +43,7 @@ async def list_templates(page: ReportPageDep) -> Response:
 async def map_findings(
     number: Annotated[int, Path(ge=1, le=999_999_999)], body: MappingBody, page: ReportPageDep
 ) -> Response:
-    """Return the template with the findings in their places, each marked; nothing is saved."""
+    """Return the template with the findings in place, marked as suggestions; saves nothing."""
     site_id = page.session.site_id
     found = await page.read(lambda work, _: sites.list_templates(work.connection, site_id))
     template = next((each for each in found if each["number"] == number), None)
@@ -69,7 +70,7 @@ async def set_macro(trigger: Trigger, body: MacroBody, page: ReportPageDep) -> R
     """Create or replace a macro of the user."""
     session, content = page.session, body.content()
     site_id = session.site_id
-    return await page.leave(
+    return await page.change_without_page(
         "macro-update",
         lambda work, editor: macros.set_macro(
             work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
@@ -84,7 +85,7 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
     """Remove a macro of the user."""
     session = page.session
     site_id = session.site_id
-    return await page.leave(
+    return await page.change_without_page(
         "macro-delete",
         lambda work, editor: macros.delete_macro(
             work.connection, site_id, editor.account_id, trigger
@@ -96,14 +97,14 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
 
 @router.get("/checks", response_model=PageJson)
 async def check(page: ReportPageDep) -> Response:
-    """Return what the checks before signing find in the saved text."""
+    """Return the findings of the checks before signing, for the saved text."""
     found = await page.read(partial(sign_checks.check, report_id=page.session.report_id))
     return JSONResponse({"findings": found})
 
 
 @router.post("/presence", response_model=PageJson)
 async def presence(page: ReportPageDep) -> Response:
-    """Hold the writing lease on; return what tells whether there is something new to load."""
+    """Renew the writing lease; return the versions by which the page detects changes."""
     return JSONResponse(
         await page.read(partial(page_state.presence, report_id=page.session.report_id))
     )
@@ -111,6 +112,6 @@ async def presence(page: ReportPageDep) -> Response:
 
 @router.post("/leave", status_code=204, response_class=Response)
 async def leave(page: ReportPageDep) -> Response:
-    """Give the writing lease back: the page is being left."""
+    """Release the writing lease: the user leaves the page."""
     await page.read(partial(page_state.leave, report_id=page.session.report_id))
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""The live side of a report page: what happens elsewhere, activity, following launches, the end."""
+"""Live routes of the report page: events, activity, SyncLaunch, handover, end of the session."""
 
 from typing import Annotated, Any
 
@@ -26,13 +26,13 @@ Number = Annotated[StrictInt, Field(ge=1, le=2**53)]
 
 
 class FollowBody(Body):
-    """The launch that a window follows, by the number that the `follow` event gave."""
+    """The launch that a window follows, by the number of the `follow` event."""
 
     sequence: Number
 
 
 class StayBody(FollowBody):
-    """Why a window does not follow."""
+    """The reason why a window does not follow a launch."""
 
     reason: FollowRefusal
 
@@ -47,36 +47,36 @@ async def events(
     """
     Send server-sent events: changes after Last-Event-ID, presence, launches to follow.
 
-    `once` ends the stream after what there is now, for networks that let no stream through.
+    `once` ends the stream after the present events, for networks that block streams.
     """
     after = int(last_event_id) if last_event_id else None
     stream = page.engine.random(12).hex()
     if not once:
         page.engine.streams.require_room(str(page.session.account_id))
-    told = (
+    messages = (
         event_stream.current_events(page, after, stream)
         if once
         else event_stream.stream_events(page, after, stream)
     )
-    return StreamingResponse(told, headers=event_stream.HEADERS)
+    return StreamingResponse(messages, headers=event_stream.HEADERS)
 
 
 @router.post("/activity", status_code=204, response_class=Response)
 async def activity(page: ReportPageDep) -> Response:
-    """Note that the user is active, here or in the host: the inactivity period begins anew."""
+    """Record activity of the user, here or in the host: the inactivity period restarts."""
     await page.read(lambda work, editor: None)
     return Response(status_code=204)
 
 
 @router.post("/follow", response_model=dict[str, Any])
 async def follow(body: FollowBody, page: ReportPageDep, request: Request) -> Response:
-    """Open the launch that this persistent window follows; answers with the page's new boot."""
+    """Open the launch that this window follows; answer with new start data for the page."""
     return await sync_launch.follow(page, request, body.sequence)
 
 
 @router.post("/stay", status_code=204, response_class=Response)
 async def stay(body: StayBody, page: ReportPageDep) -> Response:
-    """Refuse to follow a launch; the window says so to its user."""
+    """Refuse to follow a launch; the window informs its user."""
     session = page.session
     await page.read(
         lambda work, editor: window_switch.stay(work, session, body.sequence, body.reason)
@@ -86,7 +86,7 @@ async def stay(body: StayBody, page: ReportPageDep) -> Response:
 
 @router.post("/handed-over", status_code=204, response_class=Response)
 async def handed_over(page: ReportPageDep) -> Response:
-    """Answer the `handover` event: what was typed here is saved, or cannot be saved."""
+    """Answer the `handover` event: the text of this window is saved, or cannot be saved."""
     session = page.session
     await page.engine.work.write(lambda c: finish_handover(c, session))
     return Response(status_code=204)
@@ -96,4 +96,6 @@ async def handed_over(page: ReportPageDep) -> Response:
 async def end(page: ReportPageDep) -> Response:
     """End the session: its user signs out, or has been inactive for too long."""
     session = page.session
-    return await page.leave("sign-out", lambda work, editor: window_switch.leave(work, session))
+    return await page.change_without_page(
+        "sign-out", lambda work, editor: window_switch.leave(work, session)
+    )

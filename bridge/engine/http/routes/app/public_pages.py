@@ -1,4 +1,4 @@
-"""What browsers load: report links, session links, sign-in, the page's files."""
+"""Pages that need no session: report links, session links, sign-in, enrolment, assets."""
 
 from urllib.parse import parse_qsl
 
@@ -25,7 +25,7 @@ async def launch_report(request: Request, token: str = "", report: str = "") -> 
 
 @router.api_route("/shared", methods=["GET", "HEAD"])
 async def shared(request: Request, token: str = "") -> Response:
-    """Show a shared report, to read only."""
+    """Show a shared report, read-only."""
     return await link_opening.open_share(request, token)
 
 
@@ -37,7 +37,7 @@ async def init(request: Request) -> Response:
 
 @router.post("/login")
 async def login(request: Request) -> Response:
-    """Sign in by a form and open a link."""
+    """Sign in with a form; then open a link or a landing page."""
     return await password_form.sign_in(request, await read_form(request))
 
 
@@ -56,7 +56,7 @@ async def enrolled(request: Request) -> Response:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Read a form that people send before they are known; raise 413, 400."""
+    """Read a form of an unauthenticated user; raise 413 or 400."""
     with bounded_request(request, MAX_FORM) as small:
         body = await small.body()
     try:
@@ -66,20 +66,20 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 @router.get("/login/oidc")
-async def login_elsewhere(request: Request) -> Response:
-    """Sign in by the OpenID Connect provider."""
+async def begin_single_sign_on(request: Request) -> Response:
+    """Redirect to the OpenID Connect provider."""
     return await single_sign_on.begin(request)
 
 
 @router.get("/login/oidc/callback")
-async def login_returned(request: Request) -> Response:
-    """Come back from the OpenID Connect provider."""
+async def finish_single_sign_on(request: Request) -> Response:
+    """Finish a sign-in by the OpenID Connect provider."""
     return await single_sign_on.finish(request)
 
 
 @router.get("/assets/{name}")
 async def assets(name: str, request: Request) -> Response:
-    """Return a file of the pages; built ones have a hash in their name and are kept for good."""
+    """Return a file of the pages; built files have a hash in their name and are immutable."""
     if name in html_pages.ASSETS:
         headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
         return Response(html_pages.asset(name), headers=headers, media_type=html_pages.ASSETS[name])
@@ -88,6 +88,6 @@ async def assets(name: str, request: Request) -> Response:
     content = static_files.content(name, compressed=zipped) if media_type else None
     if content is None:
         raise bad_request("no such file", code="no_such_path", status=404)
-    kept = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
-    headers = _ASSET_HEADERS | kept | ({"Content-Encoding": "gzip"} if zipped else {})
+    immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
     return Response(content, headers=headers, media_type=media_type)

@@ -1,7 +1,8 @@
-"""The endpoints of the report page: they stay when another page takes its place.
+"""
+Routes of the report page: load, save, sign, recall, addenda.
 
-Behind the session that opening a link began, for the one report it was opened for.
-Every change answers with the page's new state.
+They require the session of an opened report and act on that report only. Every change returns the
+new state of the page.
 """
 
 from typing import Annotated, Any
@@ -34,13 +35,13 @@ PageJson = dict[str, Any]
 
 
 class VersionedBody(Body):
-    """A deed on the report as the page has seen it."""
+    """A request that names the version of the report that the page shows."""
 
     version: StrictInt = 0
 
 
 class SaveBody(VersionedBody, TextBody):
-    """A text to be kept, the template that was applied to it, and whether its page is left."""
+    """A text to save, the applied template, and whether the user leaves the page."""
 
     template: Annotated[StrictInt, Field(ge=1, le=999_999_999)] | None = None
     leaving: StrictBool = False
@@ -54,23 +55,23 @@ class SessionPrelimBody(VersionedBody):
 
 
 class OpenBody(Body):
-    """Whether the writing lease is taken from another session."""
+    """Whether to take the writing lease from another session."""
 
     takeOver: StrictBool = False  # noqa: N815  # as its neighbours are spelled
 
 
 @router.get("/report", response_model=PageJson)
 async def load(page: ReportPageDep) -> Response:
-    """Return the report as the page shows it."""
+    """Return the state of the report page."""
     return await page.show()
 
 
 @router.post("/open", response_model=PageJson)
 async def open_again(body: OpenBody, page: ReportPageDep) -> Response:
     """
-    Return the report, and take the writing lease from another session if asked to.
+    Return the state of the page; with `takeOver` take the writing lease first.
 
-    The window that writes has saved what was typed there by then, or did not answer for 3 s.
+    The other window has saved its text by then, or has not answered for 3 s.
     """
     if body.takeOver:
         await wait_for_handover(page.engine, page.session.report_id, page.session.pk)
@@ -80,9 +81,9 @@ async def open_again(body: OpenBody, page: ReportPageDep) -> Response:
 @router.post("/transfer", response_model=PageJson)
 async def transfer(page: ReportPageDep) -> Response:
     """
-    Take the Draft over from its owner: the user has agreed to the prompt.
+    Take over the Draft from its owner, after the user has confirmed.
 
-    The window that writes has saved what was typed there by then, or did not answer for 3 s.
+    The other window has saved its text by then, or has not answered for 3 s.
     """
     report_id = page.session.report_id
     await wait_for_handover(page.engine, report_id, page.session.pk)
@@ -93,7 +94,7 @@ async def transfer(page: ReportPageDep) -> Response:
 
 @router.post("/save", response_model=PageJson, responses=PAGE_LEFT)
 async def save(body: SaveBody, page: ReportPageDep) -> Response:
-    """Keep the text, if it was made from the present version."""
+    """Save the text if it is based on the current version."""
     report_id = page.session.report_id
 
     def apply(work: Work, editor: Editor) -> None:
@@ -104,16 +105,16 @@ async def save(body: SaveBody, page: ReportPageDep) -> Response:
     if not body.leaving:
         return await page.change("save", apply)
 
-    def last(work: Work, editor: Editor) -> None:
+    def save_and_leave(work: Work, editor: Editor) -> None:
         apply(work, editor)
         page_state.leave(work, editor, report_id)
 
-    return await page.leave("save", last)
+    return await page.change_without_page("save", save_and_leave)
 
 
 @router.post("/sign", response_model=PageJson)
 async def sign(body: VersionedBody, page: ReportPageDep) -> Response:
-    """Sign."""
+    """Sign the report."""
     report_id = page.session.report_id
     return await page.change(
         "sign", lambda work, editor: page_actions.sign(work, editor, report_id, body.version)
@@ -122,7 +123,7 @@ async def sign(body: VersionedBody, page: ReportPageDep) -> Response:
 
 @router.post("/sign-now", response_model=PageJson)
 async def sign_now(body: VersionedBody, page: ReportPageDep) -> Response:
-    """End the cooling period of a signed report, or sign without one."""
+    """End the sign delay of a signed report, or sign without a delay."""
     report_id = page.session.report_id
     return await page.change(
         "sign",
@@ -155,9 +156,9 @@ async def prelim(body: SessionPrelimBody, page: ReportPageDep) -> Response:
 
 @router.put("/choices", status_code=204, response_class=Response)
 async def choose(body: ChoicesBody, page: ReportPageDep) -> Response:
-    """Keep how the user wants to see reports of this site."""
+    """Save the user's display preferences for this site."""
     session = page.session
-    return await page.leave(
+    return await page.change_without_page(
         "profile-update",
         lambda work, editor: own_account.save_page_choices(
             work.connection, session, body.choices()
@@ -171,14 +172,14 @@ async def choose(body: ChoicesBody, page: ReportPageDep) -> Response:
 async def discard(page: ReportPageDep) -> Response:
     """Discard the Draft."""
     report_id = page.session.report_id
-    return await page.leave(
+    return await page.change_without_page(
         "discard", lambda work, editor: page_actions.discard_report(work, editor, report_id)
     )
 
 
 @router.post("/addendum/create", response_model=PageJson)
 async def create_addendum(page: ReportPageDep) -> Response:
-    """Begin an addendum."""
+    """Create an addendum."""
     report_id = page.session.report_id
     return await page.change(
         "addendum-create",
@@ -188,7 +189,7 @@ async def create_addendum(page: ReportPageDep) -> Response:
 
 @router.post("/addendum/save", response_model=PageJson)
 async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
-    """Keep the addendum's text; `version` is the addendum's own."""
+    """Save the text of the addendum; `version` is the version of the addendum."""
     report_id = page.session.report_id
     return await page.change(
         "addendum-save",
@@ -200,7 +201,7 @@ async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
 
 @router.post("/addendum/sign", response_model=PageJson)
 async def sign_addendum(body: VersionedBody, page: ReportPageDep) -> Response:
-    """Sign the addendum; `version` is the addendum's own."""
+    """Sign the addendum; `version` is the version of the addendum."""
     report_id = page.session.report_id
     return await page.change(
         "addendum-sign",
@@ -210,7 +211,7 @@ async def sign_addendum(body: VersionedBody, page: ReportPageDep) -> Response:
 
 @router.post("/addendum/sign-now", response_model=PageJson)
 async def release_addendum(page: ReportPageDep) -> Response:
-    """Release the newest signed addendum before its time."""
+    """Release the newest signed addendum before its sign delay ends."""
     report_id = page.session.report_id
     return await page.change(
         "addendum-release",
@@ -230,7 +231,7 @@ async def unsign_addendum(page: ReportPageDep) -> Response:
 
 @router.post("/addendum/cancel", response_model=PageJson)
 async def cancel_addendum(page: ReportPageDep) -> Response:
-    """Throw the open addendum away."""
+    """Discard the open addendum."""
     report_id = page.session.report_id
     return await page.change(
         "addendum-cancel",

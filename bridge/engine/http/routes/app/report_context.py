@@ -1,6 +1,7 @@
-"""What stands beside a report's text on its page: priors, history, files; and the report to take.
+"""
+Context of the report page: priors, history, attached files, and exports of the report.
 
-Reads only. Whoever looks at another report of the patient is noted in the audit trail.
+Read-only. Reading another report of the patient is recorded in the audit trail.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 class ExportFormat(StrEnum):
-    """As what a report is taken from its page."""
+    """The export formats of the report page."""
 
     PDF = "pdf"
     DOCX = "docx"
@@ -81,7 +82,7 @@ WRITERS = {
 
 @router.get("/priors", response_model=PageJson)
 async def list_priors(page: ReportPageDep) -> Response:
-    """Return the patient's earlier signed reports, the best to compare with first."""
+    """Return the earlier signed reports of the patient, the best comparison first."""
     read = partial(priors.list_priors, report_id=page.session.report_id)
     return JSONResponse({"priors": await page.read(read)})
 
@@ -90,9 +91,9 @@ async def list_priors(page: ReportPageDep) -> Response:
 async def read_prior(
     prior_id: Annotated[str, Path(min_length=1, max_length=64)], page: ReportPageDep
 ) -> Response:
-    """Return the text of one of them."""
+    """Return the text of a prior report."""
     report_id = page.session.report_id
-    found = await page.view(
+    found = await page.read_and_record(
         "prior-view",
         prior_id,
         lambda work, editor: priors.read_prior(work, editor, report_id, prior_id),
@@ -110,7 +111,7 @@ async def read_history(page: ReportPageDep) -> Response:
 
 @router.get("/files", response_model=PageJson)
 async def list_files(page: ReportPageDep) -> Response:
-    """Return what the DICOM SR files measured, and which key images there are."""
+    """Return the measurements of the DICOM SR files and the list of key images."""
     read = partial(files.list_files, report_id=page.session.report_id)
     return JSONResponse({"files": await page.read(read)})
 
@@ -132,9 +133,9 @@ async def export(
     page: ReportPageDep,
     time_zone: Annotated[str | None, Query(alias="timeZone")] = None,
 ) -> Response:
-    """Return the report as a file; HTML is what the page prints."""
+    """Return the report as a file; the page prints the HTML."""
     zone, report_id, writer = zone_of(time_zone), page.session.report_id, WRITERS[kind]
-    exported = await page.view(
+    exported = await page.read_and_record(
         "export",
         report_id,
         lambda work, _: writer.gather(work.session, lock_report_by_id(work, report_id)),

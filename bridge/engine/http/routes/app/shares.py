@@ -1,6 +1,7 @@
-"""What a report page gives beside its text: billing codes, and read-only shares.
+"""
+Billing codes and read-only shares of a report page.
 
-Behind the page's session, as the page's other deeds; the share itself needs no session.
+These routes require the session of the page; opening a share requires none.
 """
 
 from typing import Annotated, Any
@@ -33,16 +34,16 @@ PageJson = dict[str, Any]
 
 
 class ShareBody(Body):
-    """How long a share is good; at most as long as the site says, which is also the default."""
+    """The lifetime of a share; the site's maximum is also the default."""
 
     expiresSeconds: Annotated[StrictInt, Field(ge=60)] | None = None  # noqa: N815  # as its neighbours
 
 
 @router.post("/billing", response_model=PageJson)
 async def generate_billing(page: ReportPageDep) -> Response:
-    """Derive billing codes from the site's code map and keep them; `billingCode` has them."""
+    """Derive billing codes from the site's code map, store and return them as `billingCode`."""
     report_id = page.session.report_id
-    return await page.obtain(
+    return await page.change_with_result(
         "billing",
         "billingCode",
         lambda work, editor: page_actions.generate_billing(work, editor, report_id),
@@ -51,7 +52,7 @@ async def generate_billing(page: ReportPageDep) -> Response:
 
 @router.get("/billing", response_model=PageJson)
 async def read_billing(page: ReportPageDep) -> Response:
-    """Return the billing codes that were generated last, null before that."""
+    """Return the last generated billing codes, null if there are none."""
     report_id = page.session.report_id
     codes = await page.read(lambda work, editor: page_actions.read_billing(work, editor, report_id))
     return JSONResponse({"billingCode": codes})
@@ -59,7 +60,7 @@ async def read_billing(page: ReportPageDep) -> Response:
 
 @router.get("/shares", response_model=PageJson)
 async def list_shares(page: ReportPageDep) -> Response:
-    """Return the report's shares that are still good, without their addresses."""
+    """Return the valid shares of the report, without their addresses."""
     report_id = page.session.report_id
     shares = await page.read(lambda work, editor: sharing.list_shares(work, editor, report_id))
     return JSONResponse({"shares": shares})
@@ -67,7 +68,7 @@ async def list_shares(page: ReportPageDep) -> Response:
 
 @router.post("/shares", response_model=PageJson)
 async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Response:
-    """Make a read-only link to the report; its address is in this answer and nowhere else."""
+    """Create a read-only link to the report; only this response contains its address."""
     engine, report_id = page.engine, page.session.report_id
     base = engine.base_url(request)
 
@@ -76,12 +77,12 @@ async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Respo
         address = link_address(base, Purpose.SHARE, made.handle)
         return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
 
-    return await page.obtain("share-create", "share", apply)
+    return await page.change_with_result("share-create", "share", apply)
 
 
 @router.post("/shares/{share_id}/revoke", response_model=PageJson)
 async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep) -> Response:
-    """End a share."""
+    """Revoke a share."""
     report_id = page.session.report_id
     return await page.change(
         "share-revoke", lambda work, editor: sharing.revoke(work, editor, report_id, share_id)

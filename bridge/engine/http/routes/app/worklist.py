@@ -1,4 +1,4 @@
-"""The worklist of a signed-in user: its rows, what is new in them, whose they are."""
+"""The worklist of a signed-in user: rows, changes, filters, assignment."""
 
 import asyncio
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from bridge.engine.service.work import Actor, Work
 from bridge.engine.service.worklist import ownership
 from bridge.engine.service.worklist.rows import OwnerFilter, RowsQuery, SortColumn, read_rows
 
-LOOK_EVERY = 0.5  # seconds: whether the page is still there is looked at, too
+POLL_SECONDS = 0.5  # also checks whether the client is still connected
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
@@ -80,7 +80,7 @@ def _member(connection: Connection, signed: AccountSession, site_id: str) -> Sit
 async def rows(
     query: Annotated[RowsQuery, Depends(_query)], request: Request, signed: SignedInDep
 ) -> Response:
-    """Return a stretch of a site's worklist, and how long the whole of it is."""
+    """Return rows of a site's worklist and the total number of rows."""
     engine, key = engine_of(request), signed.account.id
 
     def reading(session: Session) -> Any:
@@ -99,7 +99,7 @@ async def site(
     engine: EngineDep,
     signed: SignedInDep,
 ) -> Response:
-    """Return what can be filtered by and, for administrators, to whom reports can be given."""
+    """Return the filter values of a site and, for administrators, the possible readers."""
 
     def reading(connection: Connection) -> dict[str, Any]:
         role = _member(connection, signed, SiteID)
@@ -126,11 +126,11 @@ async def changes(
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     wait: Annotated[float, Query(ge=0, le=30)] = 20.0,
 ) -> Response:
-    """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
+    """Return the reports that changed after a cursor; wait up to `wait` seconds for the first."""
     engine, loop = engine_of(request), asyncio.get_running_loop()
 
     def reading(connection: Connection) -> FeedPage:
-        # Again at each look: the session may end while the page waits.
+        # Checked on each read, because the session may end while the page waits.
         if not works(connection, signed.session, engine.clock(), engine.settings.lifetimes):
             raise Forbidden
         _member(connection, signed, SiteID)
@@ -147,14 +147,14 @@ async def changes(
             if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
                 notification.cancel()
                 break
-            await wait_notified(notification, min(left, LOOK_EVERY))
+            await wait_notified(notification, min(left, POLL_SECONDS))
     changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 
 
 @router.post("/assign")
 async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Response:
-    """Give a report to a reader, or back to the worklist; for administrators of its site."""
+    """Assign a report to a reader, or return it to the worklist; for site administrators."""
     engine, key = engine_of(request), signed.account.id
 
     def apply(work: Work) -> None:
