@@ -19,9 +19,9 @@ from twisted.logger import LogLevel, globalLogBeginner
 from twisted.python.failure import Failure
 from typing_extensions import override
 
-from bridge.redaction import describe, safe_text, where
+from bridge.redaction import describe, safe_text, stack_frames
 
-FIELDS = frozenset(
+ALLOWED_FIELDS = frozenset(
     {
         # what structlog itself adds
         *("event", "level", "logger", "timestamp", "error", "trace"),
@@ -36,7 +36,7 @@ FIELDS = frozenset(
 )
 """Every field that a line of ours may carry. A value of a message has no place here."""
 
-QUIET = (
+QUIET_LOGGERS = (
     *("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "hl7apy", "alembic"),
     *("apscheduler.executors.default", "apscheduler.scheduler"),
 )
@@ -52,8 +52,8 @@ def keep_known_fields(
     if isinstance(error, tuple):
         error = error[1]
     if isinstance(error, BaseException):
-        line["error"], line["trace"] = describe(error), where(error)
-    unknown = [name for name in line if name not in FIELDS]
+        line["error"], line["trace"] = describe(error), stack_frames(error)
+    unknown = [name for name in line if name not in ALLOWED_FIELDS]
     for name in unknown:
         del line[name]
     return {**line, "dropped_fields": len(unknown)} if unknown else line
@@ -78,11 +78,11 @@ class SafeFormatter(logging.Formatter):
         }
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            line["error"], line["trace"] = describe(error), where(error)
+            line["error"], line["trace"] = describe(error), stack_frames(error)
         return str(self._render(None, record.name, line))
 
 
-def is_news(record: logging.LogRecord) -> bool:
+def is_no_cancellation(record: logging.LogRecord) -> bool:
     """Tell whether a record says something: that a stop ends what is under way is no error."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
@@ -124,9 +124,9 @@ def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | Non
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(SafeFormatter(as_json=as_json))
-    handler.addFilter(is_news)
+    handler.addFilter(is_no_cancellation)
     logging.basicConfig(handlers=[handler], level=number, force=True)
-    for name in QUIET:
+    for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True
 

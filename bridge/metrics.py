@@ -19,7 +19,7 @@ from typing_extensions import override
 _INFINITE = "+Inf"
 
 
-class Count:
+class FastCounter:
     """One number that grows."""
 
     __slots__ = ("value",)
@@ -32,7 +32,7 @@ class Count:
         self.value += amount
 
 
-class Counts(Collector):
+class FastCounters(Collector):
     """A counter with labels."""
 
     def __init__(
@@ -40,12 +40,12 @@ class Counts(Collector):
     ) -> None:
         """Show itself in a registry."""
         self._name, self._text, self._labels = name, text, labels
-        self._counts: dict[tuple[str, ...], Count] = {}
+        self._counts: dict[tuple[str, ...], FastCounter] = {}
         registry.register(self)
 
-    def labels(self, *values: str) -> Count:
+    def labels(self, *values: str) -> FastCounter:
         """Give the number for these values of the labels; the same one each time."""
-        return self._counts.setdefault(values, Count())
+        return self._counts.setdefault(values, FastCounter())
 
     @override
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -55,7 +55,7 @@ class Counts(Collector):
         yield family
 
 
-class Spread:
+class FastHistogram:
     """How many values fell between which bounds, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -79,7 +79,7 @@ class Spread:
         return buckets
 
 
-class Spreads(Collector):
+class FastHistograms(Collector):
     """A histogram with labels; `bounds` ascend."""
 
     def __init__(
@@ -93,12 +93,12 @@ class Spreads(Collector):
         """Show itself in a registry."""
         self._name, self._text, self._labels = name, text, labels
         self._bounds = bounds
-        self._spreads: dict[tuple[str, ...], Spread] = {}
+        self._spreads: dict[tuple[str, ...], FastHistogram] = {}
         registry.register(self)
 
-    def labels(self, *values: str) -> Spread:
+    def labels(self, *values: str) -> FastHistogram:
         """Give the histogram for these values of the labels; the same one each time."""
-        return self._spreads.setdefault(values, Spread(self._bounds))
+        return self._spreads.setdefault(values, FastHistogram(self._bounds))
 
     @override
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -168,13 +168,15 @@ class Metrics:
         self.http_connections_closed = counter(
             HTTP_CLOSED, "HTTP connections refused or closed for a limit", "reason"
         )
-        self.frames = Counts(FRAMES, "Frames received", ["listener"], registry)
-        self.frame_bytes = Counts(FRAME_BYTES, "Bytes in frames", ["listener"], registry)
+        self.frames = FastCounters(FRAMES, "Frames received", ["listener"], registry)
+        self.frame_bytes = FastCounters(FRAME_BYTES, "Bytes in frames", ["listener"], registry)
         self.noise_bytes = counter(NOISE_BYTES, "Bytes between frames", "listener")
         self.frames_refused = counter(
             FRAMES_REFUSED, "Frames too large or unfinished", "listener", "reason"
         )
-        self.acks = Counts(ACKS, "Acknowledgments sent", ["listener", "code", "error"], registry)
+        self.acks = FastCounters(
+            ACKS, "Acknowledgments sent", ["listener", "code", "error"], registry
+        )
         self.duplicates = counter(DUPLICATES, "Retransmits recognised", "listener")
         self.reused_ids = counter(REUSED_IDS, "Control ids with other bytes", "listener")
         self.charset_suspects = counter(
@@ -183,7 +185,7 @@ class Metrics:
         self.validation_findings = counter(
             VALIDATION_FINDINGS, "Differences from the structure", "listener", "error"
         )
-        self.ack_seconds = Spreads(ACK_SECONDS, "Frame to ACK", ["listener"], registry, FAST)
+        self.ack_seconds = FastHistograms(ACK_SECONDS, "Frame to ACK", ["listener"], registry, FAST)
 
     def _register_delivery(self) -> None:
         registry, counter = self.registry, self._counter

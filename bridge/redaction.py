@@ -9,7 +9,7 @@ import traceback
 from pathlib import PurePath
 from types import TracebackType
 
-DEEPEST = 6  # frames and causes that are told
+MAX_DEPTH = 6  # frames and causes that are told
 
 _QUERY = re.compile(r"\?[^\s\"']*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -23,7 +23,7 @@ def describe(error: BaseException) -> str:
     """
     told: list[str] = []
     current: BaseException | None = error
-    while current is not None and len(told) < DEEPEST:
+    while current is not None and len(told) < MAX_DEPTH:
         told.append(f"{type(current).__name__}{_place(current.__traceback__)}")
         current = current.__cause__ or (
             None if current.__suppress_context__ else current.__context__
@@ -38,11 +38,11 @@ def _place(trace: TracebackType | None) -> str:
     return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}"
 
 
-def where(error: BaseException) -> list[str]:
+def stack_frames(error: BaseException) -> list[str]:
     """List the innermost frames of an error as `file:line in function`."""
     return [
         f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)[-DEEPEST:]
+        for frame in traceback.extract_tb(error.__traceback__)[-MAX_DEPTH:]
     ]
 
 

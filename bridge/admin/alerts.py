@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 
 from bridge.monitoring import alerts
-from bridge.monitoring.alerts import News, Notice
-from bridge.monitoring.conditions import Condition, Severity
+from bridge.monitoring.alerts import AlertEvent, AlertNotice
+from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from bridge.wiring.alerts import notifiers
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -18,14 +18,14 @@ from config import load
 def list_alerts(home: Path) -> list[dict[str, Any]]:
     """List alerts: the active ones, then those that have ended."""
     with bridge_database(home) as database:
-        return [dict(each) for each in alerts.alerts(database)]
+        return [dict(each) for each in alerts.list_alerts(database)]
 
 
 def send_test_notification(home: Path) -> Iterator[tuple[str, str]]:
     """Notify by each configured way; yield the way and its error, empty if it worked."""
-    notice = Notice(
-        News.RAISED,
-        Condition("test", Severity.WARNING, "a test: nothing is wrong"),
+    notice = AlertNotice(
+        AlertEvent.RAISED,
+        AlertCondition("test", AlertSeverity.WARNING, "a test: nothing is wrong"),
         time.time_ns() // 1_000_000,
     )
     for way, notify in notifiers(load(home)).items():

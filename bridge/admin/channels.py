@@ -9,8 +9,8 @@ from typing import Any
 from bridge.admin.audit_events import audited
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.monitoring import channels, start_failures
-from bridge.monitoring.channels import Channel, Kind
+from bridge.monitoring import channels
+from bridge.monitoring.channels import Channel, ChannelKind
 from bridge.queue import queries
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
@@ -26,33 +26,33 @@ _PROBLEMS = {
 class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
     """The settings have no listener or destination with this name."""
 
-    def __init__(self, kind: Kind, name: str) -> None:
+    def __init__(self, kind: ChannelKind, name: str) -> None:
         super().__init__(f"there is no {kind} {name} in the settings")
 
 
 def pause(home: Path, kind: str, name: str) -> None:
     """Pause a channel; a running service follows within a second. Raises NoSuchChannel."""
     with bridge_database(home) as database, audited(home, database, "pause", (kind, name)):
-        _require(current(load(home), database), Kind(kind), name)
-        channels.pause(database, Kind(kind), name, time.time_ns() // 1_000_000, operator())
+        _require(current(load(home), database), ChannelKind(kind), name)
+        channels.pause(database, ChannelKind(kind), name, time.time_ns() // 1_000_000, operator())
 
 
 def resume(home: Path, kind: str, name: str) -> bool:
     """Resume a channel; return whether it was paused. Raises NoSuchChannel."""
     with bridge_database(home) as database, audited(home, database, "resume", (kind, name)):
-        _require(current(load(home), database), Kind(kind), name)
-        return channels.resume(database, Kind(kind), name)
+        _require(current(load(home), database), ChannelKind(kind), name)
+        return channels.resume(database, ChannelKind(kind), name)
 
 
 def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
     """List the listeners or destinations of the settings with their present state."""
     with bridge_database(home) as database:
         settings = current(load(home), database)
-        known = channels.channels(database, Kind(kind))
+        known = channels.read_channels(database, ChannelKind(kind))
         now = time.time_ns() // 1_000_000
-        failing = start_failures.standing(database, Kind(kind), now)
+        failing = channels.read_start_failures(database, ChannelKind(kind), now)
     rows = []
-    for each in described_channels(settings, Kind(kind)):
+    for each in described_channels(settings, ChannelKind(kind)):
         found, problem = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
         state = _state(found, problem, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
@@ -66,7 +66,7 @@ def charset_of(settings: Settings, database: Database, listener: str) -> str:
     return next((each.charset for each in known if each.name == listener), "utf-8")
 
 
-def require_channel(home: Path, kind: Kind, name: str | None) -> None:
+def require_channel(home: Path, kind: ChannelKind, name: str | None) -> None:
     """Raise NoSuchChannel if a name is given and the settings do not have it."""
     if name is not None:
         with bridge_database(home) as database:
@@ -77,7 +77,7 @@ def stopped_destinations(home: Path, database: Database, deliveries: Sequence[in
     """Describe the destinations of these deliveries that are removed, disabled or paused."""
     settings = current(load(home), database)
     wanted = queries.destinations_of(database, deliveries)
-    known = channels.channels(database, Kind.DESTINATION)
+    known = channels.read_channels(database, ChannelKind.DESTINATION)
     enabled = {each.name: each.enabled for each in settings.destination}
     notes = []
     for name in sorted(wanted):
@@ -103,20 +103,20 @@ def _state(found: Channel, problem: str | None, now: int) -> str:
     return "refusing" if found.refused else "running"
 
 
-def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
+def names(settings: Settings, kind: ChannelKind) -> Sequence[tuple[str, str]]:
     """Return the names and addresses of the listeners or destinations."""
-    if kind is Kind.LISTENER:
+    if kind is ChannelKind.LISTENER:
         return [(each.name, str(each.bind)) for each in settings.listener]
     return [(each.name, str(each.address)) for each in settings.destination]
 
 
-def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
+def described_channels(settings: Settings, kind: ChannelKind) -> list[dict[str, Any]]:
     """
     Describe the listeners or destinations of the settings.
 
     `silence` is the time in ms without messages after which an alert is raised; 0: never.
     """
-    if kind is Kind.LISTENER:
+    if kind is ChannelKind.LISTENER:
         return [
             {
                 "name": each.name,
@@ -139,6 +139,6 @@ def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
     ]
 
 
-def _require(settings: Settings, kind: Kind, name: str) -> None:
+def _require(settings: Settings, kind: ChannelKind, name: str) -> None:
     if name not in dict(names(settings, kind)):
         raise NoSuchChannel(kind, name)

@@ -21,9 +21,15 @@ from bridge.console.context import ConnectionChange, Connections, ProposedConnec
 from bridge.console.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.monitoring.certificates import expiries
-from bridge.monitoring.channels import Kind
-from bridge.monitoring.probing import Step, Target, try_connection, try_folder, try_port
+from bridge.monitoring.channels import ChannelKind
+from bridge.monitoring.connection_probe import (
+    ProbeStep,
+    ProbeTarget,
+    probe_connection,
+    probe_folder,
+    probe_port,
+)
+from bridge.monitoring.node_files import expiry_times
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
@@ -53,22 +59,24 @@ async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[st
     return [asdict(step) for step in await steps(settings, chosen)]
 
 
-async def steps(settings: Settings, chosen: Listener | Destination) -> Sequence[Step]:
+async def steps(settings: Settings, chosen: Listener | Destination) -> Sequence[ProbeStep]:
     """Try a listener or destination, whether the settings have it or not."""
     address = chosen.bind if isinstance(chosen, Listener) else chosen.address
     if isinstance(address, FolderAddress):
-        return await try_folder(settings.path(Path(address.path)))
+        return await probe_folder(settings.path(Path(address.path)))
     if isinstance(chosen, Listener):
         tls = _any_certificate() if chosen.tls is not None else None
         host = _ANYWHERE.get(address.host, address.host)
-        return await try_connection(Target(host, address.port, _LIMIT, tls))
+        return await probe_connection(ProbeTarget(host, address.port, _LIMIT, tls))
     try:
         context = _trust(settings, chosen)
     except (OSError, ssl.SSLError):
-        return [Step("tls", ok=False, code="the files of the settings cannot be read")]
+        return [ProbeStep("tls", ok=False, code="the files of the settings cannot be read")]
     name = chosen.tls.server_name if chosen.tls else None
     limit = chosen.connect_timeout
-    return await try_connection(Target(address.host, address.port, limit, context, name or ""))
+    return await probe_connection(
+        ProbeTarget(address.host, address.port, limit, context, name or "")
+    )
 
 
 def _any_certificate() -> ssl.SSLContext:
@@ -121,11 +129,15 @@ class ConsoleConnections(Connections):
 
     @override
     def connection(self, kind: str, name: str) -> Mapping[str, Any]:
-        record = saved_connections.record(Kind(kind), name)
+        record = saved_connections.record(ChannelKind(kind), name)
         with self._database.read() as connection:
             past = kept.history(connection, record)
         chosen = next(
-            (e for e in saved_connections.every(self._current(), Kind(kind)) if e.name == name),
+            (
+                e
+                for e in saved_connections.every(self._current(), ChannelKind(kind))
+                if e.name == name
+            ),
             None,
         )
         if chosen is None and not past:
@@ -135,14 +147,15 @@ class ConsoleConnections(Connections):
             "table": None if chosen is None else written(chosen),
             "in_force": problems.activation(past[0]) if past else None,
             "in_file": any(
-                each.name == name for each in saved_connections.every(self._settings, Kind(kind))
+                each.name == name
+                for each in saved_connections.every(self._settings, ChannelKind(kind))
             ),
             "history": [problems.activation(each) for each in past],
         }
 
     @override
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
-        kind, name = Kind(plan.kind), str(plan.table.get("name", ""))
+        kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
         wrong = saved_connections.mistakes(kind, plan.table)
         current = self._current()
         if plan.new and any(each.name == name for each in saved_connections.every(current, kind)):
@@ -157,18 +170,18 @@ class ConsoleConnections(Connections):
 
     @override
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
-        kind = Kind(plan.kind)
+        kind = ChannelKind(plan.kind)
         self._refuse(saved_connections.mistakes(kind, plan.table))
         chosen = saved_connections.made(kind, "", plan.table)
         if isinstance(chosen, Listener) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
-                return [asdict(try_port(chosen.bind.host, chosen.bind.port))]
+                return [asdict(probe_port(chosen.bind.host, chosen.bind.port))]
         return [asdict(step) for step in await steps(self._settings, chosen)]
 
     @override
     def save(self, change: ConnectionChange) -> Mapping[str, Any]:
-        kind = Kind(change.kind)
+        kind = ChannelKind(change.kind)
         if change.table is None:
             self._leave(kind, change.name)
         else:
@@ -182,7 +195,7 @@ class ConsoleConnections(Connections):
 
     @override
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
-        name = saved_connections.record(Kind(change.kind), change.name)
+        name = saved_connections.record(ChannelKind(change.kind), change.name)
         with refusals(), self._database.read() as connection:
             wanted = before(connection, name)
         return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
@@ -201,7 +214,7 @@ class ConsoleConnections(Connections):
     def _current(self) -> Settings:
         return active_settings.current(self._settings, self._database)
 
-    def _leave(self, kind: Kind, name: str) -> None:
+    def _leave(self, kind: ChannelKind, name: str) -> None:
         """See that nothing that runs goes without a word: what is in no file is switched off."""
         if any(each.name == name for each in saved_connections.every(self._settings, kind)):
             return
@@ -217,24 +230,24 @@ class ConsoleConnections(Connections):
             told_of = [each._asdict() for each in found]
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
 
-    def _unfit(self, planned: Settings, kind: Kind, name: str) -> Iterator[Mistake]:
+    def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[Mistake]:
         """Make it as a start would, and say what is wrong with each part."""
         find, said = in_force(self._settings, self._database), set()
         for part in connections.parts(planned, kind, name, find):
             try:
                 part()
             except MappingErrors as error:
-                field = "mappings" if kind is Kind.LISTENER else "mapping"
+                field = "mappings" if kind is ChannelKind.LISTENER else "mapping"
                 said.add(Mistake(field, error.issues[0].message))
             except BridgeError as error:
                 said.add(Mistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(said)
 
     def _worth_a_look(
-        self, planned: Settings, kind: Kind, name: str
+        self, planned: Settings, kind: ChannelKind, name: str
     ) -> Iterator[Mapping[str, Any]]:
         own = f"{kind} {name}"
         soon = self._clock() + round(planned.alerts.certificate_before * 1000)
-        for owner, at in expiries(certificate_files(planned)).items():
+        for owner, at in expiry_times(certificate_files(planned)).items():
             if owner == own and at < soon:
                 yield {"code": "certificate", "at": at}

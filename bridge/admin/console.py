@@ -25,12 +25,12 @@ from bridge.console.report_engine import ReportEngine
 from bridge.engine.app.static_files import entry
 from bridge.engine.http.pages.html_pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import OrderKey, Visitor
+from bridge.engine_client.models import OrderKey, SignedInUser
 from bridge.executors import Threads
-from bridge.monitoring import channels, start_failures
-from bridge.monitoring.alerts import alerts
-from bridge.monitoring.certificates import expiries
-from bridge.monitoring.channels import Channel, Kind
+from bridge.monitoring import channels
+from bridge.monitoring.alerts import list_alerts
+from bridge.monitoring.channels import Channel, ChannelKind
+from bridge.monitoring.node_files import expiry_times
 from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
@@ -65,19 +65,19 @@ class _Installation:
         return current(self._own, self._database)
 
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
-        known = channels.channels(self._database, Kind(kind))
+        known = channels.read_channels(self._database, ChannelKind(kind))
         settings = self._settings
-        expires = expiries(certificate_files(settings))
+        expires = expiry_times(certificate_files(settings))
         now = self._clock()
-        failing = start_failures.standing(self._database, Kind(kind), now)
-        described = described_channels(settings, Kind(kind))
+        failing = channels.read_start_failures(self._database, ChannelKind(kind), now)
+        described = described_channels(settings, ChannelKind(kind))
         return [
             {
                 **asdict(channel),
                 **each,
                 "loaded": channel.is_loaded(now),
                 "trouble": failing.get(each["name"], ""),
-                "source": source(self._own, settings, Kind(kind), each["name"]),
+                "source": source(self._own, settings, ChannelKind(kind), each["name"]),
                 "certificate": expires.get(f"{kind} {each['name']}"),
             }
             for each in described
@@ -86,14 +86,14 @@ class _Installation:
 
     def pause(self, kind: str, name: str, by: str) -> None:
         self._know(kind, name)
-        channels.pause(self._database, Kind(kind), name, self._clock(), by)
+        channels.pause(self._database, ChannelKind(kind), name, self._clock(), by)
 
     def resume(self, kind: str, name: str) -> None:
         self._know(kind, name)
-        channels.resume(self._database, Kind(kind), name)
+        channels.resume(self._database, ChannelKind(kind), name)
 
     def alerts(self) -> Sequence[Mapping[str, Any]]:
-        return [each for each in alerts(self._database) if each["cleared_at"] is None]
+        return [each for each in list_alerts(self._database) if each["cleared_at"] is None]
 
     def message_replay(self) -> MessageReplay:
         return MessageReplay(self._own, self._database)
@@ -120,7 +120,7 @@ class _Installation:
         }
 
     def _know(self, kind: str, name: str) -> None:
-        if name not in dict(names(self._settings, Kind(kind))):
+        if name not in dict(names(self._settings, ChannelKind(kind))):
             raise NoSuchItem(f"there is no such {kind} in the settings")
 
 
@@ -136,7 +136,7 @@ def console_application(
     async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
         return await probe(await Threads.CHECKS.run(current, settings, database), kind, name)
 
-    async def signed_in_user(cookies: str, unattended: bool) -> Visitor | None:
+    async def signed_in_user(cookies: str, unattended: bool) -> SignedInUser | None:
         return await client.visitor(cookies, unattended=unattended)
 
     engine = ReportEngine(client)

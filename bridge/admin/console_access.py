@@ -23,8 +23,8 @@ from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.console.report_engine import ReportEngine
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import Account, Enrolment
-from bridge.engine_client.replies import account
+from bridge.engine_client.models import AccountInfo, EnrolmentLink
+from bridge.engine_client.responses import account
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_http, engine_tokens
@@ -78,10 +78,12 @@ class ConsoleAccess:
         self._runner = runner
         self._access = AccessAdministration(database, accounts, _now_ms, provider=provider)
 
-    def grant(self, email: str, wanted: Grant, *, pending: bool, force: bool) -> Enrolment | None:
+    def grant(
+        self, email: str, wanted: Grant, *, pending: bool, force: bool
+    ) -> EnrolmentLink | None:
         """Grant a role; `pending` creates the account if it does not exist."""
 
-        async def work() -> Enrolment | None:
+        async def work() -> EnrolmentLink | None:
             if pending and await self._accounts.account(email) is None:
                 await self._create(email)
             return await self._access.grant(self._operator(force=force), email, wanted)
@@ -144,17 +146,19 @@ class EngineAccounts:
     def __init__(self, engine: Administration) -> None:
         self._engine = engine
 
-    async def account(self, who: str) -> Account | None:
+    async def account(self, who: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
         if who.isascii() and who.isdigit():
             return self._by_id(who)
         return _account(self._engine.account(who))  # other texts may be an address in any spelling
 
-    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+    async def enrol(
+        self, account_id: str, *, second_factor: bool, end_tokens: bool
+    ) -> EnrolmentLink:
         """End password, second factor and sessions of an account; return an enrolment link."""
         email = self._known(account_id).email
         link = self._engine.enrol_user(email, second_factor=second_factor, end_tokens=end_tokens)
-        return Enrolment(link, None)
+        return EnrolmentLink(link, None)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         """Set whether the account needs a second factor."""
@@ -172,7 +176,7 @@ class EngineAccounts:
         """List the ids of all sites."""
         return frozenset(each["SiteID"] for each in self._engine.sites())
 
-    def reserve(self, email: str) -> Account:
+    def reserve(self, email: str) -> AccountInfo:
         """Return the account of an address; create one without sites if there is none."""
         self._engine.reserve_user(email)
         found = _account(self._engine.account(email))
@@ -180,18 +184,18 @@ class EngineAccounts:
             raise NoSuchItem
         return found
 
-    def _by_id(self, account_id: str) -> Account | None:
+    def _by_id(self, account_id: str) -> AccountInfo | None:
         known = account_id.isascii() and account_id.isdecimal() and len(account_id) < _LONGEST_ID
         return _account(self._engine.account_by_id(int(account_id))) if known else None
 
-    def _known(self, account_id: str) -> Account:
+    def _known(self, account_id: str) -> AccountInfo:
         found = self._by_id(account_id)
         if found is None:
             raise NoSuchItem
         return found
 
 
-def _account(facts: AccountFacts | None) -> Account | None:
+def _account(facts: AccountFacts | None) -> AccountInfo | None:
     return None if facts is None else account(facts.as_json())
 
 

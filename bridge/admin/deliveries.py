@@ -10,7 +10,7 @@ from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channels import require_channel, stopped_destinations
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.console.message_view import message_text
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.queue import operations, queries
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -32,7 +32,7 @@ def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
                     load(home), database, *query.number, query.filter
                 )
     if not rows:
-        require_channel(home, Kind.DESTINATION, query.source)
+        require_channel(home, ChannelKind.DESTINATION, query.source)
     return [asdict(each) for each in rows]
 
 
@@ -61,7 +61,7 @@ def select_deliveries(
     with bridge_database(home) as database:
         found = sorted(ids) if ids else selection.selected_ids(database, chosen, queries.deliveries)
         if not found:
-            require_channel(home, Kind.DESTINATION, chosen.source)
+            require_channel(home, ChannelKind.DESTINATION, chosen.source)
         return found, stopped_destinations(home, database, found)
 
 

@@ -44,11 +44,11 @@ def mark_as_seen(
 def reconcile_report(home: Path) -> dict[str, Any]:
     """Return what the last complete round (`last`) and the current one (`running`) compared."""
     with bridge_database(home) as database, database.read() as connection:
-        last = reconcile_rounds.last(connection)
-        running = reconcile_rounds.running(connection, 0)
+        last = reconcile_rounds.last_round(connection)
+        running = reconcile_rounds.current_round(connection, 0)
     return {
-        "last": None if last is None else reconcile_rounds.told(last),
-        "running": reconcile_rounds.told(running),
+        "last": None if last is None else reconcile_rounds.round_summary(last),
+        "running": reconcile_rounds.round_summary(running),
     }
 
 
@@ -60,12 +60,12 @@ def reconcile_now(home: Path, timeout: float) -> bool:
     """
     with bridge_database(home) as database:
         with database.write() as connection:
-            reconcile_rounds.ask(connection, _now_ms())
+            reconcile_rounds.request_round(connection, _now_ms())
         until, waiting = time.monotonic() + timeout, True
         while waiting and time.monotonic() < until:
             time.sleep(min(_POLL_SECONDS, timeout))
             with database.read() as connection:
-                waiting = bool(reconcile_rounds.wish(connection))
+                waiting = bool(reconcile_rounds.requested_since(connection))
     return not waiting
 
 

@@ -11,7 +11,7 @@ from bridge.admin.channels import charset_of, require_channel
 from bridge.admin.replay import BatchReplay
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.console.message_view import message_text
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.queue import queries
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -34,7 +34,7 @@ def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], in
                 rows = selection.messages_by_number(database, *query.number, query.filter)
             not_indexed = selection.count_not_indexed(database)
     if not rows:
-        require_channel(home, Kind.LISTENER, query.source)
+        require_channel(home, ChannelKind.LISTENER, query.source)
     return [asdict(each) for each in rows], not_indexed
 
 
@@ -64,7 +64,7 @@ def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) ->
     with bridge_database(home) as database:
         found = selection.selected_ids(database, chosen, queries.messages)
     if not found:
-        require_channel(home, Kind.LISTENER, chosen.source)
+        require_channel(home, ChannelKind.LISTENER, chosen.source)
     return found
 
 

@@ -24,7 +24,7 @@ from bridge.authority import (
 from bridge.console import grants
 from bridge.console.errors import GrantRefused, NoSuchItem
 from bridge.console.permissions import ConsoleRole, Grant
-from bridge.engine_client.models import Account, Enrolment
+from bridge.engine_client.models import AccountInfo, EnrolmentLink
 from bridge.executors import Threads
 from bridge.store.database import Database
 
@@ -40,10 +40,12 @@ _FORBIDDEN: Final = 403
 class AccountDirectory(Protocol):
     """The accounts of the report engine, by HTTP or in its database."""
 
-    async def account(self, who: str) -> Account | None:
+    async def account(self, who: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
 
-    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+    async def enrol(
+        self, account_id: str, *, second_factor: bool, end_tokens: bool
+    ) -> EnrolmentLink:
         """End password, second factor and sessions of an account; return an enrolment link."""
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
@@ -70,7 +72,7 @@ class GrantEntry:
     """A grant with its account; `pending`: the owner must still enrol."""
 
     grant: Grant
-    account: Account | None
+    account: AccountInfo | None
     pending: bool
 
     @property
@@ -106,7 +108,7 @@ class AccessAdministration:
         self._clock = clock
         self._provider = provider
 
-    async def grant(self, by: Administrator, who: str, wanted: Grant) -> Enrolment | None:
+    async def grant(self, by: Administrator, who: str, wanted: Grant) -> EnrolmentLink | None:
         """
         Assign a role to an account, replacing its present role.
 
@@ -141,7 +143,7 @@ class AccessAdministration:
             raise NoSuchItem
         await self._accounts.require_second_factor(key, required=False)
 
-    async def enrol(self, by: Administrator, who: str) -> Enrolment:
+    async def enrol(self, by: Administrator, who: str) -> EnrolmentLink:
         """End password and sessions of an account; return an enrolment link for its owner."""
         account, before = await self._known(who)
         require_authority(by, account, before, Action.ENROL)
@@ -155,7 +157,7 @@ class AccessAdministration:
         require_authority(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
         await self._accounts.set_disabled(account.account_id, disabled=disabled)
 
-    async def find(self, who: str) -> tuple[Account | None, Grant | None]:
+    async def find(self, who: str) -> tuple[AccountInfo | None, Grant | None]:
         """Find an account by its e-mail address or its id, and its grant."""
         account = await self._accounts.account(who) if who else None
         if account is None:
@@ -176,7 +178,7 @@ class AccessAdministration:
         )
         return GrantEntry(grant, account, pending=not can_sign_in)
 
-    async def _known(self, who: str) -> tuple[Account, Grant | None]:
+    async def _known(self, who: str) -> tuple[AccountInfo, Grant | None]:
         account, before = await self.find(who)
         if account is None:
             raise _refused(Refusal.UNKNOWN_ACCOUNT)
@@ -198,7 +200,7 @@ class AccessAdministration:
 
 def require_authority(
     by: Administrator,
-    account: Account,
+    account: AccountInfo,
     role: Grant | None,
     action: Action,
     wanted: Grant | None = None,

@@ -15,7 +15,7 @@ from bridge.console.access import AccessAdministration
 from bridge.console.audit_trail import ConsoleEventQuery
 from bridge.console.ownership import SubjectReader
 from bridge.console.report_engine import ReportEngine
-from bridge.engine_client.models import Visitor
+from bridge.engine_client.models import SignedInUser
 from bridge.executors import Gate
 from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
@@ -315,7 +315,7 @@ class ConsoleContext:
     database: Database
     installation: Installation
     subjects_of: SubjectReader
-    signed_in_user: Callable[[str, bool], Awaitable[Visitor | None]]
+    signed_in_user: Callable[[str, bool], Awaitable[SignedInUser | None]]
     """Returns the user of a cookie header; True: an automatic refresh, which extends no session."""
     report_status: Callable[[Sequence[JsonObject]], Awaitable[Mapping[str, str]]]
     """Returns the report status of orders by report id."""

@@ -7,8 +7,8 @@ from urllib.parse import quote
 from bridge.console.errors import EngineRefusal, EngineUnreachable
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Account, Enrolment
-from bridge.engine_client.replies import Unreadable, account, enrolment, iso, moment
+from bridge.engine_client.models import AccountInfo, EnrolmentLink
+from bridge.engine_client.responses import UnreadableResponse, account, enrolment, iso, moment
 
 _SUCCESS = range(200, 300)
 _NOT_FOUND = 404
@@ -56,7 +56,7 @@ class ReportEngine:
         answer = await self.call("GET", "sites", site, "audit", query={**criteria, **span})
         try:
             return [{**each, "at": moment(each["at"], "at")} for each in answer["events"]]
-        except Unreadable:
+        except UnreadableResponse:
             raise EngineUnreachable from None
 
     async def verify_audit(self) -> dict[str, Any]:
@@ -64,17 +64,19 @@ class ReportEngine:
         verdict: dict[str, Any] = await self.call("GET", "audit", "verdict")
         return verdict
 
-    async def account(self, who: str) -> Account | None:
+    async def account(self, who: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
         is_id = who.isascii() and who.isdigit()  # anything else is an e-mail address
         query = {"accountId": who} if is_id else {"email": who}
         try:
             status, answer = await self.client.administer_account("GET", query=query)
             return None if status == _NOT_FOUND else account(_successful(status, answer))
-        except (EngineFailure, Unreadable):
+        except (EngineFailure, UnreadableResponse):
             raise EngineUnreachable from None
 
-    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+    async def enrol(
+        self, account_id: str, *, second_factor: bool, end_tokens: bool
+    ) -> EnrolmentLink:
         """End password, second factor and sessions of an account; return an enrolment link."""
         body = {
             "accountId": account_id,
@@ -83,7 +85,7 @@ class ReportEngine:
         }
         try:
             return enrolment(await self._account("/enrolment", body))
-        except Unreadable:
+        except UnreadableResponse:
             raise EngineUnreachable from None
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:

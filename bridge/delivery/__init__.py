@@ -1,8 +1,15 @@
 """
-From release to acknowledged result.
+Delivery: turns the release of a report into an acknowledged result at each destination.
 
-One line: the `follower` reads the change feed (`status_poll` where a service has none), the
-`change_processor` queues deliveries, the `courier` of a destination has them claimed, composed and
-stored (`preparation`, `composer`, `report_texts`, `history`), sends them, and `replies` decides
-what follows a reply. `reconciler` compares both sides.
+The steps, in order:
+
+1. `change_feed` reads changes of reports; `status_poll` replaces it for a service without a feed.
+2. `change_processor` stores what changed and queues deliveries in the outbox (`report_events`,
+   `known_reports`).
+3. `courier`, one for each destination, claims deliveries and has their messages composed
+   (`preparation`, `composer`, `report_texts`, `delivery_history`).
+4. `courier` sends the messages in order.
+5. `reply_policy` decides what follows a reply; `outcomes` makes it the outcome of the delivery.
+
+`reconciler` periodically compares the orders and results of both sides.
 """

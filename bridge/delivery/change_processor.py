@@ -1,8 +1,8 @@
 """
-Change processor: store what the bridge knows of reports and queue the deliveries that follow.
+Change processor: stores the known state of reports and queues deliveries, in one transaction.
 
-Both in one transaction. The change feed and the status poll end here; the courier composes the
-messages when it sends them. Blocking: call it from a thread.
+The change feed and the status poll call it. The courier composes the messages when it sends them.
+Blocking: call it from a thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from bridge.contract import split_cursor
-from bridge.delivery.destinations import Destination
-from bridge.delivery.known_reports import Seen, remembered, seen_asked
-from bridge.delivery.news import News, deliveries, news_of
-from bridge.engine_client.models import Change, ChangePage, OrderKey
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.known_reports import KnownReport, query_known_reports, save_statements
+from bridge.delivery.report_events import ReportEvent, events_of_change, plan_deliveries
+from bridge.engine_client.models import ChangePage, OrderKey, ReportChange
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
@@ -59,43 +59,43 @@ _QUEUED = key_statement(
 
 
 class ChangeProcessor:
-    """Stores what happened to reports, and queues deliveries."""
+    """Stores changes of reports and queues their deliveries."""
 
     def __init__(
         self,
         database: Database,
         outbox: Outbox,
-        destinations: Sequence[Destination],
+        destinations: Sequence[CompiledDestination],
         clock: Callable[[], int],
     ) -> None:
-        """Take the bridge's database; `clock` is in milliseconds."""
+        """Use the bridge's database; `clock` is in milliseconds."""
         self.database = database
         self.clock = clock
         self._outbox = outbox
         self._destinations = tuple(destinations)
-        self._replaced: set[str] = set()  # feeds that were replaced once
+        self._replaced: set[str] = set()  # feeds that started again with new cursors
 
-    def adopt(self, destinations: Sequence[Destination]) -> None:
-        """Go on with other definitions (a mapping was activated)."""
+    def adopt(self, destinations: Sequence[CompiledDestination]) -> None:
+        """Use other destinations from now on: a mapping or connection was activated."""
         self._destinations = tuple(destinations)
 
     def cursor(self, feed: str) -> int:
-        """Give where a feed was read to; 0 at first."""
+        """Return the position up to which a feed was read; 0 at first."""
         with self.database.read_committed() as connection:
             row = execute(connection, _CURSOR, feed=feed).first()
         if row is None:
             return 0
         if row.replaced_at is not None:
             self._replaced.add(feed)
-        # An older release leaves the mark of an earlier cursor behind.
+        # An older version of the product updates `cursor` and leaves `marked` as it was.
         marked = row.marked is not None and split_cursor(row.marked)[0] == row.cursor
         return int(row.marked if marked else row.cursor)
 
     def restart(self, feed: str, refused: int, code: str) -> None:
         """
-        Read a feed again from its beginning: the service refused our cursor with this code.
+        Read a feed from its beginning, because the service refused our cursor with this code.
 
-        Notes it among what needs attention, unless another node has done both already.
+        Also records an exception for operators, unless another node did both already.
         """
         position = split_cursor(refused)[0]
         with self.database.write() as connection:
@@ -105,61 +105,66 @@ class ChangeProcessor:
                 exceptions.add(connection, ExceptionSubject.FEED, [(now, code)], now)
 
     def process(self, feed: str, page: ChangePage) -> int:
-        """Take a page of the feed in; give how many deliveries it brought."""
+        """Process a page of the feed; return the number of deliveries queued."""
         changes = [change for change in page.changes if change.record.orders]
-        # A power cut that undoes this undoes the cursor too: the page is read again.
+        # If a power failure undoes this commit, it undoes the cursor, too: the page is read again.
         with self.database.write_without_sync() as connection:
-            known = self._begun(connection, feed, changes)
-            releases, seen = self._owed(changes, known)
+            known = self._lock_feed(connection, feed, changes)
+            releases, reports = self._releases_of(changes, known)
             if feed in self._replaced:
-                releases = _renamed(connection, releases)
+                releases = _with_unused_keys(connection, releases)
             queued = self._outbox.enqueue(connection, releases, self.clock())
             position = split_cursor(page.cursor)[0]
             marked = None if position == page.cursor else page.cursor
             advance = bind(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
-            execute_all(connection, [*remembered(connection, seen), advance])
+            execute_all(connection, [*save_statements(connection, reports), advance])
         return queued
 
-    def _begun(
-        self, connection: Connection, feed: str, changes: Sequence[Change]
-    ) -> dict[OrderIndexKey, Seen]:
-        """Take our turn with a feed, note the reports of orders; give what was known."""
+    def _lock_feed(
+        self, connection: Connection, feed: str, changes: Sequence[ReportChange]
+    ) -> dict[OrderIndexKey, KnownReport]:
+        """Lock a feed, store the report ids of orders, and return the known reports."""
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         before = [
             *self.database.serialize_statements([f"feed {feed}"]),
             *order_writes.bind_reports(connection, reports),
         ]
-        seen = seen_asked(connection, [_anchor(change) for change in changes])
-        return seen.read(execute_all(connection, [*before, *seen.words])[len(before) :])
+        query = query_known_reports(connection, [_anchor(change) for change in changes])
+        return query.read(execute_all(connection, [*before, *query.words])[len(before) :])
 
-    def _owed(
-        self, changes: Sequence[Change], before: Mapping[OrderIndexKey, Seen]
-    ) -> tuple[list[DeliveryRequest], list[Seen]]:
-        """Give what changes owe to the destinations, and what is known of their reports now."""
-        known, released = dict(before), dict[OrderIndexKey, Seen]()
+    def _releases_of(
+        self, changes: Sequence[ReportChange], before: Mapping[OrderIndexKey, KnownReport]
+    ) -> tuple[list[DeliveryRequest], list[KnownReport]]:
+        """Return the deliveries that follow from changes, and the new state of their reports."""
+        known, released = dict(before), dict[OrderIndexKey, KnownReport]()
         releases: list[DeliveryRequest] = []
         for change in changes:
             anchor = _anchor(change)
-            seen = known.get(anchor)
-            same = seen is not None and seen.report_id == change.record.report_id
-            addenda = seen.addenda if seen is not None and same else 0
-            news = news_of(change, addenda)
+            report = known.get(anchor)
+            same = report is not None and report.report_id == change.record.report_id
+            addenda = report.addenda if report is not None and same else 0
+            events = events_of_change(change, addenda)
             if change.release is not None:
-                known[anchor] = released[anchor] = _after_release(change, anchor, news, addenda)
-            releases += deliveries(news, self._destinations)
+                known[anchor] = released[anchor] = _after_release(change, anchor, events, addenda)
+            releases += plan_deliveries(events, self._destinations)
         return releases, list(released.values())
 
-    def queue(self, connection: Connection, news: Sequence[News]) -> int:
-        """Queue what is owed for news, within the caller's transaction; give how many were new."""
-        return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
+    def queue(self, connection: Connection, events: Sequence[ReportEvent]) -> int:
+        """Queue the deliveries of events in the caller's transaction; return how many were new."""
+        return self._outbox.enqueue(
+            connection, plan_deliveries(events, self._destinations), self.clock()
+        )
 
 
-def _renamed(connection: Connection, releases: Sequence[DeliveryRequest]) -> list[DeliveryRequest]:
+def _with_unused_keys(
+    connection: Connection, releases: Sequence[DeliveryRequest]
+) -> list[DeliveryRequest]:
     """
-    Give releases of a replaced feed names of their own where others have theirs already.
+    Give releases of a replaced feed new keys where their keys are in use.
 
-    A restored service numbers its releases again: what is signed again has the name of what was
-    delivered before, and another moment. What is read a second time has the same moment.
+    A service restored from a backup reuses the numbers of releases. A report that is signed again
+    has the key of an earlier delivery, but another time. An entry that is read twice has the same
+    time and keeps its key.
     """
     queued: dict[tuple[str, str], int] = {}
     for name in {each.destination for each in releases}:
@@ -175,11 +180,11 @@ def _renamed(connection: Connection, releases: Sequence[DeliveryRequest]) -> lis
 
 
 def _after_release(
-    change: Change, anchor: OrderIndexKey, news: Sequence[News], addenda: int
-) -> Seen:
-    retracted = any(each.event is ResultEvent.RETRACTION for each in news)
-    out = max((each.addenda for each in news), default=addenda)
-    return Seen(
+    change: ReportChange, anchor: OrderIndexKey, events: Sequence[ReportEvent], addenda: int
+) -> KnownReport:
+    retracted = any(each.event is ResultEvent.RETRACTION for each in events)
+    out = max((each.addenda for each in events), default=addenda)
+    return KnownReport(
         anchor,
         change.record.report_id,
         change.record.status.value,
@@ -189,7 +194,7 @@ def _after_release(
     )
 
 
-def _anchor(change: Change) -> OrderIndexKey:
+def _anchor(change: ReportChange) -> OrderIndexKey:
     return _key(change.record.orders[0])
 
 

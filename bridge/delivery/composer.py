@@ -1,7 +1,7 @@
 """
-Compose one message: what our database knows of its orders, the report's text, the mapping.
+Composer: writes the message of one delivery from its orders, the report text and the mapping.
 
-Reads the order index and the deliveries. `report_texts` reads the report service; nothing is sent.
+Reads the order index and earlier deliveries. `report_texts` reads the report service.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,18 +13,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.delivery.destinations import Destination, control_id
-from bridge.delivery.errors import NeverTold, NothingToSay, UnknownCode
-from bridge.delivery.history import (
-    Told,
-    as_told,
+from bridge.delivery.delivery_history import (
+    DeliveredEvent,
+    as_delivered_event,
+    delivered_before,
     document_names,
-    shown_before,
-    since_cancelled,
-    told_before,
+    events_since_cancellation,
+    observations_sent_before,
 )
-from bridge.delivery.news import key_of
-from bridge.engine_client.models import Export, ExportedText, Person
+from bridge.delivery.destinations import CompiledDestination, control_id
+from bridge.delivery.errors import NoDefinitionForEvent, NothingToRetract, UnmappedCodeRefused
+from bridge.delivery.report_events import key_of
+from bridge.engine_client.models import ExportedPerson, ExportedText, ReportExport
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
@@ -44,10 +44,10 @@ from mappings.outbound.results import (
     Signer,
 )
 
-SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
+EVENTS_WITHOUT_TEXT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""
 
-TAKES_BACK: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
+RETRACTABLE_EVENTS: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
     {
         ResultEvent.CANCELLATION: frozenset({ResultEvent.PRELIMINARY}),
         ResultEvent.RETRACTION: frozenset(
@@ -55,60 +55,61 @@ TAKES_BACK: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
         ),
     }
 )
-"""What a receiver must have been told of before it is told that it does not stand."""
+"""Events that withdraw a text, and the events of which a receiver must have got one before."""
 
-IDENTITY = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
-"""What a merge says anew of a patient, beside the MRN."""
+DEMOGRAPHICS = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
+"""Tags that a patient merge changes, besides the MRN."""
 
 WITHDRAWN = "This report has been withdrawn."
-"""Stands for the text of a retracted report: what is in the editor by now is a draft."""
+"""The text of a retracted report. What the editor holds at that time is an unsigned draft."""
 
-Missing = Callable[[str, str, Collection[UnmappedCode]], None]
-"""Told of the codes of one message that a definition (its name, its version) has not."""
+OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
+"""Called with the name and version of a definition and the codes its tables do not contain."""
 
 
-def unmoved(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
-    """Count no codes."""
+def ignore_unmapped_codes(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
+    """Ignore unmapped codes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DeliveryContext:
     """
-    What our own database knows: the orders as they came in, and what was told before.
+    What the bridge's database holds for one delivery: its orders, and what was delivered before.
 
-    An order is found by accession alone where a merge has changed the MRN; `survivors` are the
-    MRNs of such orders, by place, where the merge is known to be newer than what is delivery.
+    After a patient merge an order is found by site and accession alone. `survivors` are the
+    surviving MRNs of such orders, by the position of the order, if the merge is newer than the
+    delivery.
     """
 
     orders: list[IndexedOrder | None]
-    told: list[Told]
+    delivered: list[DeliveredEvent]
     shown: tuple[SentSection, ...] = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A message to be: its delivery, its event for this receiver, and the definition to use."""
+class MessageDraft:
+    """A message before it is written: its delivery, its event for this receiver, its mapping."""
 
     delivery: ClaimedDelivery
-    known: Known
-    now: Told
+    known: DeliveryContext
+    now: DeliveredEvent
     mapping: OutboundMapping
-    destination: Destination
+    destination: CompiledDestination
 
     @property
     def event(self) -> ResultEvent:
-        """The event as this receiver is told of it."""
+        """The event for this receiver, such as a correction for a second final text."""
         return self.now.event
 
     @property
     def addenda(self) -> int:
-        """How many addenda were out with this release."""
+        """The number of addenda released up to this delivery."""
         return int(self.delivery.orders["addenda"])
 
     @property
     def time_zone(self) -> str:
-        """The IANA zone of the receiver's times."""
+        """The IANA time zone for this receiver."""
         return self.destination.time_zone
 
 
@@ -116,40 +117,43 @@ class Composer:
     """Composes for all destinations."""
 
     def __init__(
-        self, database: Database, clock: Callable[[], datetime], missing: Missing = unmoved
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        missing: OnUnmappedCodes = ignore_unmapped_codes,
     ) -> None:
         """
-        Take the bridge's database, and a clock with its zone.
+        Use the bridge's database; `clock` returns aware datetimes.
 
-        `missing` is told of codes that a definition's tables have not.
+        `missing` is called with codes that a definition's code tables do not contain.
         """
         self._database = database
         self._clock = clock
         self._missing = missing
 
     def look_up(
-        self, deliveries: Sequence[ClaimedDelivery], destination: Destination
-    ) -> dict[int, Known]:
-        """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
-        found: dict[int, Known] = {}
+        self, deliveries: Sequence[ClaimedDelivery], destination: CompiledDestination
+    ) -> dict[int, DeliveryContext]:
+        """Read the context of deliveries, by delivery id. Blocking. Raises StoreError."""
+        found: dict[int, DeliveryContext] = {}
         with self._database.read_committed() as connection:
-            told_of = told_before(connection, deliveries, destination.name)
-            for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True):
-                told = told_of[each.delivery_id]
-                asks = told and in_sections(destination, ResultEvent(each.event))
-                shown = shown_before(connection, each) if asks else ()
+            delivered_events = delivered_before(connection, deliveries, destination.name)
+            for each, orders in zip(deliveries, find_orders(connection, deliveries), strict=True):
+                delivered = delivered_events[each.delivery_id]
+                asks = delivered and uses_sections(destination, ResultEvent(each.event))
+                shown = observations_sent_before(connection, each) if asks else ()
                 survivors = _survivors(connection, each, orders)
-                found[each.delivery_id] = Known(orders, told, shown, survivors)
+                found[each.delivery_id] = DeliveryContext(orders, delivered, shown, survivors)
         return found
 
     def write(
-        self, draft: Draft, export: Export | None, files: Mapping[FileFormat, bytes]
+        self, draft: MessageDraft, export: ReportExport | None, files: Mapping[FileFormat, bytes]
     ) -> tuple[bytes, str]:
-        """Give the message and its control id. Blocking; raises CompositionError."""
+        """Return the message and its control id. Blocking. Raises CompositionError."""
         delivery, known, destination = draft.delivery, draft.known, draft.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
-        told = [*known.told, draft.now]
+        delivered = [*known.delivered, draft.now]
         missed: list[UnmappedCode] = []
         context = ResultContext(
             event=draft.event,
@@ -158,51 +162,53 @@ class Composer:
             site=str(orders[0].get("SiteID", "")),
             orders=tuple(
                 chain.from_iterable(
-                    orders_of(tags, index, known.survivors.get(place, ""))
+                    result_orders(tags, index, known.survivors.get(place, ""))
                     for place, (tags, index) in enumerate(zip(orders, known.orders, strict=True))
                 )
             ),
             destination=dict(destination.fields),
             report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
-            earlier=since_cancelled(known.told),
+            earlier=events_since_cancellation(known.delivered),
             files=files,
             shown=known.shown,
-            document=document_names(delivery.report_id, delivery.release_key, told),
+            document=document_names(delivery.report_id, delivery.release_key, delivered),
             missed=missed,
-            **texts_of(draft.event, export, draft.addenda),
+            **text_fields(draft.event, export, draft.addenda),
         )
         try:
             return draft.mapping.render(context), name
         except CodeRefused as refused:
-            raise UnknownCode(str(refused)) from None
+            raise UnmappedCodeRefused(str(refused)) from None
         finally:
             if missed:
                 self._missing(*draft.mapping.identity, missed)
 
 
-def draft_of(delivery: ClaimedDelivery, known: Known, destination: Destination) -> Draft:
-    """Say what a delivery is to its receiver now, and by which definition; CompositionError."""
-    now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
+def make_draft(
+    delivery: ClaimedDelivery, known: DeliveryContext, destination: CompiledDestination
+) -> MessageDraft:
+    """Choose the event and the mapping of a delivery. Raises CompositionError."""
+    now = as_delivered_event(known.delivered, ResultEvent(delivery.event), delivery.release_key)
     mapping = destination.mapping_for(now.event)
     if mapping is None or not delivery.orders["orders"]:
-        raise NothingToSay(delivery.event)
-    told = since_cancelled(known.told)
-    if now.event in TAKES_BACK and TAKES_BACK[now.event].isdisjoint(told):
-        raise NeverTold
-    return Draft(delivery, known, now, mapping, destination)
+        raise NoDefinitionForEvent(delivery.event)
+    delivered = events_since_cancellation(known.delivered)
+    if now.event in RETRACTABLE_EVENTS and RETRACTABLE_EVENTS[now.event].isdisjoint(delivered):
+        raise NothingToRetract
+    return MessageDraft(delivery, known, now, mapping, destination)
 
 
-def in_sections(destination: Destination, event: ResultEvent) -> bool:
-    """Whether a receiver gets the text of an event in sections of their own."""
-    mapping = None if event in SILENT else destination.mapping_for(event)
+def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:
+    """Tell whether a receiver gets the text of an event as separate coded sections."""
+    mapping = None if event in EVENTS_WITHOUT_TEXT else destination.mapping_for(event)
     return mapping is not None and bool(mapping.style.layout.sections.codes)
 
 
-def indexed(
+def find_orders(
     connection: Connection, deliveries: Sequence[ClaimedDelivery]
 ) -> list[list[IndexedOrder | None]]:
-    """Read the orders of what is owed as they came in, for each; None where none did."""
+    """Read the received orders of each delivery; None for an order that was never received."""
     keys = [
         [
             OrderIndexKey(key.site, key.mrn, key.accession)
@@ -217,7 +223,7 @@ def indexed(
 def _survivors(
     connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
 ) -> dict[int, str]:
-    """Give the surviving MRN, by place, of orders whose patient was merged meanwhile."""
+    """Return the surviving MRNs, by position, of orders whose patient was merged meanwhile."""
     keys = [key_of(each) for each in delivery.orders["orders"]]
     moved = {
         place: (key.site, key.mrn)
@@ -234,19 +240,21 @@ def _survivors(
     }
 
 
-def orders_of(
+def result_orders(
     tags: Mapping[str, Any], index: IndexedOrder | None, survivor: str = ""
 ) -> list[ResultOrder]:
     """
-    Join what the service says of an order with what its sender said; the service is newer.
+    Merge the tags of the service with those of the sender; the tags of the service are newer.
 
-    But for who the patient is, where she was merged since: `survivor` is her MRN then. An order of
-    several procedures answers for each of them.
+    After a patient merge, the sender's demographics and the MRN `survivor` are the newer ones. An
+    order of several procedures yields one result order for each procedure.
     """
     said = dict(index.tags) if index else {}
     joined = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
     if survivor:
-        joined |= {tag: said[tag] for tag in IDENTITY if said.get(tag)} | {"PatientMRN": survivor}
+        joined |= {tag: said[tag] for tag in DEMOGRAPHICS if said.get(tag)} | {
+            "PatientMRN": survivor
+        }
     metadata = joined.pop("Metadata", None) or {}
     order = ResultOrder(
         tags={tag: str(value) for tag, value in joined.items()},
@@ -262,8 +270,8 @@ def orders_of(
     return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
-def texts_of(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
-    """Give the text, its signer and so many of its addenda; of a withdrawal what it says."""
+def text_fields(event: ResultEvent, export: ReportExport | None, addenda: int) -> dict[str, Any]:
+    """Return the text, its signer and the first addenda; for a withdrawal, the standard text."""
     if event in WITHDRAWALS:
         return {"report_text": WITHDRAWN, "addenda": (SignedAddendum(WITHDRAWN),) * addenda}
     if export is None:
@@ -280,7 +288,7 @@ def _addendum(text: ExportedText) -> SignedAddendum:
     return SignedAddendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
 
 
-def _signer(person: Person | None) -> Signer:
+def _signer(person: ExportedPerson | None) -> Signer:
     return Signer(person.name, person.email) if person else Signer()
 
 

@@ -1,9 +1,9 @@
 """
-One destination's courier: claims what is due, composes it once, sends it, stores the outcome.
+Courier: claims the deliveries of one destination, sends their messages and stores the outcomes.
 
-One message is in flight. Meanwhile the next batch is claimed and composed, and the outcomes before
-it are stored. `replies` decides what follows a reply. A destination that cannot be reached holds up
-itself only; a result that is refused holds up its own report only.
+One message is in flight at a time. Meanwhile the courier claims and composes the next batch and
+stores earlier outcomes. `reply_policy` decides what follows a reply. An unreachable destination
+does not delay other destinations. A refused result delays only later results of its report.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
-from bridge.delivery.appraisal import Appraiser, Breaker, Circuit, given_up
 from bridge.delivery.composer import Composer
-from bridge.delivery.destinations import Destination
-from bridge.delivery.preparation import Claimed, Preparation, Prepared
-from bridge.delivery.replies import LOST, Reply, read_reply
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.outcomes import CircuitBreaker, CircuitState, OutcomePolicy, give_up
+from bridge.delivery.preparation import ClaimedBatch, Preparation, PreparedDelivery
+from bridge.delivery.reply_policy import REPLY_OF_LOSS, ReplyKind, read_reply
 from bridge.delivery.report_texts import ReportTexts
 from bridge.executors import Threads
 from bridge.metrics import Metrics
@@ -32,21 +32,21 @@ from bridge.queue.deliveries import (
 )
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import PollTimer
-from bridge.redaction import describe, where
+from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
-LOOK_EVERY = 0.25  # seconds, when nobody notifies
-PAUSE = 1.0  # seconds, when the database is not to be had
-AT_ONCE = 32  # reports whose messages are composed together; as many wait composed
+POLL_SECONDS = 0.25  # between two looks at the outbox without a notification
+DATABASE_PAUSE = 1.0  # seconds, after the database was unavailable
+BATCH_SIZE = 32  # deliveries that are claimed and composed together; one more batch may wait
 
-GATHER = 0.1  # seconds that outcomes may wait to share a commit, while more of them come
-MOST_OUTCOMES = 256  # outcomes that may wait: so many messages would be sent again
+GATHER_SECONDS = 0.1  # for which outcomes wait for others, to share a commit
+MAX_WAITING_OUTCOMES = 256  # after a crash, at most this many messages are sent again
 
 
-def _nobody(reason: str) -> None:
-    """Tell nobody."""
+def _ignore_pause(reason: str) -> None:
+    """Ignore a pause."""
 
 
 class Sender(Protocol):
@@ -64,7 +64,7 @@ class Courier:
 
     def __init__(
         self,
-        destination: Destination,
+        destination: CompiledDestination,
         outbox: Outbox,
         composer: Composer,
         texts: ReportTexts,
@@ -73,13 +73,13 @@ class Courier:
         *,
         clock: Callable[[], int],
         random: Random,
-        on_pause: Callable[[str], object] = _nobody,
-        poll: float = LOOK_EVERY,
+        on_pause: Callable[[str], object] = _ignore_pause,
+        poll: float = POLL_SECONDS,
     ) -> None:
         """
-        Join a destination with its connection; `clock` is in milliseconds, `poll` in seconds.
+        Send by `sender`; `clock` is in milliseconds, `poll` in seconds.
 
-        `on_pause` is told, with the reply, when the destination is paused by its reply table.
+        `on_pause` is called with the reply when the reply policy pauses the destination.
         """
         self.destination = destination
         self._log = structlog.get_logger("courier").bind(destination=destination.name)
@@ -88,44 +88,40 @@ class Courier:
         self._metrics = metrics
         self._clock = clock
         self._on_pause = on_pause
-        self._news = asyncio.Event()
-        self._next_look = PollTimer(poll)
+        self._wakeup = asyncio.Event()
+        self._next_due = PollTimer(poll)
         self._stopping = False
         self._paused = False
-        self._breaker = Breaker(destination.retry, destination.breaker_after, random)
-        self._appraiser = Appraiser(
-            destination,
-            self._breaker,
-            metrics,
-            clock=clock,
-            random=random,
-            on_pause=self._pause_for,
+        self._breaker = CircuitBreaker(destination.retry, destination.breaker_after, random)
+        policy = OutcomePolicy(
+            destination, self._breaker, metrics, clock, random, on_pause=self._pause_for
         )
-        self._preparation = Preparation(composer, texts, outbox, self._appraiser, self._alarm)
-        self._outcomes = OutcomeWriter(outbox, clock, self._settled, self._alarm)
-        self._in_hand: dict[int, ClaimedDelivery] = {}
-        self._claiming: asyncio.Task[Claimed] | None = None
-        self._next: asyncio.Task[Sequence[Prepared]] | None = None
+        self._outcome_policy = policy
+        self._preparation = Preparation(composer, texts, outbox, policy, self._log_error)
+        self._outcomes = OutcomeWriter(outbox, clock, self._on_stored, self._log_error)
+        self._claims: dict[int, ClaimedDelivery] = {}
+        self._claiming: asyncio.Task[ClaimedBatch] | None = None
+        self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin. Claims of our former self must have been taken back (`Outbox.reclaim`)."""
+        """Start. Claims of the previous process must have been requeued (`Outbox.reclaim`)."""
         self._task = asyncio.create_task(self._run(), name=f"courier {self.destination.name}")
 
     async def stop(self, drain: float = 5.0) -> None:
-        """Send no more; let the one in flight be answered, give the others back."""
+        """Wait `drain` seconds for the reply in flight; requeue all other claims."""
         self._stopping = True
-        self._news.set()
+        self._wakeup.set()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=drain)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._outcomes.forget()
-        await self._give_back()
+        self._outcomes.cancel()
+        await self._release_claims()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
     def pause(self) -> None:
-        """Send nothing until `resume`; what is in flight is answered."""
+        """Send nothing until `resume`; the reply to the message in flight is still read."""
         self._paused = True
 
     def _pause_for(self, reason: str) -> None:
@@ -133,154 +129,158 @@ class Courier:
         self._on_pause(reason)
 
     def resume(self) -> None:
-        """Send again."""
+        """Continue to send."""
         self._paused = False
-        self._news.set()
+        self._wakeup.set()
 
-    def adopt(self, destination: Destination) -> None:
-        """Go on with another definition (a mapping was activated); what is composed stays."""
+    def adopt(self, destination: CompiledDestination) -> None:
+        """Use another definition for messages that are composed from now on."""
         self.destination = destination
 
     def notify(self) -> None:
-        """Tell that there may be something to deliver. On the event loop's thread."""
-        self._news.set()
+        """Look at the outbox now. Call it on the event loop's thread."""
+        self._wakeup.set()
 
     async def _run(self) -> None:
         while not self._stopping:
             try:
-                if self._held():
-                    await self._give_back()
-                    await asyncio.sleep(LOOK_EVERY)
+                if self._is_on_hold():
+                    await self._release_claims()
+                    await asyncio.sleep(POLL_SECONDS)
                     continue
-                batch = await self._due()
+                batch = await self._next_batch()
                 if not batch:
-                    await self._rest(self._next_look.seconds_until_next(self._clock()))
+                    await self._wait_for_wakeup(self._next_due.seconds_until_next(self._clock()))
                 elif not await self._deliver(batch):
-                    await self._rest(LOOK_EVERY)
+                    await self._wait_for_wakeup(POLL_SECONDS)
             except StoreError as error:
-                self._alarm("nothing delivered", error)
-                await self._rest(PAUSE)
-        await self._outcomes.done()
+                self._log_error("nothing delivered", error)
+                await self._wait_for_wakeup(DATABASE_PAUSE)
+        await self._outcomes.flush()
 
     @property
-    def pulse(self) -> tuple[int | None, int, int]:
-        """Until when the circuit is open (ms, None: closed); how many were answered, refused."""
+    def circuit_status(self) -> tuple[int | None, int, int]:
+        """The end of the open circuit (ms, None if closed), replies, and refusals in a row."""
         return self._breaker.open_until, self._breaker.replies, self._breaker.refused
 
-    def _held(self) -> bool:
-        """Whether nothing may be sent: an operator said so, or nobody answered lately."""
+    def _is_on_hold(self) -> bool:
+        """Tell whether sending is paused by an operator or by the circuit breaker."""
         circuit = self._breaker.circuit(self._clock())
-        self._metrics.circuit_open.labels(self.destination.name).set(circuit is not Circuit.CLOSED)
-        return self._paused or circuit is Circuit.OPEN
+        self._metrics.circuit_open.labels(self.destination.name).set(
+            circuit is not CircuitState.CLOSED
+        )
+        return self._paused or circuit is CircuitState.OPEN
 
-    async def _due(self) -> Sequence[Prepared]:
-        """Give the batch that was prepared ahead; else prepare one, behind what was settled."""
-        upcoming, self._next = self._next, None
-        if upcoming is not None and (batch := await upcoming):
+    async def _next_batch(self) -> Sequence[PreparedDelivery]:
+        """Return the batch that was prepared in advance, or prepare one."""
+        prepared, self._next = self._next, None
+        if prepared is not None and (batch := await prepared):
             return batch
-        await self._outcomes.done()
-        self._news.clear()
+        await self._outcomes.flush()
+        self._wakeup.clear()
         return await self._prepare()
 
-    async def _prepare(self) -> Sequence[Prepared]:
+    async def _prepare(self) -> Sequence[PreparedDelivery]:
         """Claim and compose a batch."""
-        destination = self.destination  # another may be adopted meanwhile
+        destination = self.destination  # `adopt` may replace it meanwhile
         self._claiming = asyncio.create_task(self._claim(destination))
-        claimed = await asyncio.shield(self._claiming)  # `_give_back` has to know what it took
+        claimed = await asyncio.shield(self._claiming)  # `_release_claims` waits for it
         return await self._preparation.compose(claimed, destination)
 
-    async def _claim(self, destination: Destination) -> Claimed:
+    async def _claim(self, destination: CompiledDestination) -> ClaimedBatch:
         now = self._clock()
-        most = 1 if self._breaker.circuit(now) is Circuit.TRYING else AT_ONCE
+        most = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claim = await self._preparation.claim(destination, now, most)
-        self._in_hand |= {each.delivery_id: each for each in claim[0]}
+        self._claims |= {each.delivery_id: each for each in claim[0]}
         return claim
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait_for_wakeup(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._wakeup.wait()
 
-    async def _deliver(self, batch: Sequence[Prepared]) -> bool:
+    async def _deliver(self, batch: Sequence[PreparedDelivery]) -> bool:
         """
-        Send one after the other; give back what is not sent.
+        Send messages one after the other; requeue those that are not sent.
 
-        Tells whether the destination could be reached.
+        Returns whether the destination could be reached.
         """
-        if len(batch) == AT_ONCE and self._next is None:
+        if len(batch) == BATCH_SIZE and self._next is None:
             self._next = asyncio.create_task(self._prepare())
         for delivery, payload in batch:
             if isinstance(payload, DeliveryOutcome):
                 await self._outcomes.add(payload)
                 continue
-            if self._stopping or self._held():
-                await self._give_back()
+            if self._stopping or self._is_on_hold():
+                await self._release_claims()
                 return True
             outcome = await self._send(delivery, payload)
             if outcome is None:
-                await self._give_back(NOT_CONNECTED)
+                await self._release_claims(NOT_CONNECTED)
                 return False
             await self._outcomes.add(outcome)
         return True
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
-        """Send one message; None when there is no connection, so that no other is tried."""
+        """Send one message and return its outcome; None if there is no connection."""
         sent_at = self._clock()
         current_delivery.set(delivery)
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected:
-            self._breaker.failed(sent_at)
+            self._breaker.record_failure(sent_at)
             self._metrics.deliveries.labels(self.destination.name, "", NOT_CONNECTED).inc()
             return None
         except ReplyLost as loss:
-            return self._appraiser.judged(
-                delivery, LOST[loss.reason], loss.reason.value, None, sent_at
+            return self._outcome_policy.after_reply(
+                delivery, REPLY_OF_LOSS[loss.reason], loss.reason.value, None, sent_at
             )
-        except NoAcknowledgment as answer:
-            return self._appraiser.judged(delivery, Reply.HTTP, str(answer.status), None, sent_at)
+        except NoAcknowledgment as response:
+            return self._outcome_policy.after_reply(
+                delivery, ReplyKind.HTTP, str(response.status), None, sent_at
+            )
         except Unframeable:
-            return given_up(delivery, "unframeable")
-        said, error = read_reply(reply)
-        return self._appraiser.judged(delivery, said, error, reply, sent_at)
+            return give_up(delivery, "unframeable")
+        kind, error = read_reply(reply)
+        return self._outcome_policy.after_reply(delivery, kind, error, reply, sent_at)
 
-    def _settled(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+    def _on_stored(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         for outcome in outcomes:
-            self._in_hand.pop(outcome.delivery_id, None)
+            self._claims.pop(outcome.delivery_id, None)
             if outcome.retry_at is not None:
-                self._next_look.add_due_time(outcome.retry_at)
+                self._next_due.add_due_time(outcome.retry_at)
 
-    async def _give_back(self, why: str = INTERRUPTED) -> None:
-        """Store the outcome of what was sent; give back all that was not, with a code for why."""
-        await self._outcomes.done()
-        upcoming, self._next = self._next, None
-        if upcoming is not None:
-            upcoming.cancel()
-            await asyncio.gather(upcoming, return_exceptions=True)
+    async def _release_claims(self, why: str = INTERRUPTED) -> None:
+        """Store outcomes of messages that were sent; requeue the others with a reason code."""
+        await self._outcomes.flush()
+        prepared, self._next = self._next, None
+        if prepared is not None:
+            prepared.cancel()
+            await asyncio.gather(prepared, return_exceptions=True)
         if self._claiming is not None:
             await asyncio.gather(self._claiming, return_exceptions=True)
-        if self._in_hand:
-            ids, self._in_hand = list(self._in_hand), {}
-            with suppress(StoreUnavailable):  # the leases will end by themselves
+        if self._claims:
+            ids, self._claims = list(self._claims), {}
+            with suppress(StoreUnavailable):  # the leases expire
                 await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), why)
 
     async def keep_leases(self) -> None:
         """
-        Extend the claims of what is in progress, by what the clock says now.
+        Extend the leases of deliveries in progress.
 
-        Called several times a lease. Raises StoreError.
+        Called several times per lease. Raises StoreError.
         """
-        if self._in_hand:
-            await Threads.LEASES.run(self._outbox.extend, list(self._in_hand), self._clock())
+        if self._claims:
+            await Threads.LEASES.run(self._outbox.extend, list(self._claims), self._clock())
 
-    async def hasten(self) -> None:
-        """Bring attempts forward that a clock set back has put off. Raises StoreError."""
+    async def bring_forward(self) -> None:
+        """Bring retries forward that are too late because the clock was set back. StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
         if await Threads.DELIVERY.run(self._outbox.make_due, name, self._clock(), longest):
-            self._news.set()
+            self._wakeup.set()
 
-    def _alarm(self, event: str, error: Exception) -> None:
-        self._log.error(event, error=describe(error), trace=where(error))
+    def _log_error(self, event: str, error: Exception) -> None:
+        self._log.error(event, error=describe(error), trace=stack_frames(error))
 
 
 class OutcomeWriter:
@@ -295,36 +295,36 @@ class OutcomeWriter:
         self,
         outbox: Outbox,
         clock: Callable[[], int],
-        settled: Callable[[Sequence[DeliveryOutcome]], None],
-        alarm: Callable[[str, Exception], None],
+        on_stored: Callable[[Sequence[DeliveryOutcome]], None],
+        on_error: Callable[[str, Exception], None],
     ) -> None:
-        """`settled` is told what has been written; `alarm`, in words, what could not be."""
+        """`on_stored` gets the stored outcomes, `on_error` the failures to store some."""
         self._outbox = outbox
         self._clock = clock
-        self._settled = settled
-        self._alarm = alarm
+        self._on_stored = on_stored
+        self._log_error = on_error
         self._waiting: list[DeliveryOutcome] = []
         self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._flush_requested = asyncio.Event()
 
     async def add(self, outcome: DeliveryOutcome) -> None:
-        """Take an outcome; wait only where too many wait."""
+        """Add an outcome; wait only if too many outcomes wait."""
         self._waiting.append(outcome)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="outcomes")
-        elif len(self._waiting) >= MOST_OUTCOMES:
-            await self.done()
+        elif len(self._waiting) >= MAX_WAITING_OUTCOMES:
+            await self.flush()
 
-    async def done(self) -> bool:
-        """Wait until all is written, however long the database is away; tell if there was any."""
+    async def flush(self) -> bool:
+        """Wait until all outcomes are stored, without a time limit; return if there were any."""
         if self._task is None:
             return False
-        self._hurry.set()
+        self._flush_requested.set()
         await asyncio.shield(self._task)
         return True
 
-    def forget(self) -> None:
-        """Stop: what is not written by now will be sent again."""
+    def cancel(self) -> None:
+        """Stop. Messages whose outcomes are not stored by now are sent again."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -334,15 +334,15 @@ class OutcomeWriter:
             while self._waiting:
                 taken, self._waiting = self._waiting, []
                 await self._write(taken)
-                if self._waiting and not self._hurry.is_set():
+                if self._waiting and not self._flush_requested.is_set():
                     await self._gather()
         finally:
             self._task = None
-            self._hurry.clear()
+            self._flush_requested.clear()
 
     async def _gather(self) -> None:
         try:
-            await asyncio.wait_for(self._hurry.wait(), GATHER)
+            await asyncio.wait_for(self._flush_requested.wait(), GATHER_SECONDS)
         except TimeoutError:
             return
 
@@ -351,11 +351,11 @@ class OutcomeWriter:
             try:
                 await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
-                self._alarm("outcomes not written down yet", error)
-                await asyncio.sleep(PAUSE)
-            except StoreError as error:  # their leases will end: then they are sent again
-                self._alarm("outcomes not written down", error)
+                self._log_error("outcomes not written down yet", error)
+                await asyncio.sleep(DATABASE_PAUSE)
+            except StoreError as error:  # the leases expire, and the messages are sent again
+                self._log_error("outcomes not written down", error)
                 return
             else:
-                self._settled(outcomes)
+                self._on_stored(outcomes)
                 return

@@ -1,7 +1,7 @@
 """
-A receiver of results, and the identity of what it is sent.
+Destinations with their compiled mappings, and the control ids of their messages.
 
-Plain values; `bridge.wiring` makes them from settings and compiled mappings.
+Plain values. `bridge.wiring` makes them from the settings.
 """
 
 import base64
@@ -15,24 +15,24 @@ from mappings.outbound.results import ResultEvent
 
 EVERY_SITE = "*"
 
-FOLLOWS: Mapping[ResultEvent, ResultEvent] = {
+SUBSCRIBED_WITH: Mapping[ResultEvent, ResultEvent] = {
     ResultEvent.CORRECTION: ResultEvent.FINAL,
     ResultEvent.CANCELLATION: ResultEvent.PRELIMINARY,
     ResultEvent.RETRACTION: ResultEvent.ADDENDUM,
 }
-"""Events that nobody subscribes to by name: who was told the one is told the other."""
+"""Events without a setting of their own: a receiver of the second event gets the first one, too."""
 
 _CONTROL_ID_BYTES = 12  # 96 bits: 20 characters of base 32, the longest MSH-10 of HL7 v2.5.1
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class CompiledDestination:
     """
-    One receiver. `mappings` are tried in order for an event's definition.
+    One receiver of results. The first of `mappings` that has a message for an event is used.
 
-    `replies` says what each kind of reply leads to where that differs from the default;
-    `fields` are `$destination.…` of the mapping, `retry` paces repeats of one result,
-    and the pauses after `breaker_after` attempts in a row that nobody answered (0: none).
+    `replies` overrides the default reply policy. `fields` are the values of `$destination.…` in
+    the mapping. `retry` is the back-off of one result, and of the circuit breaker, which opens
+    after `breaker_after` attempts in a row without a reply (0: never).
     """
 
     name: str
@@ -46,17 +46,17 @@ class Destination:
     breaker_after: int = 5
 
     def wants(self, site: str, event: ResultEvent) -> bool:
-        """Whether it is told of an event of a site."""
+        """Tell whether it receives an event of a site."""
         listens = EVERY_SITE in self.sites or site in self.sites
-        return listens and FOLLOWS.get(event, event) in self.events
+        return listens and SUBSCRIBED_WITH.get(event, event) in self.events
 
     def mapping_for(self, event: ResultEvent) -> OutboundMapping | None:
-        """Give the definition that has a message for an event."""
+        """Return the first mapping that has a message for an event."""
         return next((each for each in self.mappings if event in each.events), None)
 
 
 def control_id(destination: str, release_key: str) -> str:
-    """Derive MSH-10 from what is sent to whom, so that every repeat is recognizable."""
+    """Derive MSH-10 from the receiver and the release, so that every repeat has the same one."""
     digest = blake2b(
         f"{destination}\x1f{release_key}".encode(), digest_size=_CONTROL_ID_BYTES
     ).digest()

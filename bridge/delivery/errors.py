@@ -1,82 +1,77 @@
 """
-Why a result cannot be composed.
+Errors of composing a result.
 
 * CompositionError
-    * NothingToSay    no definition of the destination has a message for the event
-    * NotSigned       the report is not signed (any more)
-    * UnknownCode     a code table of the definition lacks a code, and refuses it
-    * Unsettled       the report changed each time it was read
-    * NothingOwed     there is nothing to tell any more
-        * NeverTold   the receiver was never told what would have to be taken back
-        * Gone        what was to be told of is not there any more: it was deleted, or recalled
+    * NoDefinitionForEvent   no mapping of the destination has a message for the event
+    * ReportNotSigned        the report is not signed any more
+    * UnmappedCodeRefused    a code is not in its code table, and the definition refuses it
+    * ReportUnstable         the report changed each time it was read
+    * NothingToSend          there is nothing to send any more
+        * NothingToRetract   the receiver never got the text that would be withdrawn
+        * ReportGone         the report or addendum was deleted or recalled before it was sent
 """
 
-# ruff: noqa: N818  # named for what happened, as the field does
+# ruff: noqa: N818  # named for what happened
 
 from bridge.errors import BridgeError
 
 
 class CompositionError(BridgeError):
-    """There is no message to send; trying again would not make one."""
+    """No message can be composed, and another attempt would fail, too."""
 
     code = "not_composed"
 
 
-class NothingToSay(CompositionError):
-    """No definition of the destination has a message for an event."""
+class NoDefinitionForEvent(CompositionError):
+    """No mapping of the destination has a message for an event."""
 
     code = "no_definition"
 
     def __init__(self, event: str) -> None:
-        """Name the event."""
         super().__init__(f"no definition has a message for {event}")
 
 
-class NotSigned(CompositionError):
-    """The report service says that the report is not signed."""
+class ReportNotSigned(CompositionError):
+    """The report is not signed any more."""
 
     code = "not_signed"
 
     def __init__(self) -> None:
-        """Say so."""
         super().__init__("the report is not signed any more")
 
 
-class UnknownCode(CompositionError):
-    """A code table lacks a code, and its definition says `unknown: refuse`."""
+class UnmappedCodeRefused(CompositionError):
+    """A code is not in its code table, and the definition says `unknown: refuse`."""
 
     code = "unknown_code"
 
 
-class Unsettled(CompositionError):
-    """The report's text and its files never said the same."""
+class ReportUnstable(CompositionError):
+    """The report changed between each reading of its text and of its files."""
 
     code = "unsettled"
 
     def __init__(self) -> None:
-        """Say so."""
         super().__init__("the report changed each time it was read")
 
 
-class NothingOwed(CompositionError):
-    """There is nothing to tell any more, and nobody has to look."""
+class NothingToSend(CompositionError):
+    """There is nothing to send any more, and no operator has to act."""
 
 
-class NeverTold(NothingOwed):
-    """There is nothing to take back."""
+class NothingToRetract(NothingToSend):
+    """The receiver never got the text that this delivery would withdraw."""
 
     code = "never_told"
 
     def __init__(self) -> None:
-        """Say so."""
-        super().__init__("the receiver was never told of the report")
+        super().__init__("the receiver never received the report")
 
 
-class Gone(NothingOwed):
-    """A preliminary report or an early addendum is no more before anybody was told of it."""
+class ReportGone(NothingToSend):
+    """A preliminary report or early addendum was deleted or recalled before it was sent."""
 
     code = "gone"
 
     def __init__(self) -> None:
-        """Say so."""
-        super().__init__("what was to be told of is not there any more")
+        super().__init__("the report or addendum was deleted or recalled")

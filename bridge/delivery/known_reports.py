@@ -1,7 +1,7 @@
 """
-Known reports: the last status, release and addenda of each report, by its orders.
+Known reports: the last known status, release and addenda of each report, by its orders.
 
-Within the caller's transaction. `change_processor` and `status_poll` compare news with it.
+`change_processor` and `status_poll` compare changes with it, in their own transactions.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ from bridge.store.statements import (
 )
 
 NEVER = 2**62
-"""When a report that needs no more asking is asked for again, in ms."""
+"""`check_at` of a report that needs no further status poll, in ms."""
 
 _SEEN = key_statement(
     """
@@ -64,8 +64,8 @@ _REMEMBER = BulkStatement(
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was known of an order's report when we last heard of it; times in ms."""
+class KnownReport:
+    """The last known state of the report of one order; times in ms."""
 
     key: OrderIndexKey
     report_id: str
@@ -77,16 +77,16 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenAsked:
-    """What was known of these orders' reports, to be asked with others."""
+class KnownReportQuery:
+    """The statements that read the known reports of orders, and the reader of their results."""
 
     keys: Collection[OrderIndexKey]
     words: Sequence[BoundStatement]
 
-    def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, Seen]:
-        """Read the answers."""
+    def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, KnownReport]:
+        """Return the known reports by their orders."""
         found = [
-            Seen(
+            KnownReport(
                 OrderIndexKey(row.site, row.mrn, row.accession),
                 row.report_id,
                 row.status,
@@ -101,10 +101,10 @@ class SeenAsked:
         return {each.key: each for each in found if each.key in self.keys}
 
 
-def seen_asked(connection: Connection, keys: Sequence[OrderIndexKey]) -> SeenAsked:
-    """Ask what was known of these orders' reports: by site and accession, as in `order_index`."""
+def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> KnownReportQuery:
+    """Make the query for the known reports of orders, by site and accession as `order_index`."""
     wanted = frozenset(keys)
-    return SeenAsked(
+    return KnownReportQuery(
         wanted,
         [
             bind_keys(connection, _SEEN, accessions, site=site)
@@ -113,8 +113,8 @@ def seen_asked(connection: Connection, keys: Sequence[OrderIndexKey]) -> SeenAsk
     )
 
 
-def released_of(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozenset[str]:
-    """Name the reports of these orders whose release was learned of, under whatever MRN."""
+def released_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozenset[str]:
+    """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(
         row.report_id
         for site, accessions in order_index.by_site(keys)
@@ -122,14 +122,14 @@ def released_of(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozen
     )
 
 
-def remember(connection: Connection, seen: Sequence[Seen]) -> None:
-    """Write down what is known now."""
-    execute_all(connection, remembered(connection, seen))
+def save(connection: Connection, reports: Sequence[KnownReport]) -> None:
+    """Store the state of reports."""
+    execute_all(connection, save_statements(connection, reports))
 
 
-def remembered(connection: Connection, seen: Sequence[Seen]) -> list[BoundStatement]:
-    """Give what `remember` writes, to be run with others; of one order the last is kept."""
-    last = {each.key: each for each in seen}
+def save_statements(connection: Connection, reports: Sequence[KnownReport]) -> list[BoundStatement]:
+    """Return the statements of `save`, to run with others; the last state of an order counts."""
+    last = {each.key: each for each in reports}
     rows = [
         (
             *each.key,

@@ -1,18 +1,18 @@
 """
-Prepare deliveries for sending: claim them, compose each message once, and store it.
+Preparation: claims deliveries, composes each message once, and stores it before it is sent.
 
-Deliveries that are claimed together share their look-ups, the call to the report service and the
-commit. A message that cannot be composed or stored becomes an outcome of its own delivery.
+Deliveries that are claimed together share database reads, the call to the report service and the
+commit. A failure to compose or store a message becomes the outcome of its own delivery.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from bridge.delivery.appraisal import Appraiser, given_up, not_composed
-from bridge.delivery.composer import Composer, Draft, Known, draft_of
-from bridge.delivery.destinations import Destination
+from bridge.delivery.composer import Composer, DeliveryContext, MessageDraft, make_draft
+from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.errors import CompositionError
-from bridge.delivery.report_texts import Content, ReportTexts
+from bridge.delivery.outcomes import OutcomePolicy, give_up, outcome_without_message
+from bridge.delivery.report_texts import ReportContent, ReportTexts
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
@@ -20,39 +20,39 @@ from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.store.errors import StoreError, StoreUnavailable
 
-Prepared = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
-"""A delivery with the bytes to send, or with why there are none."""
+PreparedDelivery = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
+"""A delivery with the bytes to send, or with its outcome if there are none."""
 
-Claimed = tuple[Sequence[ClaimedDelivery], Mapping[int, Known]]
-"""What was claimed, and what is known of those that are not composed yet, by their ids."""
+ClaimedBatch = tuple[Sequence[ClaimedDelivery], Mapping[int, DeliveryContext]]
+"""Claimed deliveries, and the contexts of those without a stored message, by delivery id."""
 
 _Message = tuple[bytes, str]
 """A message and its control id."""
 
 
 class Preparation:
-    """Claims, composes and stores for one courier."""
+    """Prepares the deliveries of one courier."""
 
     def __init__(
         self,
         composer: Composer,
         texts: ReportTexts,
         outbox: Outbox,
-        appraiser: Appraiser,
-        alarm: Callable[[str, Exception], None],
+        outcome_policy: OutcomePolicy,
+        on_error: Callable[[str, Exception], None],
     ) -> None:
-        """`alarm` is told, in words, of what nobody foresaw."""
+        """`on_error` is called with unexpected errors."""
         self._composer = composer
         self._texts = texts
         self._outbox = outbox
-        self._appraiser = appraiser
-        self._alarm = alarm
+        self._outcome_policy = outcome_policy
+        self._on_error = on_error
 
-    async def claim(self, destination: Destination, now: int, most: int) -> Claimed:
-        """Claim up to `most` deliveries, and look up what their messages need. StoreError."""
+    async def claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedBatch:
+        """Claim up to `most` deliveries and read their contexts. Raises StoreError."""
         return await Threads.DELIVERY.run(self._claim, destination, now, most)
 
-    def _claim(self, destination: Destination, now: int, most: int) -> Claimed:
+    def _claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedBatch:
         claimed = self._outbox.claim(destination.name, now, most)
         fresh = [each for each in claimed if each.payload is None]
         try:
@@ -60,11 +60,13 @@ class Preparation:
         except StoreError:
             return claimed, {}
 
-    async def compose(self, claim: Claimed, destination: Destination) -> list[Prepared]:
-        """Give the bytes to send, in order: those of the first attempt, if there was one."""
+    async def compose(
+        self, claim: ClaimedBatch, destination: CompiledDestination
+    ) -> list[PreparedDelivery]:
+        """Return deliveries with the bytes to send, in order; a retry has the stored bytes."""
         claimed, known = claim
         given: dict[int, bytes | DeliveryOutcome] = {}
-        drafts: list[Draft] = []
+        drafts: list[MessageDraft] = []
         for each in claimed:
             if each.payload is not None:
                 given[each.delivery_id] = each.payload
@@ -72,20 +74,20 @@ class Preparation:
                 given[each.delivery_id] = self._unstored(each)
             else:
                 try:
-                    drafts.append(draft_of(each, known[each.delivery_id], destination))
+                    drafts.append(make_draft(each, known[each.delivery_id], destination))
                 except CompositionError as error:
-                    given[each.delivery_id] = not_composed(each, error)
+                    given[each.delivery_id] = outcome_without_message(each, error)
         if drafts:
             given |= await self._composed(drafts)
         return [(each, given[each.delivery_id]) for each in claimed]
 
-    async def _composed(self, drafts: Sequence[Draft]) -> dict[int, bytes | DeliveryOutcome]:
-        """Read the texts; write slow messages on threads of their own, and all others on one."""
+    async def _composed(self, drafts: Sequence[MessageDraft]) -> dict[int, bytes | DeliveryOutcome]:
+        """Read the texts; write messages with slow hooks on their own threads, the rest on one."""
         contents = await self._texts.read(drafts)
         given: dict[int, bytes | DeliveryOutcome] = {}
-        ready: list[tuple[Draft, Content]] = []
+        ready: list[tuple[MessageDraft, ReportContent]] = []
         for draft, content in zip(drafts, contents, strict=True):
-            if isinstance(content, Content):
+            if isinstance(content, ReportContent):
                 ready.append((draft, content))
             else:
                 given[draft.delivery.delivery_id] = self._failed(draft, content)
@@ -99,44 +101,44 @@ class Preparation:
 
     def _finish(
         self,
-        quick: Sequence[tuple[Draft, Content]],
+        quick: Sequence[tuple[MessageDraft, ReportContent]],
         written: Mapping[int, _Message | DeliveryOutcome],
-        drafts: Sequence[Draft],
+        drafts: Sequence[MessageDraft],
     ) -> dict[int, bytes | DeliveryOutcome]:
-        """Write messages, then store these and those that are written. Blocking."""
+        """Write the `quick` messages, then store them and the `written` ones. Blocking."""
         every = {
             **written,
-            **{draft.delivery.delivery_id: self._write(draft, said) for draft, said in quick},
+            **{draft.delivery.delivery_id: self._write(draft, text) for draft, text in quick},
         }
         messages = {each: one for each, one in every.items() if isinstance(one, tuple)}
         failed = {each: one for each, one in every.items() if isinstance(one, DeliveryOutcome)}
         of = {draft.delivery.delivery_id: draft.delivery for draft in drafts}
         return {**failed, **self._store(messages, of)}
 
-    def _write(self, draft: Draft, content: Content) -> _Message | DeliveryOutcome:
+    def _write(self, draft: MessageDraft, content: ReportContent) -> _Message | DeliveryOutcome:
         try:
             return self._composer.write(draft, content.export, content.files)
-        except Exception as error:  # noqa: BLE001  # of this delivery; the others go on
+        except Exception as error:  # noqa: BLE001  # it fails this delivery only
             return self._failed(draft, error)
 
-    def _failed(self, draft: Draft, error: BaseException) -> DeliveryOutcome:
+    def _failed(self, draft: MessageDraft, error: BaseException) -> DeliveryOutcome:
         match error:
             case EngineFailure():
-                return self._appraiser.postponed(
+                return self._outcome_policy.after_composition_failure(
                     draft.delivery, error.failure, error.code, error.retry_after
                 )
             case CompositionError():
-                return not_composed(draft.delivery, error)
-            case Exception():  # a person must see it
-                self._alarm("not composed", error)
-                return given_up(draft.delivery, "not_composed")
+                return outcome_without_message(draft.delivery, error)
+            case Exception():  # unexpected: park it for an operator
+                self._on_error("not composed", error)
+                return give_up(draft.delivery, "not_composed")
             case _:
                 raise error
 
     def _store(
         self, messages: Mapping[int, _Message], of: Mapping[int, ClaimedDelivery]
     ) -> dict[int, bytes | DeliveryOutcome]:
-        """Store messages in one transaction; where one of them stands in the way, each alone."""
+        """Store messages in one transaction; if that fails, store each one by itself."""
         if not messages:
             return {}
         try:
@@ -148,7 +150,9 @@ class Preparation:
                 return {each: self._unstored(of[each]) for each in messages}
             alone = [self._store({each: one}, of) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
-        return {each: kept.get(each) or given_up(of[each], "not_composed") for each in messages}
+        return {each: kept.get(each) or give_up(of[each], "not_composed") for each in messages}
 
     def _unstored(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
-        return self._appraiser.postponed(delivery, FailureKind.TRANSIENT, "store", None)
+        return self._outcome_policy.after_composition_failure(
+            delivery, FailureKind.TRANSIENT, "store", None
+        )

@@ -1,12 +1,12 @@
 """
-Reconcile: compare what the bridge knows with what the report service says, and name what differs.
+Reconciler: compares the orders and results of the bridge with those of the report service.
 
-A round goes through all live orders, page by page, then through the reports on the worklist that
-are Ordered and looks for those that nobody ordered here. Reports that a reader has begun are left
-out: a host may launch a report without an order. A round takes a day at most, where the service
-answers. Nothing is repaired: differences are counted, and an operator is shown where to look. A
-release that was learned of owes nothing to receivers that came later, and nothing any more once its
-deliveries are old enough to be forgotten.
+A round compares all live orders page by page. Then it reads the Ordered reports of each site's
+worklist and looks for those without an order in the bridge. Reports in progress are skipped,
+because a host may launch a report without an order. A round takes at most a day while the service
+responds. Nothing is repaired: differences are counted and shown to operators. A release that the
+bridge has processed is no difference, even if a destination was added later or retention removed
+its deliveries.
 """
 
 import asyncio
@@ -15,14 +15,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection, bindparam, text
 
-from bridge.delivery.destinations import Destination
-from bridge.delivery.known_reports import released_of
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.known_reports import released_reports
 from bridge.delivery.status_poll import is_released
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord, WorklistPage
 from bridge.errors import FailureKind
@@ -32,16 +33,16 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.order_index import OrderIndexKey
-from bridge.store.records.reconcile_rounds import EXAMPLES, Round
+from bridge.store.records.reconcile_rounds import EXAMPLES, ReconcileRound
 from mappings.outbound.results import ResultEvent
 
 PAGE = 200
 PAGES_A_DAY = 1440
-"""Of one page a minute."""
-LAST = 2**62
-"""Behind the row of any order."""
+"""At one page a minute."""
+END_OF_ORDERS = 2**62
+"""A row id after all orders."""
 NOT_FOUND = 404
-LIVE = "ordered"
+LIVE_STATE = "ordered"
 STILL_ORDERED = "still_ordered"
 NOT_ORDERED = "not_ordered"
 UNAUTHORIZED = 401
@@ -53,74 +54,59 @@ _QUEUED = text(
 ).bindparams(bindparam("reports", expanding=True))
 
 
-Missed = dict[int, str]
-"""Rows of orders that the service would not speak of, and its code for why."""
+SkippedOrders = dict[int, str]
+"""Row ids of orders that the service refused to show, with its error code."""
 
 
-class Difference(StrEnum):
-    """What can differ."""
+class DifferenceKind(StrEnum):
+    """The kinds of differences in live orders."""
 
-    NO_REPORT = "no_report"  # ordered here, unknown there
-    NOT_QUEUED = "not_queued"  # released there, nothing to deliver here
+    NO_REPORT = "no_report"  # the service has no report for the order
+    NOT_QUEUED = "not_queued"  # the report is released, and no delivery was queued
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One order that differs, by its row id, and where its result is missing."""
+class OrderDifference:
+    """A difference of one order, by its row id; `destination` is the one without a result."""
 
-    difference: Difference
+    difference: DifferenceKind
     order_id: int
     destination: str = ""
 
     @property
     def code(self) -> str:
-        """What differs, in a word, and where."""
+        """The code of the exception: the kind, and the destination if there is one."""
         return f"{self.difference.value} {self.destination}".strip()
-
-
-class Service(Protocol):
-    """What is needed of the engine's client."""
-
-    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Read the reports of orders of one token."""
-
-    def token_of(self, site: str) -> str:
-        """Name the token that a site's calls bear."""
-
-    async def worklist(
-        self, site: str, *, status: str, sort: str, limit: int, cursor: str
-    ) -> WorklistPage:
-        """Read a page of a site's worklist."""
 
 
 def compare(
     orders: Sequence[tuple[int, OrderIndexKey]],
     records: Sequence[StatusRecord],
     queued: frozenset[tuple[str, str]],
-    learned: frozenset[str],
-    destinations: Sequence[Destination],
+    processed: frozenset[str],
+    destinations: Sequence[CompiledDestination],
     now: int,
-) -> list[Finding]:
+) -> list[OrderDifference]:
     """
-    Name what differs.
+    Return the differences of orders.
 
-    `queued` are (destination, report) pairs that have a result, `learned` the reports whose
-    release was written down together with all that was owed for it.
+    `queued` are (destination, report id) pairs with a queued result. `processed` are the ids of
+    reports whose release was processed, together with all deliveries for it.
     """
     report_of: Mapping[OrderKey, StatusRecord] = {
         key: record for record in records for key in record.orders
     }
-    findings: list[Finding] = []
+    findings: list[OrderDifference] = []
     for order_id, key in orders:
         record = report_of.get(OrderKey(*key))
         if record is None:
-            findings.append(Finding(Difference.NO_REPORT, order_id))
+            findings.append(OrderDifference(DifferenceKind.NO_REPORT, order_id))
             continue
         findings += [
-            Finding(Difference.NOT_QUEUED, order_id, each.name)
+            OrderDifference(DifferenceKind.NOT_QUEUED, order_id, each.name)
             for each in destinations
             if is_released(record, now)
-            and record.report_id not in learned
+            and record.report_id not in processed
             and each.wants(key.site, ResultEvent.FINAL)
             and (each.name, record.report_id) not in queued
         ]
@@ -128,21 +114,21 @@ def compare(
 
 
 class Reconciler:
-    """Makes one round at a time; called by the scheduler."""
+    """Runs the reconcile job, one round after the other; called by the scheduler."""
 
     def __init__(
         self,
-        service: Service,
+        service: EngineClient,
         database: Database,
-        destinations: Sequence[Destination],
+        destinations: Sequence[CompiledDestination],
         metrics: Metrics,
         pause: float = 0.0,
     ) -> None:
         """
-        Take both sides.
+        Compare `database` with `service`.
 
-        What seems to differ is looked at again after `pause` seconds: an order may just be
-        cancelled, a result just be queued.
+        A difference counts if it still exists after `pause` seconds: the order may be cancelled
+        or the result queued at this moment.
         """
         self._log = structlog.get_logger("reconciler")
         self._service = service
@@ -151,51 +137,51 @@ class Reconciler:
         self._metrics = metrics
         self._pause = pause
 
-    def adopt(self, destinations: Sequence[Destination]) -> None:
-        """Go on with other definitions (a mapping was activated)."""
+    def adopt(self, destinations: Sequence[CompiledDestination]) -> None:
+        """Use other destinations from now on: a mapping or connection was activated."""
         self._destinations = tuple(destinations)
 
-    async def reconcile(self, now: int) -> list[Finding]:
+    async def reconcile(self, now: int) -> list[OrderDifference]:
         """
-        Compare the next orders, or the next of the worklist; `now` in ms.
+        Compare the next page of orders or of a worklist; `now` is in ms.
 
-        All of a round where somebody waits for it. Gives the orders that differ. Raises
-        EngineFailure, StoreError: then the same comes next. Not called beside itself.
+        Compares all pages of a round that was requested. Returns the orders that differ. Raises
+        EngineFailure or StoreError; the next call repeats the page. Calls must not overlap.
         """
-        one, turns = await Threads.DELIVERY.run(self._begin, now)
-        findings: list[Finding] = []
-        while turns and not one.ended_at:
-            turns -= 1
+        one, pages = await Threads.DELIVERY.run(self._begin, now)
+        findings: list[OrderDifference] = []
+        while pages and not one.ended_at:
+            pages -= 1
             if one.in_worklist:
-                await read_page(self._service, self._database, one, self._pause)
+                await read_worklist_page(self._service, self._database, one, self._pause)
             else:
                 findings += await self._orders(one, now)
-                turns += one.in_worklist
+                pages += one.in_worklist
             one.ended_at = now if one.is_through else 0
-            await Threads.DELIVERY.run(self._keep, one, now)
+            await Threads.DELIVERY.run(self._save, one, now)
         return findings
 
-    def wish(self) -> int:
-        """Return the start (ms) of the requested round, 0 without one. Blocking."""
+    def requested_since(self) -> int:
+        """Return the time (ms) of an unfinished request for a round, or 0. Raises StoreError."""
         with self._database.read_committed() as connection:
-            return reconcile_rounds.wish(connection)
+            return reconcile_rounds.requested_since(connection)
 
-    def _begin(self, now: int) -> tuple[Round, int]:
-        """Give the round that goes on, and how many pages make a round of at most a day."""
+    def _begin(self, now: int) -> tuple[ReconcileRound, int]:
+        """Return the current round, and the pages per run with which it takes at most a day."""
         with self._database.read() as connection:
-            before = reconcile_rounds.last(connection)
+            before = reconcile_rounds.last_round(connection)
             size = before.orders + before.reports if before is not None else 0
-            turns = (
+            pages = (
                 sys.maxsize
-                if reconcile_rounds.wish(connection)
+                if reconcile_rounds.requested_since(connection)
                 else 1 + size // PAGES_A_DAY // PAGE
             )
-            return reconcile_rounds.running(connection, now), turns
+            return reconcile_rounds.current_round(connection, now), pages
 
-    def _keep(self, one: Round, now: int) -> None:
-        """Write down how far it is; at the end, which orders wait there and not here."""
+    def _save(self, one: ReconcileRound, now: int) -> None:
+        """Store the progress; at the end of a round, renew the `still_ordered` exceptions."""
         with self._database.write() as connection:
-            reconcile_rounds.save(connection, one, now)
+            reconcile_rounds.save_round(connection, one, now)
             if one.ended_at:
                 before = exceptions.rows_with_code(
                     connection, ExceptionSubject.ORDER, STILL_ORDERED
@@ -204,19 +190,20 @@ class Reconciler:
                 codes = [(row_id, STILL_ORDERED) for row_id in one.still_ordered]
                 exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
-    async def _orders(self, one: Round, now: int) -> list[Finding]:
-        """Take the next page of orders into the round."""
+    async def _orders(self, one: ReconcileRound, now: int) -> list[OrderDifference]:
+        """Compare the next page of orders."""
         orders = await Threads.DELIVERY.run(self._page, one.after)
-        missed: Missed = {}
+        missed: SkippedOrders = {}
         findings = await self._compared(orders, now, missed)
         if findings:
             await asyncio.sleep(self._pause)
-            suspects = await Threads.DELIVERY.run(self._still, {each.order_id for each in findings})
+            ids = {each.order_id for each in findings}
+            suspects = await Threads.DELIVERY.run(self._still_live, ids)
             confirmed = await self._compared(suspects, now, {})
             findings = [each for each in findings if each in confirmed]
         ends = len(orders) < PAGE
-        upto = LAST if ends else orders[-1][0]
-        await Threads.DELIVERY.run(self._note, one.after, upto, missed, findings, now)
+        upto = END_OF_ORDERS if ends else orders[-1][0]
+        await Threads.DELIVERY.run(self._store_findings, one.after, upto, missed, findings, now)
         one.after, one.in_worklist = upto, ends
         if ends:
             one.sites = await Threads.DELIVERY.run(self._sites)
@@ -232,34 +219,34 @@ class Reconciler:
         return findings
 
     async def _compared(
-        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, missed: Missed
-    ) -> list[Finding]:
-        """Compare orders; note in `missed` those that the service would not speak of, and why."""
+        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, missed: SkippedOrders
+    ) -> list[OrderDifference]:
+        """Return differences; add orders that the service refused to show to `missed`."""
         by_token: defaultdict[str, list[tuple[int, OrderIndexKey]]] = defaultdict(list)
         for order_id, key in orders:
             by_token[self._service.token_of(key.site)].append((order_id, key))
-        findings: list[Finding] = []
+        findings: list[OrderDifference] = []
         for group in by_token.values():
             try:
                 records = await self._records([OrderKey(*key) for _, key in group])
             except EngineFailure as failure:
-                if not says_no(failure):
+                if not is_permanent_refusal(failure):
                     raise
                 missed |= {order_id: failure.code for order_id, _ in group}
                 continue
-            queued, learned = await Threads.DELIVERY.run(self._known, records)
-            findings += compare(group, records, queued, learned, self._destinations, now)
+            queued, processed = await Threads.DELIVERY.run(self._known, records)
+            findings += compare(group, records, queued, processed, self._destinations, now)
         return findings
 
-    def _note(
+    def _store_findings(
         self,
         after: int,
         upto: int,
-        missed: Missed,
-        findings: Sequence[Finding],
+        missed: SkippedOrders,
+        findings: Sequence[OrderDifference],
         now: int,
     ) -> None:
-        """Keep what differs for people to look at; what no longer differs, or lives, is over."""
+        """Renew the exceptions of a page: add differences, remove those that are gone."""
         codes = [(each.order_id, each.code) for each in findings]
         with self._database.write() as connection:
             before = exceptions.rows_in_range(
@@ -276,7 +263,7 @@ class Reconciler:
         with self._database.read() as connection:
             return order_index.sites(connection)
 
-    def _still(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
+    def _still_live(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
             return order_index.live(connection, ids)
 
@@ -294,7 +281,7 @@ class Reconciler:
         keys = [OrderIndexKey(k.site, k.mrn, k.accession) for each in records for k in each.orders]
         with self._database.read() as connection:
             queued = _pairs(connection, [each.report_id for each in records])
-            return queued, released_of(connection, keys)
+            return queued, released_reports(connection, keys)
 
 
 def _pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -306,33 +293,35 @@ def _pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[st
 
 @dataclass(frozen=True, slots=True)
 class WorklistDifferences:
-    """What differs of one page: rows that are not live here, reports that no row is of."""
+    """Differences of a worklist page: rows of orders that are not live, ids of other reports."""
 
     rows: frozenset[int] = frozenset()
     reports: frozenset[str] = frozenset()
 
 
-async def read_page(service: Service, database: Database, one: Round, pause: float) -> None:
+async def read_worklist_page(
+    service: EngineClient, database: Database, one: ReconcileRound, pause: float
+) -> None:
     """
-    Take the next page of the worklist into the round. Raises EngineFailure.
+    Compare the next page of a worklist. Raises EngineFailure.
 
-    What seems to differ is looked at again after `pause` seconds: an order may just come or go.
+    A difference counts if it still exists after `pause` seconds: an order may arrive or end now.
     """
     if not one.site:
         one.site, one.cursor = one.sites.pop(0), ""
     try:
         page = await _page(service, one.site, one.cursor)
     except EngineFailure as failure:
-        if not (says_no(failure) or failure.is_unsupported):
+        if not (is_permanent_refusal(failure) or failure.is_unsupported):
             raise
         one.miss(f"{UNSUPPORTED} {one.site}" if failure.is_unsupported else failure.code, 1)
         one.site, one.whole = "", False
         return
-    found = await Threads.DELIVERY.run(_strange, database, one.site, page.items)
+    found = await Threads.DELIVERY.run(_differences, database, one.site, page.items)
     if found != WorklistDifferences():
         await asyncio.sleep(pause)
         again = await _page(service, one.site, one.cursor)
-        second = await Threads.DELIVERY.run(_strange, database, one.site, again.items)
+        second = await Threads.DELIVERY.run(_differences, database, one.site, again.items)
         found = WorklistDifferences(found.rows & second.rows, found.reports & second.reports)
     one.reports += len(page.items)
     one.still_ordered += sorted(found.rows)
@@ -344,16 +333,16 @@ async def read_page(service: Service, database: Database, one: Round, pause: flo
         one.site = ""
 
 
-def says_no(failure: EngineFailure) -> bool:
-    """Whether a service answers so whenever it is asked, a wrong token for some sites included."""
+def is_permanent_refusal(failure: EngineFailure) -> bool:
+    """Tell whether the service will refuse the call again; includes a wrong token for a site."""
     return failure.failure is FailureKind.PERMANENT or failure.status == UNAUTHORIZED
 
 
-async def _page(service: Service, site: str, cursor: str) -> WorklistPage:
+async def _page(service: EngineClient, site: str, cursor: str) -> WorklistPage:
     return await service.worklist(site, status="Ordered", sort="created", limit=PAGE, cursor=cursor)
 
 
-def _strange(
+def _differences(
     database: Database, site: str, items: Sequence[Mapping[str, Any]]
 ) -> WorklistDifferences:
     asked = {
@@ -366,6 +355,6 @@ def _strange(
     with database.read() as connection:
         known = order_index.states(connection, asked)
     return WorklistDifferences(
-        frozenset(row_id for row_id, state in known.values() if state != LIVE),
+        frozenset(row_id for row_id, state in known.values() if state != LIVE_STATE),
         frozenset(report for key, report in asked.items() if key not in known),
     )

@@ -1,32 +1,33 @@
 """
-Ask for the status of reports, in batches: for services that have no change feed.
+Status poll: reads the status of reports in batches from a service without a change feed.
 
-One round at a time, called by the scheduler. A status record is compared with what was known: the
-difference is news, as a change of the feed is. What is known and the deliveries that follow are
-written in one transaction. Reports that changed lately are asked for most often.
+The scheduler calls it, one round at a time. It compares each status record with the known report
+and turns differences into report events, as the change feed does. The new state and the deliveries
+are stored in one transaction. Reports that changed recently are polled most often.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
 from bridge.delivery.change_processor import ChangeProcessor
-from bridge.delivery.known_reports import NEVER, Seen, remember
-from bridge.delivery.news import News, released
+from bridge.delivery.known_reports import NEVER, KnownReport, save
+from bridge.delivery.report_events import ReportEvent, with_status_event
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import SIGNED, Export, OrderKey, StatusRecord
+from bridge.engine_client.models import SIGNED, OrderKey, StatusRecord
 from bridge.executors import Threads
 from bridge.store.records import order_index
 from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 
-MOST_IN_A_ROUND = 25_000
-OVERLAP = 1000  # row ids looked at again: transactions need not commit in the order of their ids
+MAX_REPORTS_PER_ROUND = 25_000
+OVERLAP = 1000  # row ids read again: transactions need not commit in the order of their ids
 
 _NEW = text(
     """
@@ -49,78 +50,65 @@ _LAST = text("SELECT coalesce(max(id), 0) FROM bridge_order")
 
 NOT_FOUND = 404
 
-SLOWEST = 600_000  # ms between two looks at a report that is still open
-SLOWEST_SIGNED = 3_600_000  # ms; an addendum may still come
-FORGET_AFTER = 90 * 86_400_000  # ms after the last change of a signed report
+MAX_INTERVAL = 600_000  # ms between two polls of an open report
+MAX_INTERVAL_SIGNED = 3_600_000  # ms between two polls of a signed report, for addenda
+FORGET_AFTER = 90 * 86_400_000  # ms after the last change a signed report is polled no more
 _WITHOUT_READ = frozenset({ReportStatus.DRAFT, ReportStatus.ORDERED})
-"""Statuses of a report that has no preliminary read: it was withdrawn, reset or discarded."""
-SHARE = 10  # a report unchanged for n seconds is asked for every n / SHARE
+"""Statuses after a preliminary read was withdrawn, reset or discarded."""
+IDLE_FRACTION = 10  # a report unchanged for n seconds is polled every n / IDLE_FRACTION
 
-LEAST, MOST = 50, 500
-"""Reports of one request."""
-BEARABLE = 0.0025
-"""Seconds that the making of one answer may take: other requests to the service wait for it."""
+MIN_BATCH, MAX_BATCH = 50, 500
+"""Reports in one request."""
+MAX_BLOCKING_SECONDS = 0.0025
+"""Seconds that the service may need for one response, because other requests wait meanwhile."""
 
-_WEIGHT = 0.2  # of the newest answers in the average
-_LESS = 0.7  # of the size, every other time: two sizes tell what is the way and what the making
-
-
-class StatusService(Protocol):
-    """What is needed of the engine's client."""
-
-    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Read the reports of orders of one token."""
-
-    async def export_json(self, order: OrderKey) -> Export:
-        """Export a report."""
-
-    def token_of(self, site: str) -> str:
-        """Name the token that a site's calls bear."""
+_WEIGHT = 0.2  # of the newest response in the moving average
+_SMALLER = 0.7  # of the size, every other time: two sizes separate the round trip from the work
 
 
 class StatusPoller:
-    """Polls; `every` is the quickest pace in seconds."""
+    """Polls the status of reports; `every` is the shortest interval in seconds."""
 
     def __init__(
         self,
-        service: StatusService,
+        service: EngineClient,
         processor: ChangeProcessor,
         notify: Callable[[], None],
         *,
         every: float = 5.0,
     ) -> None:
-        """Take whom to notify when there is something to deliver."""
+        """`notify` is called after deliveries were queued."""
         self._service = service
         self._processor = processor
         self._notify = notify
         self._every = round(every * 1000)
         self._highest = 0
-        self._pace = Pace()
+        self._batch_size = BatchSize()
 
     async def poll(self) -> int:
-        """Make one round; give how many reports were asked for. Raises EngineFailure."""
+        """Run one round; return the number of reports polled. Raises EngineFailure."""
         asked = 0
-        while asked < MOST_IN_A_ROUND:
-            limit = self._pace.size
+        while asked < MAX_REPORTS_PER_ROUND:
+            limit = self._batch_size.size
             due = await Threads.DELIVERY.run(self._due, limit)
-            by_token: defaultdict[str, list[Seen]] = defaultdict(list)
+            by_token: defaultdict[str, list[KnownReport]] = defaultdict(list)
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
             for group in by_token.values():
-                await self._ask(group)
+                await self._poll_group(group)
             asked += len(due)
             if len(due) < limit:
                 break
         return asked
 
-    def _due(self, limit: int) -> list[Seen]:
+    def _due(self, limit: int) -> list[KnownReport]:
         now = self._processor.clock()
         with self._processor.database.write() as connection:
             connection.execute(_NEW, {"after": max(0, self._highest - OVERLAP)})
             self._highest = int(connection.execute(_LAST).scalar_one())
             rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
         return [
-            Seen(
+            KnownReport(
                 OrderIndexKey(r.site, r.mrn, r.accession),
                 r.report_id,
                 r.status,
@@ -130,7 +118,7 @@ class StatusPoller:
             for r in rows
         ]
 
-    async def _ask(self, group: Sequence[Seen]) -> None:
+    async def _poll_group(self, group: Sequence[KnownReport]) -> None:
         records = await self._records([OrderKey(*each.key) for each in group])
         by_key = {OrderIndexKey(k.site, k.mrn, k.accession): r for r in records for k in r.orders}
         counts = {
@@ -150,7 +138,7 @@ class StatusPoller:
             if failure.status == NOT_FOUND and not failure.is_unsupported:
                 return ()
             raise
-        self._pace.took(len(keys), loop.time() - began)
+        self._batch_size.record(len(keys), loop.time() - began)
         return records
 
     async def _count_addenda(self, record: StatusRecord) -> int:
@@ -159,7 +147,7 @@ class StatusPoller:
 
     def _process(
         self,
-        group: Sequence[Seen],
+        group: Sequence[KnownReport],
         by_key: Mapping[OrderIndexKey, StatusRecord],
         counts: Mapping[str, int],
     ) -> int:
@@ -169,19 +157,19 @@ class StatusPoller:
             for seen in group:
                 record = by_key.get(seen.key)
                 if record is None:
-                    remember(connection, [after_silence(seen, now, self._every)])
+                    save(connection, [reschedule_unknown(seen, now, self._every)])
                     continue
                 addenda = released_addenda(record, counts.get(record.report_id, 0), now)
                 orders = _tags(connection, record)
                 queued += self._processor.queue(
-                    connection, news_from(seen, record, addenda, orders, now)
+                    connection, events_from_record(seen, record, addenda, orders, now)
                 )
-                remember(connection, [after_record(seen, record, addenda, now, self._every)])
+                save(connection, [apply_record(seen, record, addenda, now, self._every)])
             return queued
 
 
 def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any]]:
-    """Give the tags of a report's orders as their senders said them."""
+    """Return the tags of a report's orders as their senders sent them."""
     keys = [OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders]
     found = order_index.find(connection, keys)
     return [
@@ -190,47 +178,55 @@ def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any
     ]
 
 
-class Pace:
+class BatchSize:
     """
-    How many reports to ask for in one request; `size` is for the next one.
+    The adaptive number of reports in one request; `size` is that of the next request.
 
-    An answer about many keeps other callers of the service waiting while it is made. Many answers
-    about few cost a round trip each.
+    A large response delays other callers of the service. Many small ones cost many round trips.
     """
 
     def __init__(self) -> None:
-        self.size = MOST
+        self.size = MAX_BATCH
         self._each = 0.0
         self._before: tuple[int, float] | None = None
 
-    def took(self, count: int, seconds: float) -> None:
-        """Note how long an answer about so many took."""
+    def record(self, count: int, seconds: float) -> None:
+        """Record the duration of a response about `count` reports."""
         before, self._before = self._before, (count, seconds)
         if before is not None and before[0] != count:
             each = max(0.0, (seconds - before[1]) / (count - before[0]))
             self._each += (each - self._each) * (_WEIGHT if self._each else 1.0)
-        best = min(MOST, max(LEAST, int(BEARABLE / self._each))) if self._each else MOST
-        self.size = best if count < best else max(LEAST // 2, int(best * _LESS))
+        best = (
+            min(MAX_BATCH, max(MIN_BATCH, int(MAX_BLOCKING_SECONDS / self._each)))
+            if self._each
+            else MAX_BATCH
+        )
+        self.size = best if count < best else max(MIN_BATCH // 2, int(best * _SMALLER))
 
 
 def is_released(record: StatusRecord, now: int) -> bool:
-    """Whether a report is signed and its sign delay is over."""
+    """Tell whether a report is signed and its sign delay is over; `now` in ms."""
     return record.status in SIGNED and (record.unsign_until is None or record.unsign_until <= now)
 
 
 def released_addenda(record: StatusRecord, count: int, now: int) -> int:
-    """Of `count` signed addenda, how many are beyond their sign delay."""
+    """Return how many of `count` signed addenda are released: the sign delay is over."""
     cooling = record.addendum_unsign_until
     return count - 1 if count and cooling is not None and cooling > now else count
 
 
-def news_from(
-    seen: Seen, record: StatusRecord, addenda: int, orders: Sequence[Mapping[str, Any]], now: int
-) -> list[News]:
+def events_from_record(
+    seen: KnownReport,
+    record: StatusRecord,
+    addenda: int,
+    orders: Sequence[Mapping[str, Any]],
+    now: int,
+) -> list[ReportEvent]:
     """
-    Compare a record with what was known; `addenda` of the report are released by now.
+    Return the events between a known report and its status record.
 
-    A release has the name that the feed would give it, so that the two never both send it.
+    `addenda` is the number of released addenda. A release has the same name as in the change feed,
+    so that it is never sent twice.
     """
     common: dict[str, Any] = {
         "report_id": record.report_id,
@@ -238,21 +234,23 @@ def news_from(
         "orders": orders,
         "at": now,
     }
-    news: list[News] = []
+    events: list[ReportEvent] = []
     if seen.status != record.status:
-        news += [
-            News(event, name=f"{event}:{now}", addenda=seen.addenda, **common)
+        events += [
+            ReportEvent(event, name=f"{event}:{now}", addenda=seen.addenda, **common)
             for event in _progress(seen.status, record.status)
         ]
     if not is_released(record, now):
-        return news
+        return events
     if not seen.final:
-        news += released(News(ResultEvent.FINAL, name="final:1", addenda=seen.addenda, **common))
-    for number in range(seen.addenda + 1, addenda + 1):
-        news += released(
-            News(ResultEvent.ADDENDUM, name=f"addendum:{number}", addenda=number, **common)
+        events += with_status_event(
+            ReportEvent(ResultEvent.FINAL, name="final:1", addenda=seen.addenda, **common)
         )
-    return news
+    for number in range(seen.addenda + 1, addenda + 1):
+        events += with_status_event(
+            ReportEvent(ResultEvent.ADDENDUM, name=f"addendum:{number}", addenda=number, **common)
+        )
+    return events
 
 
 def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
@@ -263,27 +261,29 @@ def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
         return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS]
     if before == ReportStatus.PRELIMINARY.value and after in _WITHOUT_READ:
         return [ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS]
-    # Signed, and perhaps to be taken back: only its release tells of it.
+    # A signed report can be recalled during the sign delay. Its release is the next event.
     return [ResultEvent.ORDER_STATUS] if before and after not in SIGNED else []
 
 
-def after_record(seen: Seen, record: StatusRecord, addenda: int, now: int, every: int) -> Seen:
-    """Give what is known now, and when to ask again; `every` is the quickest pace in ms."""
-    released = is_released(record, now)
-    changed = seen.status != record.status or (released and addenda > seen.addenda)
+def apply_record(
+    seen: KnownReport, record: StatusRecord, addenda: int, now: int, every: int
+) -> KnownReport:
+    """Return the new known state and its next poll; `every` is the shortest interval in ms."""
+    with_status_event = is_released(record, now)
+    changed = seen.status != record.status or (with_status_event and addenda > seen.addenda)
     changed_at = now if changed or not seen.changed_at else seen.changed_at
     after = replace(
         seen,
         report_id=record.report_id,
         status=record.status.value,
-        final=seen.final or released,
-        addenda=max(seen.addenda, addenda) if released else seen.addenda,
+        final=seen.final or with_status_event,
+        addenda=max(seen.addenda, addenda) if with_status_event else seen.addenda,
         changed_at=changed_at,
     )
-    return replace(after, check_at=_next_look(record, changed_at, now, every))
+    return replace(after, check_at=_next_poll(record, changed_at, now, every))
 
 
-def _next_look(record: StatusRecord, changed_at: int, now: int, every: int) -> int:
+def _next_poll(record: StatusRecord, changed_at: int, now: int, every: int) -> int:
     windows = (record.unsign_until, record.addendum_unsign_until)
     ends = [each for each in windows if each is not None and each > now]
     if ends:
@@ -292,10 +292,12 @@ def _next_look(record: StatusRecord, changed_at: int, now: int, every: int) -> i
     signed = record.status in SIGNED
     if signed and idle > FORGET_AFTER:
         return NEVER
-    return now + min(max(every, idle // SHARE), SLOWEST_SIGNED if signed else SLOWEST)
+    return now + min(
+        max(every, idle // IDLE_FRACTION), MAX_INTERVAL_SIGNED if signed else MAX_INTERVAL
+    )
 
 
-def after_silence(seen: Seen, now: int, every: int) -> Seen:
-    """Give when to ask again for an order that the service did not speak of."""
+def reschedule_unknown(seen: KnownReport, now: int, every: int) -> KnownReport:
+    """Return the next poll of an order whose report is not in the response."""
     idle = now - seen.changed_at if seen.changed_at else 0
-    return replace(seen, check_at=now + min(max(every, idle // SHARE), SLOWEST))
+    return replace(seen, check_at=now + min(max(every, idle // IDLE_FRACTION), MAX_INTERVAL))

@@ -7,27 +7,27 @@ This file exports the pure part; the client itself is `bridge.engine_client.clie
 from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
-    Change,
     ChangePage,
-    Export,
-    Launch,
-    Launched,
+    FeedRelease,
+    LaunchRequest,
+    LaunchResult,
     OrderKey,
     PatientUpdate,
-    Release,
+    ReportChange,
+    ReportExport,
     StatusRecord,
 )
 
 __all__ = [
-    "Change",
     "ChangePage",
     "EngineFailure",
-    "Export",
-    "Launch",
-    "Launched",
+    "FeedRelease",
+    "LaunchRequest",
+    "LaunchResult",
     "OrderKey",
     "PatientUpdate",
-    "Release",
+    "ReportChange",
+    "ReportExport",
     "ReportStatus",
     "StatusRecord",
 ]

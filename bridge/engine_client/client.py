@@ -7,26 +7,26 @@ Every outcome is a value, or an `EngineFailure` that says if retrying helps.
 
 from urllib.parse import quote, urlencode
 
-from bridge.engine_client.administration import Administration
-from bridge.engine_client.feeds import Feeds
-from bridge.engine_client.reports import Reports
-from bridge.engine_client.transport import Caller, Tokens, Transport, given
+from bridge.engine_client.admin_endpoints import AdminEndpoints
+from bridge.engine_client.bulk_endpoints import BulkEndpoints
+from bridge.engine_client.report_endpoints import ReportEndpoints
+from bridge.engine_client.transport import AccessTokens, EngineCaller, EngineTransport, omit_none
 
 
-class EngineClient(Reports, Feeds, Administration):
+class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
-    def __init__(self, caller: Caller, tokens: Tokens | str) -> None:
+    def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
         """Take what carries calls to the service, and its access tokens."""
-        known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
-        super().__init__(Transport(caller, known))
+        known = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
+        super().__init__(EngineTransport(caller, known))
 
     def token_of(self, site: str) -> str:
         """Name the token that a site's calls bear; a batch of launches has one."""
         return self.tokens.of(site)
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> AccessTokens:
         """Which token goes with which site."""
         return self._transport.tokens
 
@@ -48,7 +48,7 @@ def browser_session_address(
     It bears a live administrator token (interface document, rule 6): prefer
     `EngineClient.create_session`.
     """
-    query = given(
+    query = omit_none(
         SiteID=site,
         SiteLocation=location,
         Auth=auth or None,

@@ -13,12 +13,12 @@ from typing_extensions import override
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.transport import (
-    Answer,
-    Caller,
-    Request,
+    EngineCaller,
+    EngineRequest,
+    EngineResponse,
     bad_address,
     no_answer,
-    target,
+    request_target,
     unreachable,
 )
 from bridge.errors import FailureKind
@@ -35,7 +35,7 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NEVER_VALID: Final = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects)
 
 
-class HttpCaller(Caller):
+class HttpCaller(EngineCaller):
     """Sends requests to the service at the base address of an httpx client."""
 
     def __init__(self, client: httpx.AsyncClient, largest: int = LARGEST) -> None:
@@ -45,10 +45,10 @@ class HttpCaller(Caller):
         self._base = str(client.base_url).rstrip("/")
 
     @override
-    async def ask(self, request: Request) -> Answer:
+    async def send(self, request: EngineRequest) -> EngineResponse:
         sent = self._client.build_request(
             request.method,
-            target(request, self._base),
+            request_target(request, self._base),
             content=request.content,
             headers=_encoded(request.headers),
         )
@@ -69,7 +69,7 @@ class HttpCaller(Caller):
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _exchange(self, sent: httpx.Request, path: str) -> Answer:
+    async def _exchange(self, sent: httpx.Request, path: str) -> EngineResponse:
         """Read an answer part by part; one that is too large ends its connection."""
         answer = await self._client.send(sent, stream=True)
         parts, size = [], 0
@@ -83,7 +83,7 @@ class HttpCaller(Caller):
                 parts.append(part)
         finally:
             await answer.aclose()
-        return Answer(answer.status_code, answer.headers, b"".join(parts))
+        return EngineResponse(answer.status_code, answer.headers, b"".join(parts))
 
 
 def http_caller(base_url: str) -> HttpCaller:

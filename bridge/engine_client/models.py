@@ -73,7 +73,7 @@ class KeyImage:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchRequest:
     """A launch request; `register_order` is our addition (DESIGN chapter 6)."""
 
     clinical_info: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchResult:
     """What a launch answers; `report_id` and `report_status` are our engine's additions."""
 
     status: str
@@ -110,7 +110,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionLink:
     """A pre-warm link and the ISO 8601 time until which it can be loaded."""
 
     link: str
@@ -118,7 +118,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ExportedPerson:
     """Who signed, preliminaried or reviewed; `signature` is an image or None."""
 
     name: str = ""
@@ -132,7 +132,7 @@ class ExportedText:
 
     content: str
     signed_at: str | None
-    signed_by: Person | None
+    signed_by: ExportedPerson | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ class ExportedPrelim:
     name: str
     group: str
     at: str | None
-    by: Person | None
+    by: ExportedPerson | None
     reviewed_at: str | None
-    reviewed_by: Person | None
+    reviewed_by: ExportedPerson | None
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ReportExport:
     """The JSON export record."""
 
     site_info: Mapping[str, Any]
@@ -168,7 +168,7 @@ class PrelimMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class FeedRelease:
     """What left the cooling period: kind final | addendum | retraction, counted per kind."""
 
     kind: str
@@ -176,7 +176,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReportChange:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
 
@@ -191,7 +191,7 @@ class Change:
     event: str
     record: StatusRecord
     orders: tuple[Mapping[str, Any], ...]
-    release: Release | None
+    release: FeedRelease | None
     addenda: int | None = None
     cancelled: bool = False
 
@@ -200,7 +200,7 @@ class Change:
 class ChangePage:
     """Changes in commit order, and the cursor to go on from."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ReportChange, ...]
     cursor: int
 
 
@@ -222,7 +222,7 @@ class WorklistPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccountInfo:
     """An account; `enrolled`: its owner has set a password once, or came in by the provider."""
 
     account_id: str
@@ -235,7 +235,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolment:
+class EnrolmentLink:
     """A one-time link for the owner; None where a provider signs people in. Time in ms."""
 
     link: str | None
@@ -243,7 +243,7 @@ class Enrolment:
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class SignedInUser:
     """
     A signed-in person, their session, and how they like their pages.
 

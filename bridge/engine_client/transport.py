@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.contract import TOKEN_HEADER
 from bridge.engine_client.errors import OK, EngineFailure, classify, code_of, retry_after
-from bridge.engine_client.replies import Unreadable
+from bridge.engine_client.responses import UnreadableResponse
 from bridge.errors import FailureKind
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # RFC 9110 §5.5
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EngineRequest:
     """A request; `wait`: the seconds of silence before its answer, 0: as many as usual."""
 
     method: str
@@ -39,7 +39,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineResponse:
     """An answer, whole; the names of its headers are in lower case."""
 
     status: int
@@ -56,10 +56,10 @@ class Answer:
         return json.loads(self.content)
 
 
-class Caller(Protocol):
+class EngineCaller(Protocol):
     """Carries requests to one service."""
 
-    async def ask(self, request: Request) -> Answer:
+    async def send(self, request: EngineRequest) -> EngineResponse:
         """Give the answer, whatever its status. Raises EngineFailure where there is none."""
 
     async def aclose(self) -> None:
@@ -81,7 +81,7 @@ def bad_address(path: str) -> EngineFailure:
     return EngineFailure(path, FailureKind.PERMANENT, "bad_address")
 
 
-def target(request: Request, base: str) -> str:
+def request_target(request: EngineRequest, base: str) -> str:
     """
     Give what a request asks for: quoted path and query, of a service that is found at `base`.
 
@@ -116,7 +116,7 @@ DEADLINE = 60.0
 LARGEST_LONG_POLL = 5.0  # seconds that an answer may take beyond the wait we asked for
 
 
-class Tokens:
+class AccessTokens:
     """Which access token goes with which site."""
 
     def __init__(self, default: str = "", by_site: Mapping[str, str] | None = None) -> None:
@@ -136,10 +136,12 @@ class Tokens:
         return tuple(seen.values())
 
 
-class Transport:
+class EngineTransport:
     """Sends one request, returns what `read` makes of the answer, or raises EngineFailure."""
 
-    def __init__(self, caller: Caller, tokens: Tokens, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self, caller: EngineCaller, tokens: AccessTokens, deadline: float = DEADLINE
+    ) -> None:
         """Take who carries the calls to the service; `deadline` in seconds."""
         self._caller = caller
         self._deadline = deadline
@@ -160,7 +162,7 @@ class Transport:
         response = await self.send(method, path, site, body=body, query=query, wait=wait)
         try:
             return read(_value(response))
-        except (Unreadable, ValueError, RecursionError) as error:
+        except (UnreadableResponse, ValueError, RecursionError) as error:
             raise EngineFailure(
                 path, FailureKind.AMBIGUOUS, "unreadable", response.status
             ) from _named(error)
@@ -174,12 +176,12 @@ class Transport:
         body: object = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
-    ) -> Answer:
+    ) -> EngineResponse:
         """Send a request; a successful answer comes back whole, any other raises."""
         silence = wait + LARGEST_LONG_POLL if wait else 0.0
         return await self._answer(self._request(method, path, site, body, query, silence))
 
-    async def relay(
+    async def forward(
         self,
         method: str,
         path: str,
@@ -195,14 +197,14 @@ class Transport:
         except (ValueError, RecursionError):
             raise EngineFailure(path, FailureKind.PERMANENT, "unreadable") from None
 
-    async def visit(self, path: str, cookies: str, *, unattended: bool) -> Answer:
+    async def get_as_browser(self, path: str, cookies: str, *, unattended: bool) -> EngineResponse:
         """Read in the name of a browser that sent these cookies: no token of ours goes along."""
         headers = {"cookie": cookies, "accept": "application/json"}
         if unattended:
             headers["x-unattended"] = "1"
-        return await self._answer(Request("GET", path, headers))
+        return await self._answer(EngineRequest("GET", path, headers))
 
-    async def _ask(self, request: Request) -> Answer:
+    async def _ask(self, request: EngineRequest) -> EngineResponse:
         """
         Have a request carried; raise `no_answer` where that takes longer than DEADLINE.
 
@@ -211,11 +213,11 @@ class Transport:
         """
         try:
             async with asyncio.timeout(self._deadline + request.wait):
-                return await self._caller.ask(request)
+                return await self._caller.send(request)
         except TimeoutError:
             raise no_answer(request.path) from None
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: EngineRequest) -> EngineResponse:
         response = await self._ask(request)
         if response.status in OK:
             return response
@@ -229,15 +231,15 @@ class Transport:
         body: object,
         query: Mapping[str, Any] | None,
         silence: float = 0.0,
-    ) -> Request:
+    ) -> EngineRequest:
         headers = {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}
         if body is None:
-            return Request(method, path, headers, None, query, silence)
+            return EngineRequest(method, path, headers, None, query, silence)
         headers["content-type"] = "application/json"
-        return Request(method, path, headers, to_json(body), query, silence)
+        return EngineRequest(method, path, headers, to_json(body), query, silence)
 
 
-def _value(response: Answer) -> object:
+def _value(response: EngineResponse) -> object:
     """Read JSON; what is not plain UTF-8 more tolerantly. Raises ValueError."""
     if not response.content:
         return None
@@ -247,7 +249,7 @@ def _value(response: Answer) -> object:
         return response.json()
 
 
-def failure_of(call: str, response: Answer) -> EngineFailure:
+def failure_of(call: str, response: EngineResponse) -> EngineFailure:
     """Classify an answer that is not a success."""
     try:
         problem = response.json()
@@ -261,9 +263,9 @@ def failure_of(call: str, response: Answer) -> EngineFailure:
 
 def _named(error: Exception) -> Exception | None:
     """Keep a cause that names places; a decoder's own error quotes the document."""
-    return error if isinstance(error, Unreadable) else None
+    return error if isinstance(error, UnreadableResponse) else None
 
 
-def given(**options: Any) -> dict[str, Any]:
+def omit_none(**options: Any) -> dict[str, Any]:
     """Keep the options that were given."""
     return {name: value for name, value in options.items() if value is not None}

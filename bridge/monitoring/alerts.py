@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.monitoring.conditions import Condition, Severity
+from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from bridge.store.database import Database
 
 
-class News(StrEnum):
+class AlertEvent(StrEnum):
     """Why somebody is told."""
 
     RAISED = "raised"
@@ -26,11 +26,11 @@ class News(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class AlertNotice:
     """What is to be told of one condition; `raised_at` in ms."""
 
-    news: News
-    condition: Condition
+    news: AlertEvent
+    condition: AlertCondition
     raised_at: int
 
 
@@ -52,20 +52,20 @@ _RAISE = text("""
 _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
 _TOLD = text("UPDATE alert SET told_at = :now WHERE key = :key")
 _ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
-MOST_RETURNS = 3
+MAX_RETURNS = 3
 """So often a condition that was over is told of as a new one; from then on it comes and goes."""
 
 _KEPT = 90 * 86_400_000
 _FORGET = text("DELETE FROM alert WHERE cleared_at < :before")
 
 
-def take_note(
+def update_alerts(
     database: Database,
-    standing: Sequence[Condition],
+    standing: Sequence[AlertCondition],
     now: int,
     repeat_after: int,
     hold: int = 0,
-) -> list[Notice]:
+) -> list[AlertNotice]:
     """
     Remember what stands and what is over; give what is to be told now.
 
@@ -85,7 +85,7 @@ def take_note(
             if key not in keys and not _held(row, now, hold):
                 connection.execute(_CLEAR, {"key": key, "now": now})
                 if row.told_at is not None:
-                    notices.append(Notice(News.CLEARED, _condition(row), row.raised_at))
+                    notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
             connection.execute(_TOLD, {"key": notice.condition.key, "now": now})
         connection.execute(_FORGET, {"before": now - _KEPT})
@@ -93,41 +93,41 @@ def take_note(
 
 
 def _held(row: Row[Any], now: int, hold: int) -> bool:
-    return bool(row.returns >= MOST_RETURNS and now - row.seen_at < hold)
+    return bool(row.returns >= MAX_RETURNS and now - row.seen_at < hold)
 
 
-def _raised(connection: Connection, now: int, repeat_after: int) -> list[Notice]:
+def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:
     notices = []
     for row in connection.execute(_STANDING).all():
         if row.seen_at != now:
             continue
         if row.told_at is None:
-            notices.append(Notice(News.RAISED, _raising(row), row.raised_at))
+            notices.append(AlertNotice(AlertEvent.RAISED, _raising(row), row.raised_at))
         elif repeat_after and now - row.told_at >= repeat_after:
-            notices.append(Notice(News.REMINDER, _condition(row), row.raised_at))
+            notices.append(AlertNotice(AlertEvent.REMINDER, _condition(row), row.raised_at))
     return notices
 
 
-def untold(database: Database, notices: Sequence[Notice]) -> None:
+def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
     """Take back that these were told: nobody could be reached."""
     with database.write() as connection:
         for notice in notices:
-            if notice.news is not News.CLEARED:
+            if notice.news is not AlertEvent.CLEARED:
                 connection.execute(_TOLD, {"key": notice.condition.key, "now": None})
 
 
-def alerts(database: Database) -> list[dict[str, Any]]:
+def list_alerts(database: Database) -> list[dict[str, Any]]:
     """List what stands, then what is over, newest first; times in ms."""
     with database.read() as connection:
         return [dict(row._mapping) for row in connection.execute(_ALL)]  # noqa: SLF001  # its name
 
 
-def _raising(row: Row[Any]) -> Condition:
+def _raising(row: Row[Any]) -> AlertCondition:
     found = _condition(row)
-    if row.returns < MOST_RETURNS:
+    if row.returns < MAX_RETURNS:
         return found
     return replace(found, text=f"{found.text}; it comes and goes")
 
 
-def _condition(row: Row[Any]) -> Condition:
-    return Condition(row.key, Severity(row.severity), row.text)
+def _condition(row: Row[Any]) -> AlertCondition:
+    return AlertCondition(row.key, AlertSeverity(row.severity), row.text)

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, Final
 
 from config.private_files import make_folder, open_private
 
-NEAR: Final = 256 * 1024
-TAIL: Final = 64 * 1024 * 1024
+FIRST_SEARCH: Final = 256 * 1024
+LARGEST_SEARCH: Final = 64 * 1024 * 1024
 """Bytes at the end of a file in which its last batch is looked for: first, and at most."""
 
 _BEGINNING: Final = b"\x1f\x8b\x08"  # of a member, RFC 1952 §2.3.1
@@ -36,10 +36,10 @@ def last_batch(file: Path) -> bytes:
     A file without one goes. What is damaged otherwise stays as it is. Raises OSError.
     """
     with file.open("r+b") as opened:
-        found = _at_the_end(opened)
+        found = _find_last_member(opened)
         if found is not None:
             return found
-        end, last = _walked(opened)
+        end, last = _scan_members(opened)
         if end is not None:
             opened.truncate(end)
             os.fsync(opened.fileno())
@@ -48,10 +48,10 @@ def last_batch(file: Path) -> bytes:
     return last
 
 
-def _at_the_end(file: BinaryIO) -> bytes | None:
+def _find_last_member(file: BinaryIO) -> bytes | None:
     """Give the last member, or None where something else may end the file."""
     size = file.seek(0, os.SEEK_END)
-    reach = min(size, NEAR)
+    reach = min(size, FIRST_SEARCH)
     while reach:
         file.seek(size - reach)
         end = file.read(reach)
@@ -64,13 +64,13 @@ def _at_the_end(file: BinaryIO) -> bytes | None:
                 begin = end.rfind(_BEGINNING, 0, begin)
             else:
                 return batch if member.eof and not member.unused_data else None
-        if reach == min(size, TAIL):
+        if reach == min(size, LARGEST_SEARCH):
             break
-        reach = min(size, TAIL, 4 * reach)
+        reach = min(size, LARGEST_SEARCH, 4 * reach)
     return None
 
 
-def _walked(file: BinaryIO) -> tuple[int | None, bytes]:
+def _scan_members(file: BinaryIO) -> tuple[int | None, bytes]:
     """
     Go through all members; give where the last whole one ends, and what it holds.
 
@@ -133,7 +133,7 @@ class Archive:
         Raises OSError, and nothing of them is to be forgotten then.
         """
         make_folder(self._folder)
-        lines = [json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows]
+        lines = [json.dumps(json_row(row), ensure_ascii=False) + "\n" for row in rows]
         if table not in self._written:
             self._written[table] = last_lines(self._folder, table)
             own = self._folder / f"{table}-{self._now}{_ENDING}"
@@ -177,7 +177,7 @@ def _write(end: RawIOBase, data: bytes) -> None:
         left = left[end.write(left) or 0 :]
 
 
-def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Write bytes as text where they are UTF-8, else as `NAME_base64`."""
     told: dict[str, Any] = {}
     for name, value in row.items():

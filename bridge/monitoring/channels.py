@@ -14,14 +14,14 @@ from bridge.audit.outbox import describe
 from bridge.store.database import Database
 
 
-class Kind(StrEnum):
+class ChannelKind(StrEnum):
     """What a channel is."""
 
     LISTENER = "listener"
     DESTINATION = "destination"
 
 
-LOADED_FOR = 30_000  # ms
+LOADED_VALID_MS = 30_000  # ms
 """Nodes note what they have loaded more often."""
 
 
@@ -47,7 +47,7 @@ class Channel:
 
     def is_loaded(self, now: int) -> bool:
         """Whether a running node has loaded the channel; `now` in ms."""
-        return self.loaded_at is not None and now - self.loaded_at < LOADED_FOR
+        return self.loaded_at is not None and now - self.loaded_at < LOADED_VALID_MS
 
 
 _PAUSE = text("""
@@ -82,27 +82,27 @@ _ALL = text("""
 """)
 
 
-def pause(database: Database, kind: Kind, name: str, now: int, by: str) -> None:
+def pause(database: Database, kind: ChannelKind, name: str, now: int, by: str) -> None:
     """Pause a channel; one that is paused already keeps who did it, and when."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=True)
         connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
 
 
-def resume(database: Database, kind: Kind, name: str) -> bool:
+def resume(database: Database, kind: ChannelKind, name: str) -> bool:
     """Let a channel run again; tell whether it was paused."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=False)
         return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
 
 
-def _describe(connection: Connection, kind: Kind, name: str, *, paused: bool) -> None:
+def _describe(connection: Connection, kind: ChannelKind, name: str, *, paused: bool) -> None:
     """Add the state before and after to the audit event of the action in progress."""
     found = connection.execute(_PAUSED, {"kind": kind.value, "name": name}).first()
     describe(before={"paused": found is not None}, after={"paused": paused})
 
 
-def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) -> None:
+def note_activity(database: Database, active: Mapping[tuple[ChannelKind, str], int]) -> None:
     """Note when channels were last active, whichever node saw it last."""
     rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
     if rows:
@@ -110,7 +110,7 @@ def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) ->
             connection.execute(_ACTIVE, rows)
 
 
-class Circuit(NamedTuple):
+class ChannelCircuit(NamedTuple):
     """Until when a destination that does not answer is left alone (None: it answers)."""
 
     open_until: int | None
@@ -118,10 +118,10 @@ class Circuit(NamedTuple):
     """How many messages in a row it has refused."""
 
 
-def note_circuits(database: Database, circuits: Mapping[str, Circuit]) -> None:
+def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
     """Note which destinations do not answer, and which refuse what they are sent."""
     rows = [
-        {"kind": Kind.DESTINATION.value, "name": name, **circuit._asdict()}
+        {"kind": ChannelKind.DESTINATION.value, "name": name, **circuit._asdict()}
         for name, circuit in circuits.items()
     ]
     if rows:
@@ -129,7 +129,9 @@ def note_circuits(database: Database, circuits: Mapping[str, Circuit]) -> None:
             connection.execute(_CIRCUIT, rows)
 
 
-def note_loaded(database: Database, kind: Kind, names: Collection[str], now: int | None) -> None:
+def note_loaded(
+    database: Database, kind: ChannelKind, names: Collection[str], now: int | None
+) -> None:
     """Note which channels a node has loaded; `now` None: it stops."""
     if names:
         rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
@@ -137,7 +139,7 @@ def note_loaded(database: Database, kind: Kind, names: Collection[str], now: int
             connection.execute(_LOADED, rows)
 
 
-def channels(database: Database, kind: Kind) -> dict[str, Channel]:
+def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
     """Give what is known of all channels of a kind, by name."""
     with database.read() as connection:
         rows = connection.execute(_ALL, {"kind": kind.value}).all()
@@ -153,3 +155,37 @@ def channels(database: Database, kind: Kind) -> dict[str, Channel]:
         )
         for row in rows
     }
+
+
+START_FAILURES_VALID_MS = 60_000
+"""Nodes renew their start failures more often."""
+
+_DELETE_START_FAILURES = text("DELETE FROM channel_trouble WHERE kind = :kind AND node = :node")
+_ADD_START_FAILURE = text("""
+    INSERT INTO channel_trouble (kind, name, node, reason, at)
+    VALUES (:kind, :name, :node, :reason, :at)
+""")
+_START_FAILURES = text("""
+    SELECT name, reason FROM channel_trouble WHERE kind = :kind AND at > :after
+    ORDER BY name, reason
+""")
+
+
+def store_start_failures(
+    database: Database, kind: ChannelKind, node: str, reasons: Mapping[str, str], now: int
+) -> None:
+    """Store the reasons why channels did not start on a node, by name; `now` in ms."""
+    own = {"kind": kind.value, "node": node}
+    with database.write() as connection:
+        connection.execute(_DELETE_START_FAILURES, own)
+        for name, reason in reasons.items():
+            row = {**own, "name": name, "reason": reason, "at": now}
+            connection.execute(_ADD_START_FAILURE, row)
+
+
+def read_start_failures(database: Database, kind: ChannelKind, now: int) -> dict[str, str]:
+    """Return the reason of one node for each channel that did not start; `now` in ms."""
+    after = now - START_FAILURES_VALID_MS
+    with database.read() as connection:
+        rows = connection.execute(_START_FAILURES, {"kind": kind.value, "after": after}).all()
+    return {row.name: row.reason for row in rows}

@@ -14,13 +14,13 @@ from typing import Any
 
 import httpx
 
-from bridge.monitoring.alerts import Notice
+from bridge.monitoring.alerts import AlertNotice
 
 TIMEOUT = 15.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
+class MailServer:
     """How mail is sent; `security` is `none`, `starttls` or `tls`."""
 
     host: str
@@ -34,14 +34,14 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class WebhookTarget:
     """Where a web hook is; `authorization` is sent as that header."""
 
     url: str
     authorization: str = ""
 
 
-def send_mail(mail: Mail, system: str, notices: Sequence[Notice]) -> None:
+def send_mail(mail: MailServer, system: str, notices: Sequence[AlertNotice]) -> None:
     """Send one mail. Raises OSError (smtplib's errors are such)."""
     message = EmailMessage()
     first = notices[0]
@@ -50,7 +50,7 @@ def send_mail(mail: Mail, system: str, notices: Sequence[Notice]) -> None:
     message["From"], message["To"] = mail.sender, ", ".join(mail.to)
     message["Date"] = localtime()  # relays need not add it (RFC 5322 §3.6)
     message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
-    message.set_content("\n".join(map(line, notices)) + "\n")
+    message.set_content("\n".join(map(notice_line, notices)) + "\n")
     context = ssl.create_default_context(cafile=mail.ca)
     if mail.security == "tls":
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(
@@ -66,14 +66,14 @@ def send_mail(mail: Mail, system: str, notices: Sequence[Notice]) -> None:
         smtp.send_message(message)
 
 
-def call_hook(hook: Hook, system: str, notices: Sequence[Notice]) -> None:
+def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice]) -> None:
     """Post all notices as one JSON document. Raises httpx.HTTPError."""
     headers = {"authorization": hook.authorization} if hook.authorization else {}
-    body = {"system": system, "alerts": [told(each) for each in notices]}
+    body = {"system": system, "alerts": [notice_json(each) for each in notices]}
     httpx.post(hook.url, json=body, headers=headers, timeout=TIMEOUT).raise_for_status()
 
 
-def told(notice: Notice) -> dict[str, Any]:
+def notice_json(notice: AlertNotice) -> dict[str, Any]:
     """Write a notice as JSON has it."""
     return {
         "news": notice.news.value,
@@ -84,7 +84,7 @@ def told(notice: Notice) -> dict[str, Any]:
     }
 
 
-def line(notice: Notice) -> str:
+def notice_line(notice: AlertNotice) -> str:
     """Write a notice as a line for people."""
     condition = notice.condition
     since = _moment(notice.raised_at)

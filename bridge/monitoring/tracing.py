@@ -39,14 +39,14 @@ class Tracer(Protocol):
         """Begin a span; those with one mark belong together."""
 
 
-Origin = Callable[[ClaimedDelivery], Awaitable[int | None]]
+MessageOrigin = Callable[[ClaimedDelivery], Awaitable[int | None]]
 """Gives the mark of the message that a delivery goes back to."""
 
-Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
+ApplyMessages = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
 """Applies messages, an outcome for each."""
 
 
-def mark_of(payload: bytes) -> int:
+def trace_key(payload: bytes) -> int:
     """Give the mark of a message: 64 bits of its digest, as the queue keeps them."""
     return stored_digest(digest(payload))
 
@@ -66,14 +66,14 @@ def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
 
     def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
-        mark = mark_of(frame.payload)
+        mark = trace_key(frame.payload)
         span = tracer.start_span("hl7 receive", attributes=attributes, mark=mark)
         return handle(frame, peer).addBoth(_ended, span)
 
     return answer
 
 
-def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
+def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
     """Let every message that is applied be a span; batches share their time."""
     if tracer is None:
         return apply
@@ -83,7 +83,7 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
             each.message_id: tracer.start_span(
                 "hl7 apply",
                 attributes={"hl7.listener": each.listener, "bridge.message_id": each.message_id},
-                mark=mark_of(each.payload),
+                mark=trace_key(each.payload),
             )
             for each in claimed
         }
@@ -112,7 +112,7 @@ class TracedSender:
     """A connection whose messages are spans, from their sending to their reply."""
 
     def __init__(
-        self, inner: Sending, tracer: Tracer, destination: str, origin: Origin | None = None
+        self, inner: Sending, tracer: Tracer, destination: str, origin: MessageOrigin | None = None
     ) -> None:
         """Send by `inner`; `origin` says which message a delivery goes back to."""
         self._inner = inner
@@ -128,7 +128,9 @@ class TracedSender:
         sending = self._send_of(payload, self._origin, delivery)
         return Deferred.fromFuture(asyncio.ensure_future(sending))
 
-    async def _send_of(self, payload: bytes, origin: Origin, delivery: ClaimedDelivery) -> bytes:
+    async def _send_of(
+        self, payload: bytes, origin: MessageOrigin, delivery: ClaimedDelivery
+    ) -> bytes:
         mark = None
         with suppress(Exception):  # as above
             mark = await origin(delivery)
@@ -147,8 +149,8 @@ class TracedSender:
         return self._inner.close()
 
 
-def traced(
-    inner: Sending, tracer: Tracer | None, destination: str, origin: Origin | None = None
+def traced_sender(
+    inner: Sending, tracer: Tracer | None, destination: str, origin: MessageOrigin | None = None
 ) -> Sending:
     """Give a connection that is traced, if anything is."""
     return inner if tracer is None else TracedSender(inner, tracer, destination, origin)

@@ -1,1 +1,1 @@
-"""The one loop: Twisted on asyncio, the web server beside it, start and stop in order."""
+"""The life of a service process: event loop, web server, schedule, start and stop of its parts."""

@@ -1,7 +1,8 @@
-"""Follow activations: whichever node something was activated on, this one goes on with it.
+"""
+Activation follower: applies mappings and connections that were activated on any node.
 
-What cannot be compiled here leaves in force what was. The database is the truth, and looked at
-often enough that all nodes agree within two seconds.
+All nodes use the active versions within two seconds. If a version cannot be compiled on this node,
+the previous one stays in use.
 """
 
 import asyncio
@@ -13,19 +14,19 @@ import structlog
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.redaction import describe
-from bridge.runtime.schedule import Job, Schedule, Step
+from bridge.runtime.schedule import Job, Schedule, ServicePart
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions
 from mappings.language.errors import MappingError
 
-TRY_AGAIN = 5.0  # seconds: a port may be free by then, a file be there
+RETRY_SECONDS = 5.0  # seconds until a channel that did not start is started again
 
 Compiled = TypeVar("Compiled")
 
 
-class Following(Generic[Compiled]):
-    """Looks for new activations; compiles on a thread, adopts on the loop."""
+class ActivationFollower(Generic[Compiled]):
+    """Looks for new activations; compiles on a thread, applies on the event loop."""
 
     def __init__(
         self,
@@ -33,29 +34,29 @@ class Following(Generic[Compiled]):
         known: int,
         compile_all: Callable[[], Compiled],
         adopt: Callable[[Compiled], Awaitable[None]],
-        troubled: Callable[[], object],
+        has_failures: Callable[[], object],
     ) -> None:
         """
-        `compile_all` gives what is in force; what it gave first came after `known`.
+        `compile_all` compiles the active versions; `known` is the last activation applied so far.
 
-        `troubled` tells whether something could not begin here: then it is adopted once more.
+        While `has_failures` returns a true value, the versions are applied again periodically.
         """
         self._log = structlog.get_logger("mappings")
         self._database = database
         self._compile = compile_all
         self._adopt = adopt
         self._known = known
-        self._troubled = troubled
+        self._has_failures = has_failures
         self._again_at = 0.0
 
-    def part(self, schedule: Schedule, job: Job) -> Step:
-        """Give the job that looks for activations."""
+    def part(self, schedule: Schedule, job: Job) -> ServicePart:
+        """Return the periodic job that looks for activations."""
         return schedule.periodic(job, self._look)
 
     async def _look(self) -> None:
         latest = await Threads.MAINTENANCE.run(latest_activation, self._database)
         now = asyncio.get_running_loop().time()
-        again = bool(self._troubled()) and now >= self._again_at
+        again = bool(self._has_failures()) and now >= self._again_at
         if latest == self._known and not again:
             return
         try:
@@ -66,13 +67,13 @@ class Following(Generic[Compiled]):
             self._log.error("not adopted", error=describe(error))
         else:
             await self._adopt(found)
-            self._again_at = now + TRY_AGAIN
+            self._again_at = now + RETRY_SECONDS
             if latest != self._known:
                 self._log.info("adopted", activation=latest)
         self._known = latest
 
 
 def latest_activation(database: Database) -> int:
-    """Give the number of the last activation; what is compiled later holds it, at least."""
+    """Return the number of the last activation; a compilation after this call includes it."""
     with database.read() as connection:
         return mapping_versions.latest_activation_id(connection)

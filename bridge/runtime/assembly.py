@@ -23,10 +23,11 @@ from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
 from bridge.metrics import Metrics
-from bridge.monitoring.telemetry import open_tracer
+from bridge.monitoring.otlp_export import open_tracer
 from bridge.monitoring.tracing import Tracer
 from bridge.roles import Role
-from bridge.runtime.delivery import Delivery
+from bridge.runtime.delivery import DeliveryParts
+from bridge.runtime.intake import IntakeParts
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
@@ -35,9 +36,9 @@ from bridge.runtime.maintenance import (
 )
 from bridge.runtime.membership import Membership
 from bridge.runtime.migration import BRIDGE_ROLES
-from bridge.runtime.parts import Intake, engine_parts, web_part
 from bridge.runtime.probes import Probes, Readiness
-from bridge.runtime.schedule import Action, Job, Schedule, Step, nothing, now_ms
+from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
+from bridge.runtime.web_server import web_part
 from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -57,7 +58,7 @@ WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
 def assemble(
     settings: Settings, roles: frozenset[Role], reactor: Any, metrics: Metrics, schedule: Schedule
-) -> list[Step]:
+) -> list[ServicePart]:
     """Open and migrate the databases, join the parts; give them in the order of their start."""
     node, descriptors = take_slot(settings.home), _descriptors(settings)
     tracer, parts = _tracing(settings)
@@ -69,7 +70,9 @@ def assemble(
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _begin_with_files(settings, database)
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
-    parts.append(Step("worker processes", nothing, partial(Threads.MAINTENANCE.run, close_all)))
+    parts.append(
+        ServicePart("worker processes", do_nothing, partial(Threads.MAINTENANCE.run, close_all))
+    )
     client, closing = _client(settings, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
@@ -86,13 +89,13 @@ def assemble(
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
-            intake = partial(Intake, offload=offload, tracer=tracer)
+            intake = partial(IntakeParts, offload=offload, tracer=tracer)
             parts += intake(*own, schedule=schedule, tally=tally).parts()
         if Role.DELIVERY in roles:
-            delivery = partial(Delivery, *shared, owners[1], reactor, among, tracer=tracer)
+            delivery = partial(DeliveryParts, *shared, owners[1], reactor, among, tracer=tracer)
             parts += delivery(schedule=schedule, tally=tally).parts()
         parts += housekeeping(schedule, settings, database, metrics, among, node.name)
-    parts.append(Step("readiness", readiness.begin, readiness.end))
+    parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
 
 
@@ -102,7 +105,7 @@ def _console(
     client: EngineClient,
     offload: Offload,
     schedule: Schedule,
-) -> tuple[FastAPI, Step]:
+) -> tuple[FastAPI, ServicePart]:
     """Give the console, and the job that keeps its index of numbers up to date."""
     resolve_grants(settings, database)
     subjects_of = MessageSubjects(settings, database, offload)
@@ -118,14 +121,14 @@ def _web(
     application: FastAPI | None,
     connections: int,
     metrics: Metrics,
-) -> list[Step]:
+) -> list[ServicePart]:
     """Give what serves HTTP, where this process does, and what ends its long polls."""
     parts = []
     if (bind := _bind(settings, roles)) is not None:
         http = settings.http.model_copy(update={"max_connections": connections})
         parts.append(web_part(serving, bind, http, metrics))
     if application is not None:
-        parts.append(Step("long polls", nothing, _hush(application)))
+        parts.append(ServicePart("long polls", do_nothing, _hush(application)))
     return parts
 
 
@@ -145,7 +148,7 @@ def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
 
 def _engine(
     settings: Settings, schedule: Schedule, roles: frozenset[Role]
-) -> tuple[FastAPI | None, list[Step]]:
+) -> tuple[FastAPI | None, list[ServicePart]]:
     """Open and migrate the internal engine's database, where it runs here; give it, its parts."""
     if Role.ENGINE not in roles or not settings.engine.is_internal:
         return None, []
@@ -155,16 +158,18 @@ def _engine(
     application = engine_application(
         settings, database, now_ms, GrantedRoles(settings), alone=alone
     )
-    return application, [*opened, *engine_parts(application, schedule)]
+    engine = application.state.engine
+    tidying = schedule.periodic(Job.ENGINE_TIDYING, engine.tidy)
+    return application, [*opened, ServicePart("engine", engine.start, engine.stop), tidying]
 
 
-def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:
+def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
     """Open the traces, where they are asked for; they end last. Raises TracingUnavailable."""
     asked = settings.tracing
     if not asked.endpoint:
         return None, []
     tracer, end = open_tracer(asked.endpoint, asked.share)
-    return tracer, [Step("traces", nothing, partial(Threads.MAINTENANCE.run, end))]
+    return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
 
 
 def _begin_with_files(settings: Settings, database: Database) -> None:
@@ -173,7 +178,7 @@ def _begin_with_files(settings: Settings, database: Database) -> None:
         structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
 
 
-def _hush(application: FastAPI) -> Action:
+def _hush(application: FastAPI) -> AsyncAction:
     """Let readers go who wait for news, so that the web server need not wait for them."""
     engine = application.state.engine
 
@@ -186,13 +191,13 @@ def _hush(application: FastAPI) -> Action:
 
 def _client(
     settings: Settings, application: FastAPI | None, database: Database | None
-) -> tuple[EngineClient, Step] | tuple[None, None]:
+) -> tuple[EngineClient, ServicePart] | tuple[None, None]:
     """Give the client of the engine, and its end; a process without a database has none."""
     if database is None:
         return None, None
     http = engine_http(settings, application)
     client = EngineClient(http, engine_tokens(settings))
-    return client, Step("engine client", nothing, http.aclose)
+    return client, ServicePart("engine client", do_nothing, http.aclose)
 
 
 def _warn(database: Database) -> None:
@@ -205,7 +210,7 @@ def _warn(database: Database) -> None:
 
 def _database_parts(
     name: str, database: Database, migrate: Callable[[Database], object], schedule: Schedule
-) -> list[Step]:
+) -> list[ServicePart]:
     """
     See that it is at this release, and has room: the one time that this thread may wait.
 
@@ -219,11 +224,11 @@ def _database_parts(
         database.dispose()
 
     migrate(database)
-    opened = Step(name, start, stop)
+    opened = ServicePart(name, start, stop)
     return [opened] if database.file is None else [opened, _checkpoints(name, database, schedule)]
 
 
-def _checkpoints(name: str, database: Database, schedule: Schedule) -> Step:
+def _checkpoints(name: str, database: Database, schedule: Schedule) -> ServicePart:
     """Checkpoint a database of SQLite until it closes; PostgreSQL has a process for this."""
     checkpoints = WalCheckpointer(database)
     job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS

@@ -1,7 +1,9 @@
-"""Pauses and resumes what operators say, on every node within a second, and after every restart.
+"""
+Channel control: pauses and resumes listeners and destinations as stored in the database.
 
-Also notes when channels were last active, and which are loaded. The database is the truth: a node
-that cannot read it leaves everything as it is.
+A pause takes effect on every node within a second, and stays after a restart. The module also
+stores when channels were last active and which are loaded. While a node cannot read the database,
+its channels stay as they are.
 """
 
 import asyncio
@@ -14,43 +16,50 @@ import structlog
 
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import Channel, Kind, channels, note_activity, note_loaded, pause
+from bridge.monitoring.channels import (
+    Channel,
+    ChannelKind,
+    note_activity,
+    note_loaded,
+    pause,
+    read_channels,
+)
 from bridge.redaction import describe
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
-NOTE_EVERY = 10.0  # seconds
+NOTE_SECONDS = 10.0  # seconds
 
 
-class Switch(Protocol):
-    """What can be paused."""
+class PausableChannel(Protocol):
+    """A listener, destination or server factory that can be paused."""
 
     def pause(self) -> None:
-        """Take or send nothing until `resume`."""
+        """Accept or send nothing until `resume`."""
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue."""
 
 
-class Switchboard:
-    """The switches of one process for one kind of channel."""
+class ChannelControl:
+    """Pauses and resumes the channels of one kind in this process."""
 
     def __init__(
         self,
         database: Database,
-        kind: Kind,
-        switches: Mapping[str, Switch],
+        kind: ChannelKind,
+        pausable: Mapping[str, PausableChannel],
         metrics: Metrics,
         clock: Callable[[], int],
         schedule: Schedule,
         counts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`switches` by the names of the settings; `counts` grow with what channels do."""
+        """`pausable` and `counts` are by channel name; a count that grows means activity."""
         self._log = structlog.get_logger("operations")
         self._database = database
         self._kind = kind
-        self._switches = dict(switches)
+        self._channels = dict(pausable)
         self._metrics = metrics
         self._clock = clock
         self._paused: set[str] = set()
@@ -59,38 +68,38 @@ class Switchboard:
         self._counted: dict[str, int] = {}
         self._noted_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        job = Job.LISTENER_SWITCHES if kind is Kind.LISTENER else Job.DESTINATION_SWITCHES
+        job = Job.LISTENER_SWITCHES if kind is ChannelKind.LISTENER else Job.DESTINATION_SWITCHES
         self._looking = schedule.periodic(job, self._look, last=self._note)
 
     async def start(self) -> None:
-        """Set all switches before anything else begins, then keep looking."""
-        self._apply(await Threads.LEASES.run(channels, self._database, self._kind))
+        """Pause what is paused before the channels start, then read the database periodically."""
+        self._apply(await Threads.LEASES.run(read_channels, self._database, self._kind))
         await self._looking.start()
 
     async def stop(self) -> None:
-        """Look no more; note what was active, and that nothing is loaded here any more."""
+        """Stop reading; store the last activity, and that the channels are not loaded any more."""
         await self._looking.stop()
-        with suppress(StoreError):  # the others' notes, and time, say it too
-            names = set(self._switches)
+        with suppress(StoreError):  # the entries expire
+            names = set(self._channels)
             await Threads.LEASES.run(note_loaded, self._database, self._kind, names, None)
 
-    def connect(self, name: str, switch: Switch, *, paused: bool) -> None:
-        """Let a channel stand there from now on, in the place of one of its name, if any."""
-        self._switches[name] = switch
+    def connect(self, name: str, channel: PausableChannel, *, paused: bool) -> None:
+        """Control a channel from now on; it replaces one with the same name."""
+        self._channels[name] = channel
         if paused or name in self._pausing:
             self._paused.add(name)
-            switch.pause()
+            channel.pause()
         else:
             self._paused.discard(name)
 
     def disconnect(self, name: str) -> None:
-        """Let a channel go; in the database it stays as it is."""
-        self._switches.pop(name, None)
+        """Control a channel no more; its state in the database does not change."""
+        self._channels.pop(name, None)
         self._paused.discard(name)
         self._metrics.paused.labels(self._kind.value, name).set(0)
 
     def pause_for(self, name: str, reason: str) -> None:
-        """Pause a channel for good reason, as an operator would. On the loop's thread."""
+        """Pause a channel as an operator would; call it on the event loop's thread."""
         self._paused.add(name)
         self._pausing.add(name)
         write = Threads.LEASES.run(
@@ -108,40 +117,40 @@ class Switchboard:
         task.add_done_callback(written)
 
     async def _look(self) -> None:
-        known = await Threads.LEASES.run(channels, self._database, self._kind)
+        known = await Threads.LEASES.run(read_channels, self._database, self._kind)
         self._apply(known)
         await self._note_loaded(known)
-        if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
+        if self._clock() - self._noted_at >= NOTE_SECONDS * 1000:
             await self._note()
 
     def _apply(self, known: Mapping[str, Channel]) -> None:
-        for name, switch in self._switches.items():
+        for name, channel in self._channels.items():
             paused = name in known and known[name].paused
             self._metrics.paused.labels(self._kind.value, name).set(paused)
             if name in self._pausing or paused == (name in self._paused):
                 continue
             if paused:
                 self._paused.add(name)
-                switch.pause()
+                channel.pause()
             else:
                 self._paused.discard(name)
-                switch.resume()
+                channel.resume()
             label = {self._kind.value: name}
             self._log.info("paused" if paused else "resumed", **label)
 
     async def _note_loaded(self, known: Mapping[str, Channel]) -> None:
-        """Note what is loaded here, where no node has done so lately."""
+        """Store which channels are loaded, unless a node did so recently."""
         now = self._clock()
         stale = {
             name
-            for name in self._switches
+            for name in self._channels
             if not (loaded := name in known and known[name].loaded_at)
-            or abs(now - loaded) >= NOTE_EVERY * 1000
+            or abs(now - loaded) >= NOTE_SECONDS * 1000
         }
         await Threads.LEASES.run(note_loaded, self._database, self._kind, stale, now)
 
     async def _note(self) -> None:
-        """Write down which channels were active since the last time."""
+        """Store which channels were active since the last call."""
         self._noted_at = now = self._clock()
         counts = dict(self._counts)
         active = {

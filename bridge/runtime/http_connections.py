@@ -59,7 +59,7 @@ class Rank(IntEnum):
     IDLE = 2
 
 
-class Connection(Protocol):
+class HttpConnection(Protocol):
     """What the registry needs of a connection."""
 
     peer: str
@@ -73,27 +73,27 @@ class Connection(Protocol):
         """Close the connection without a response."""
 
 
-class _Order:
+class _EvictionOrder:
     """Connections that may be closed, by rank, each with the time since when it has that rank."""
 
     def __init__(self) -> None:
-        self._by_rank: dict[Rank, OrderedDict[Connection, float]] = {
+        self._by_rank: dict[Rank, OrderedDict[HttpConnection, float]] = {
             Rank.IDLE: OrderedDict(),
             Rank.STALLED: OrderedDict(),
         }
 
-    def put(self, connection: Connection, rank: Rank, now: float) -> None:
+    def put(self, connection: HttpConnection, rank: Rank, now: float) -> None:
         self.drop(connection)
         if rank in self._by_rank:
             self._by_rank[rank][connection] = now
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: HttpConnection) -> None:
         for each in self._by_rank.values():
             each.pop(connection, None)
 
-    def oldest(self, other_than: Connection) -> Connection | None:
+    def oldest(self, other_than: HttpConnection) -> HttpConnection | None:
         """Return the connection that gives way first; a stalled one has some seconds' grace."""
-        first: tuple[float, Connection] | None = None
+        first: tuple[float, HttpConnection] | None = None
         for rank, members in self._by_rank.items():
             found = next((each for each in members.items() if each[0] is not other_than), None)
             if found is not None:
@@ -111,12 +111,14 @@ class HttpConnections:
         self.limits = limits
         self._note = note
         self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in limits.proxies)
-        self._sources: dict[Connection, str] = {}
+        self._sources: dict[HttpConnection, str] = {}
         self._counts: Counter[str] = Counter()
-        self._order = _Order()
-        self._order_of: dict[str, _Order] = {}
-        self._surplus: set[Connection] = set()
-        self._queues: OrderedDict[str, deque[tuple[Connection, Callable[[], None]]]] = OrderedDict()
+        self._order = _EvictionOrder()
+        self._order_of: dict[str, _EvictionOrder] = {}
+        self._surplus: set[HttpConnection] = set()
+        self._queues: OrderedDict[str, deque[tuple[HttpConnection, Callable[[], None]]]] = (
+            OrderedDict()
+        )
         self._begun = 0  # requests of this turn of the loop
         self._turn_ends = False  # it was asked to say when
         self._timer: asyncio.TimerHandle | None = None
@@ -127,12 +129,12 @@ class HttpConnections:
     def __len__(self) -> int:
         return len(self._sources)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Register a new connection; another one, or this one, may be closed for it."""
         source = self._source(connection.peer)
         self._sources[connection] = source
         self._counts[source] += 1
-        self._order_of.setdefault(source, _Order())
+        self._order_of.setdefault(source, _EvictionOrder())
         self.rank(connection, connection.rank)
         self._arm()
         if source and self._counts[source] > self.limits.per_source:
@@ -140,7 +142,7 @@ class HttpConnections:
         elif self._regular() > self.limits.connections:
             self._make_room(self._order, connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
         source = self._sources.pop(connection, None)
         if source is None:
@@ -152,7 +154,7 @@ class HttpConnections:
         if not self._counts[source]:
             del self._counts[source], self._order_of[source]
 
-    def rank(self, connection: Connection, rank: Rank) -> None:
+    def rank(self, connection: HttpConnection, rank: Rank) -> None:
         """Record that the rank of a connection has changed."""
         source = self._sources.get(connection)
         if source is not None:
@@ -160,7 +162,7 @@ class HttpConnections:
             self._order.put(connection, rank, now)
             self._order_of[source].put(connection, rank, now)
 
-    def admits(self, connection: Connection, path: str) -> bool:
+    def admits(self, connection: HttpConnection, path: str) -> bool:
         """Tell whether a connection may send this request: a surplus one asks for probes only."""
         if not connection.surplus or path in PROBE_PATHS:
             return True
@@ -173,7 +175,7 @@ class HttpConnections:
         self._surplus.discard(connection)
         return True
 
-    def begin(self, connection: Connection, path: str, start: Callable[[], None]) -> None:
+    def begin(self, connection: HttpConnection, path: str, start: Callable[[], None]) -> None:
         """
         Start a request: few in a turn of the loop, the sources in rotation; probes at once.
 
@@ -218,7 +220,7 @@ class HttpConnections:
     def _regular(self) -> int:
         return len(self._sources) - len(self._surplus)
 
-    def _make_room(self, order: _Order, connection: Connection) -> None:
+    def _make_room(self, order: _EvictionOrder, connection: HttpConnection) -> None:
         victim = order.oldest(connection)
         if victim is None or victim in self._surplus:
             connection.surplus = True
@@ -265,6 +267,6 @@ class HttpConnections:
             self._reported = now
 
 
-def affordable(wanted: int, descriptors: int) -> int:
+def fit_to_descriptors(wanted: int, descriptors: int) -> int:
     """Return how many connections fit into half of the file descriptors (the soft limit)."""
     return wanted if descriptors < 0 else min(wanted, max(RESERVED, descriptors // 2))

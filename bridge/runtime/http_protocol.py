@@ -48,7 +48,7 @@ _WITHOUT_HOST = "1.0"
 _VERSIONS = frozenset({_WITHOUT_HOST, "1.1"})
 
 
-class _Unacceptable(Exception):  # noqa: N818  # raised through the parser, which wraps it
+class _RequestRefused(Exception):  # noqa: N818  # raised through the parser, which wraps it
     """Stops the parser: the request is refused with this status."""
 
     def __init__(self, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
@@ -130,7 +130,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise _Unacceptable
+            raise _RequestRefused
         self._in_head, self._head_bytes = True, 0
         if self._requests:  # the first request's time began with the connection
             self._since = self._progress
@@ -141,7 +141,7 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._in_head:  # a trailer: no application sees it
             return
         if len(self.headers) >= MAX_HEADER_COUNT:
-            raise _Unacceptable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise _RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         super().on_header(name, value)
 
     @override
@@ -149,10 +149,10 @@ class HttpProtocol(HttpToolsProtocol):
         _require_plain(self.parser.get_http_version(), self.parser.get_method(), self.headers)
         head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if head > MAX_HEADERS:
-            raise _Unacceptable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise _RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         path = _path_of(self.url, self.headers)
         if not self._registry.admits(self, path):
-            raise _Unacceptable(HTTPStatus.SERVICE_UNAVAILABLE)
+            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE)
         self._in_head, self._in_body = False, True
         self._since = self._progress
         self._raw_bytes = self._body_bytes = 0
@@ -360,7 +360,7 @@ def _require_plain(version: str, method: bytes, headers: list[tuple[bytes, bytes
         or method == b"CONNECT"
         or (codings and (codings != [b"chunked"] or version == _WITHOUT_HOST))
     ):
-        raise _Unacceptable
+        raise _RequestRefused
 
 
 def _path_of(target: bytes, headers: list[tuple[bytes, bytes]]) -> str:
@@ -368,18 +368,18 @@ def _path_of(target: bytes, headers: list[tuple[bytes, bytes]]) -> str:
     try:
         parts = urlsplit(target.decode("ascii"))
     except ValueError:
-        raise _Unacceptable from None
+        raise _RequestRefused from None
     if target.startswith((b"/", b"*")):
         return target.partition(b"?")[0].decode("ascii", "replace")
     host = next((value for name, value in headers if name == b"host"), b"")
     if parts.scheme not in {"http", "https"} or parts.netloc.lower().encode() != host.lower():
-        raise _Unacceptable
+        raise _RequestRefused
     return parts.path
 
 
 def _status_of(error: httptools.HttpParserError) -> HTTPStatus:
     cause = error.__context__
-    return cause.status if isinstance(cause, _Unacceptable) else HTTPStatus.BAD_REQUEST
+    return cause.status if isinstance(cause, _RequestRefused) else HTTPStatus.BAD_REQUEST
 
 
 def _problem(status: HTTPStatus, request_id: str) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""The listeners of a process: sockets and folders that start, stop and pause as the settings
-change.
+"""
+Listener registry: the listeners of a process, which start, stop and pause as the settings change.
 
-One whose settings changed closes before another opens in its place: what is in hand is answered
-first. What a listener that is off or gone has taken is still read as it reads.
+When the settings of a listener change, it answers its messages in progress and closes before a new
+one opens. Stored messages of a disabled or deleted listener are still processed by its mappings.
 """
 
 import asyncio
@@ -19,59 +19,43 @@ from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import Listening
 from bridge.intake.receive.validation import Validator
 from bridge.redaction import describe
-from bridge.runtime.channel_control import Switchboard
+from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
-from bridge.transports.folders.intake import FolderListener
+from bridge.transports.folders.listener import FolderListener
 from bridge.wiring.listeners import policy
 from config.listeners import Listener
 from mllp.errors import TLSConfigurationError
 
 
-class PortTaken(BridgeError):  # noqa: N818  # named for what happened
+class PortInUse(BridgeError):  # noqa: N818  # named for what happened
     """A listener's address cannot be bound."""
 
     def __init__(self, listener: str, address: str) -> None:
         super().__init__(f"listener {listener} cannot listen on {address}: is it in use?")
 
 
-class Port(Protocol):
-    """Where messages come in, whatever it is."""
+class Port(PausableChannel, Protocol):
+    """A socket or folder that receives messages."""
 
     async def start(self) -> None:
-        """Take messages from now on."""
+        """Accept messages."""
 
     async def stop(self) -> None:
-        """Take no more; answer those in hand."""
-
-    def pause(self) -> None:
-        """Take none until `resume`."""
-
-    def resume(self) -> None:
-        """Take messages again."""
-
-
-class Pausable(Protocol):
-    """What a factory has to offer."""
-
-    def pause(self) -> None:
-        """Take none until `resume`."""
-
-    def resume(self) -> None:
-        """Take messages again."""
+        """Accept no more messages; answer those in progress."""
 
 
 class SocketPort:
-    """A factory on an endpoint."""
+    """A TCP port with a Twisted factory, for MLLP or HTTP."""
 
     def __init__(
         self,
         listener: str,
         address: str,
-        factory: Pausable,
+        factory: PausableChannel,
         endpoint: Any,
         drain: Callable[[], Awaitable[object]],
     ) -> None:
-        """`drain` answers what is in hand and closes the connections."""
+        """`drain` answers the messages in progress and closes the connections."""
         self._log = structlog.get_logger("intake").bind(listener=listener)
         self._listener = listener
         self._address = address
@@ -86,7 +70,7 @@ class SocketPort:
         try:
             self._port = await self._endpoint.listen(self._factory).asFuture(loop)
         except CannotListenError as error:
-            raise PortTaken(self._listener, self._address) from error
+            raise PortInUse(self._listener, self._address) from error
         where = self._port.getHost()
         self._log.info("listening", address=f"{where.host}:{where.port}")
 
@@ -133,26 +117,26 @@ class FolderPort:
         self._folder.resume()
 
 
-class Senders(NamedTuple):
+class ActiveListeners(NamedTuple):
     """
-    What every listener reads with, those that are on as written, and which are paused.
+    The definitions of all listeners, the settings of enabled ones, and the names of paused ones.
 
-    It holds at least the activation of this number.
+    Includes at least the activation with this number.
     """
 
     activation: int
     listenings: Mapping[str, Listening]
-    written: Mapping[str, Listener]
+    settings: Mapping[str, Listener]
     paused: Collection[str]
 
 
-def bare(listener: Listener) -> Listener:
-    """Give a listener without what it reads with: that changes while its port stays open."""
+def without_mappings(listener: Listener) -> Listener:
+    """Return the settings of a listener without mappings: they change while its port is open."""
     return listener.model_copy(update={"mappings": []})
 
 
-class Gate(NamedTuple):
-    """One listener's port, and what takes its messages."""
+class RunningListener(NamedTuple):
+    """One listener: its port, and the handler of its messages."""
 
     port: Port
     handler: IntakeHandler
@@ -160,24 +144,24 @@ class Gate(NamedTuple):
     acquaintance: Acquaintance | None
 
     def adopt(self, listening: Listening) -> None:
-        """Let frames that come from now on be read by other definitions."""
+        """Use other definitions for frames that arrive from now on."""
         if self.acquaintance is not None:
             self.acquaintance.adopt(listening)
         self.handler.adopt(policy(listening, self.validator, self.acquaintance))
 
 
-class Known(Mapping[str, Listening]):
+class ListenerDefinitions(Mapping[str, Listening]):
     """
-    What listeners read with, as this process knows it.
+    The definitions of listeners, by name.
 
-    Another node may have taken a message by a listener that is not known here yet: then it is
-    looked for at once, on the thread that asks.
+    Another node may have received a message by a listener that is not loaded here yet. Then the
+    definitions are loaded again, on the calling thread.
     """
 
     def __init__(
         self, found: Mapping[str, Listening], again: Callable[[], Mapping[str, Listening]]
     ) -> None:
-        """`again` gives what there is by now, if that may be more."""
+        """`again` loads newer definitions, if there are any."""
         self._found = found
         self._again = again
 
@@ -196,90 +180,93 @@ class Known(Mapping[str, Listening]):
         return len(self._found)
 
 
-class Gates:
-    """Opens, exchanges and closes them; on the event loop's thread."""
+class ListenerRegistry:
+    """Opens, replaces and closes listeners on the event loop's thread."""
 
-    def __init__(self, make: Callable[[Listener, Listening], Gate]) -> None:
-        """`make` raises BridgeError or TLSConfigurationError where a gate cannot be."""
+    def __init__(self, make: Callable[[Listener, Listening], RunningListener]) -> None:
+        """`make` creates a listener. It raises BridgeError or TLSConfigurationError."""
         self._log = structlog.get_logger("intake")
         self._make = make
-        self._gates: dict[str, Gate] = {}
-        self._written: dict[str, Listener] = {}
-        self.troubles: dict[str, str] = {}
-        """Why some do not listen, by their names."""
+        self._listeners: dict[str, RunningListener] = {}
+        self._settings: dict[str, Listener] = {}
+        self.failures: dict[str, str] = {}
+        """Why listeners do not listen, by name."""
 
-    def begin(self, found: Senders, must: Collection[Listener]) -> None:
-        """Make the first ones; raises for one of `must`."""
-        for written in found.written.values():
-            self._made(written, found, must=written in must)
+    def create_all(self, found: ActiveListeners, required: Collection[Listener]) -> None:
+        """Create the first listeners; raises for one of `required`."""
+        for settings in found.settings.values():
+            self._try_to_create(settings, found, required=settings in required)
 
     @property
     def ports(self) -> Mapping[str, Port]:
-        """The ports there are."""
-        return {name: gate.port for name, gate in self._gates.items()}
+        """The ports by listener name."""
+        return {name: listener.port for name, listener in self._listeners.items()}
 
-    async def open(self, must: Collection[Listener]) -> None:
-        """Open all; raises for one of `must`."""
-        for name, gate in list(self._gates.items()):
-            if self._written[name] in must:
-                await gate.port.start()
-            elif not await self._opened(name, gate):
+    async def open(self, required: Collection[Listener]) -> None:
+        """Open all listeners; raises for one of `required`."""
+        for name, listener in list(self._listeners.items()):
+            if self._settings[name] in required:
+                await listener.port.start()
+            elif not await self._try_to_open(name, listener):
                 self._forget(name)
 
     async def close(self) -> None:
-        """Close all, and answer what is in hand."""
-        await asyncio.gather(*(gate.port.stop() for gate in self._gates.values()))
+        """Close all listeners; answer the messages in progress."""
+        await asyncio.gather(*(listener.port.stop() for listener in self._listeners.values()))
 
-    async def adopt(self, found: Senders, board: Switchboard) -> None:
-        """Go on with other listeners; `troubles` names those that could not be opened."""
-        gone = [n for n, written in self._written.items() if found.written.get(n) != written]
-        await asyncio.gather(*(self._end(name, board) for name in gone))
-        self.troubles = {n: why for n, why in self.troubles.items() if n in found.written}
-        for name, written in found.written.items():
-            if name in self._gates:
-                self._gates[name].adopt(found.listenings[name])
+    async def adopt(self, found: ActiveListeners, control: ChannelControl) -> None:
+        """Use other listeners from now on; `failures` then has those that could not be opened."""
+        gone = [n for n, own in self._settings.items() if found.settings.get(n) != own]
+        await asyncio.gather(*(self._stop(name, control) for name in gone))
+        self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
+        for name, settings in found.settings.items():
+            if name in self._listeners:
+                self._listeners[name].adopt(found.listenings[name])
                 continue
-            if not self._made(written, found):
+            if not self._try_to_create(settings, found):
                 continue
-            gate = self._gates[name]
-            board.connect(name, gate.port, paused=name in found.paused)
-            if not await self._opened(name, gate):
-                board.disconnect(name)
+            listener = self._listeners[name]
+            control.connect(name, listener.port, paused=name in found.paused)
+            if not await self._try_to_open(name, listener):
+                control.disconnect(name)
                 self._forget(name)
 
-    async def _end(self, name: str, board: Switchboard) -> None:
-        gate = self._gates[name]
+    async def _stop(self, name: str, control: ChannelControl) -> None:
+        listener = self._listeners[name]
         self._forget(name)
-        board.disconnect(name)
-        await gate.port.stop()
+        control.disconnect(name)
+        await listener.port.stop()
         self._log.info("closed", listener=name)
 
     def _forget(self, name: str) -> None:
-        del self._gates[name], self._written[name]
+        del self._listeners[name], self._settings[name]
 
-    def _made(self, written: Listener, found: Senders, *, must: bool = False) -> bool:
+    def _try_to_create(
+        self, settings: Listener, found: ActiveListeners, *, required: bool = False
+    ) -> bool:
+        name = settings.name
         try:
-            self._gates[written.name] = self._make(written, found.listenings[written.name])
+            self._listeners[name] = self._make(settings, found.listenings[name])
         except (BridgeError, TLSConfigurationError) as error:
-            if must:
+            if required:
                 raise
-            self._complain(written.name, error)
+            self._record_failure(name, error)
             return False
-        self._written[written.name] = written
+        self._settings[name] = settings
         return True
 
-    async def _opened(self, name: str, gate: Gate) -> bool:
-        """Open a port; tell whether that went well."""
+    async def _try_to_open(self, name: str, listener: RunningListener) -> bool:
+        """Open a port and return whether that succeeded."""
         try:
-            await gate.port.start()
+            await listener.port.start()
         except (BridgeError, OSError) as error:
-            self._complain(name, error)
+            self._record_failure(name, error)
             return False
-        self.troubles.pop(name, None)
+        self.failures.pop(name, None)
         return True
 
-    def _complain(self, name: str, error: Exception) -> None:
-        """Say once why a listener does not listen, however often it is tried."""
-        if name not in self.troubles:
+    def _record_failure(self, name: str, error: Exception) -> None:
+        """Record why a listener does not listen; log the first failure."""
+        if name not in self.failures:
             self._log.error("not listening", listener=name, error=describe(error))
-        self.troubles[name] = str(error)
+        self.failures[name] = str(error)

@@ -1,6 +1,7 @@
-"""The one loop that Twisted and asyncio share, and the interpreter settings of a service process.
+"""
+The event loop that Twisted and asyncio share, and the interpreter settings of a service process.
 
-SIGTERM and SIGINT ask it to stop, once; it decides how. No part of the service is known here.
+SIGTERM and SIGINT set an event; the main function decides how to stop.
 """
 
 import asyncio
@@ -13,23 +14,38 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-_RESOLVERS = 4  # threads of asyncio's default executor: what else blocks is `bridge.executors`'
+from twisted.internet.asyncioreactor import AsyncioSelectorReactor
+from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.main import installReactor
+from typing_extensions import override
+
+_RESOLVERS = 4  # threads of asyncio's default executor; other blocking work uses `bridge.executors`
 
 Main = Callable[[asyncio.Event], Awaitable[int]]
-"""Takes the event that says "stop"; returns the exit status."""
+"""Takes the event that requests a stop; returns the exit status."""
+
+
+class QuietReactor(AsyncioSelectorReactor):
+    """Twisted's reactor on asyncio's loop, without Twisted's log context around each read event."""
+
+    @override
+    def addReader(self, reader: IReadDescriptor) -> None:
+        watched: dict[Any, int] = self._readers
+        known = reader in watched
+        super().addReader(reader)  # type: ignore[no-untyped-call]
+        if not known and (number := watched.get(reader)) is not None:
+            self._asyncioEventloop.add_reader(number, self._readOrWrite, reader, True)
 
 
 def run(main: Main) -> int:
-    """Install the reactor, run `main` to its end, return its status; its error is raised here."""
-    from bridge.runtime.reactor import install  # noqa: PLC0415  # importing installs nothing yet
-
+    """Install the reactor, run `main`, and return its status or raise its error."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    install(loop)
+    installReactor(QuietReactor(loop))  # type: ignore[no-untyped-call]
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "host names"))
-    from twisted.internet import reactor  # noqa: PLC0415  # now it is ours
+    from twisted.internet import reactor  # noqa: PLC0415  # importing it earlier would install another
 
-    turning: Any = reactor
+    running: Any = reactor
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, ValueError, RuntimeError):  # no main thread, Windows
@@ -40,32 +56,32 @@ def run(main: Main) -> int:
             return await main(stop)
         finally:
             await loop.shutdown_default_executor()
-            turning.callLater(0, turning.stop)
+            running.callLater(0, running.stop)
 
     task = loop.create_task(whole())
-    turning.run(installSignalHandlers=False)
+    running.run(installSignalHandlers=False)
     return task.result()
 
 
-_TURN = 0.0005  # seconds
-_NEW_OBJECTS = 20_000  # before the collector looks at them
-_PAGES_FROM = -3  # M_MMAP_THRESHOLD of malloc.h
-_LARGE_MEMORY = 2**20  # bytes
+_SWITCH_SECONDS = 0.0005
+_NEW_OBJECTS = 20_000  # allocations until the garbage collector runs
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
+_LARGE_BLOCK = 2**20  # bytes
 
 
-def settle_down() -> None:
-    """Set all of it, when everything that stays is there."""
-    spare_the_collector()
-    take_short_turns()
-    give_large_memory_back()
+def tune_process() -> None:
+    """Set the garbage collector, the switch interval and malloc; call it after the start."""
+    tune_garbage_collector()
+    shorten_switch_interval()
+    map_large_blocks()
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """
-    Let the garbage collector leave alone what start-up made, and look less often.
+    Exclude the objects of the start from garbage collection, and collect less often.
 
-    Hundreds of thousands of objects live as long as the process; to walk them again and again
-    while messages come in costs as much as the messages (measured: half of the intake's time).
+    Hundreds of thousands of objects live as long as the process. Scanning them repeatedly took half
+    of the intake's time.
     """
     gc.collect()
     gc.freeze()
@@ -73,22 +89,22 @@ def spare_the_collector() -> None:
     gc.enable()
 
 
-def take_short_turns() -> None:
+def shorten_switch_interval() -> None:
     """
-    Let the loop have its turn soon while threads compute.
+    Let the event loop get the GIL back sooner while other threads compute.
 
-    Each call to the database gives the interpreter away, and to get it back from a thread that
-    computes takes up to this long: by default five milliseconds for each statement.
+    Each database call releases the GIL. With the default interval, getting it back from a computing
+    thread takes up to five milliseconds per statement.
     """
-    sys.setswitchinterval(_TURN)
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-def give_large_memory_back() -> None:
+def map_large_blocks() -> None:
     """
-    Let what is larger than a mebibyte have pages of its own (glibc; elsewhere nothing is changed).
+    Let glibc map memory blocks above one mebibyte separately; no effect with other libraries.
 
-    As it grows they are moved and not copied, for which everybody would wait; and the system has
-    them back at once. By itself the library does so only until the first large one was let go.
+    The kernel moves such blocks without copying when they grow, and gets them back when they are
+    freed. By default glibc raises the threshold after the first large block is freed.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_PAGES_FROM, _LARGE_MEMORY)
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)

@@ -25,9 +25,9 @@ from bridge.console.ownership import SubjectReader
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import Tally
 from bridge.metrics import Metrics
-from bridge.monitoring.certificates import Place
+from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.membership import Membership
-from bridge.runtime.schedule import Job, Run, Schedule, Step, now_ms
+from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
@@ -40,7 +40,7 @@ DAY = 86_400_000
 """Milliseconds for which what is old may wait to be removed with all of its partition."""
 
 
-def audit_relay(schedule: Schedule, relay: AuditRelay) -> Step:
+def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
     """Move audit events from the bridge's outbox to the chain, at the stop once more."""
 
     async def move() -> None:
@@ -55,7 +55,7 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> Step:
     return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
 
 
-def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) -> Step:
+def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) -> ServicePart:
     """Store which codes messages had that no table has. Counts that cannot be stored are lost."""
 
     async def store() -> None:
@@ -74,7 +74,7 @@ class NumberIndex:
 
     def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:
         """Read the numbers of large messages by `offload`."""
-        self._indexer = MessageIndexer(database, subjects_of, now_ms, partial(_numbered, offload))
+        self._indexer = MessageIndexer(database, subjects_of, now_ms, partial(_hashes_of, offload))
         self._look: ArrivalSample | None = None
         self._rate = 0.0  # messages a second
 
@@ -91,7 +91,7 @@ class NumberIndex:
         return pause_seconds(self._rate, took, full=read >= most)
 
 
-def _numbered(offload: Offload, payload: bytes) -> Sequence[int]:
+def _hashes_of(offload: Offload, payload: bytes) -> Sequence[int]:
     """Read a message's numbers; none where nobody could read it."""
     if len(payload) < LARGE:
         return read_number_hashes(payload)
@@ -109,32 +109,36 @@ def housekeeping(
     metrics: Metrics,
     membership: Membership,
     node: str,
-) -> list[Step]:
+) -> list[ServicePart]:
     """
     Give the jobs that one process does for all that share a database, where this one may lead.
 
     They are alerts, the next partition and retention. A process that does not lead notes disk
     space and certificates of its node for the one that does.
     """
-    every, place, leads = settings.alerts.every, Place(node, socket.gethostname()), membership.leads
+    every, place, leads = (
+        settings.alerts.every,
+        NodeAddress(node, socket.gethostname()),
+        membership.leads,
+    )
     note = note_own_files(settings, database, now_ms, place)
-    own_files = schedule.periodic(Job.OWN_FILES, _where(lambda: not leads(), note), every=every)
+    own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), note), every=every)
     if not membership.may_lead:
         return [own_files]
     look = watch(settings, database, metrics, now_ms, place).look
     steps = [
         own_files,
-        schedule.periodic(Job.ALERTS, _where(leads, look), every=every),
-        schedule.periodic(Job.PARTITIONS, _where(leads, partial(create_ahead, database))),
+        schedule.periodic(Job.ALERTS, _only_if(leads, look), every=every),
+        schedule.periodic(Job.PARTITIONS, _only_if(leads, partial(create_ahead, database))),
     ]
     kept = settings.retention
     if kept.keep or kept.max_size:
-        prune = _where(leads, partial(_prune, settings))
+        prune = _only_if(leads, partial(_prune, settings))
         steps.append(schedule.periodic(Job.RETENTION, prune, every=kept.every))
     return steps
 
 
-def _where(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
+def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
     """Make a job of blocking work that is done where a condition holds."""
 
     async def run() -> None:

@@ -14,7 +14,7 @@ from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import CHANNEL
-from bridge.runtime.schedule import Job, Schedule, Step, now_ms
+from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.notifications import NotificationListener
 from bridge.store.presence import Presence
@@ -46,9 +46,9 @@ class Membership:
         """Call `wake`, on the loop's thread, when there may be something to claim."""
         self._wakes.append(wake)
 
-    def part(self) -> Step:
+    def part(self) -> ServicePart:
         """Give its start and stop; it must be started before anything is claimed."""
-        return Step("presence", self._appear, self._vanish)
+        return ServicePart("presence", self._appear, self._vanish)
 
     async def _appear(self) -> None:
         await Threads.LEASES.run(self._presence.start)

@@ -37,7 +37,7 @@ class MigrationFailed(BridgeError):  # noqa: N818  # named for what happened
     """The databases could not be brought to this release; says what the migration said."""
 
 
-def migrate_apart(settings: Settings, roles: frozenset[Role]) -> bool:
+def migrate_in_child_process(settings: Settings, roles: frozenset[Role]) -> bool:
     """
     Migrate what the roles need; False where a signal to stop ended it, with nothing half done.
 
@@ -50,7 +50,7 @@ def migrate_apart(settings: Settings, roles: frozenset[Role]) -> bool:
         structlog.get_logger("service").info("migrating, or waiting for who does", place=name)
     if not hasattr(os, "fork"):
         return True  # whoever opens them migrates them
-    return _apart(partial(_migrate, needed))
+    return _run_in_child(partial(_migrate, needed))
 
 
 def _needed(settings: Settings, roles: frozenset[Role]) -> Iterator[Migration]:
@@ -86,7 +86,7 @@ def _migrate(needed: list[Migration]) -> None:
             database.dispose()
 
 
-def _apart(work: Callable[[], None]) -> bool:
+def _run_in_child(work: Callable[[], None]) -> bool:
     """Do something in a child; False where we were told to stop, and told the child."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -96,10 +96,10 @@ def _apart(work: Callable[[], None]) -> bool:
     if child == 0:
         os.close(said)
         os.close(held)
-        _be_the_child(work, say, watched)
+        _run_child(work, say, watched)
     os.close(say)
     os.close(watched)
-    with _passed_on_to(child) as told:
+    with _signals_forwarded_to(child) as told:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         with os.fdopen(said, "rb") as words:
             message = words.read().decode()
@@ -116,7 +116,7 @@ def _apart(work: Callable[[], None]) -> bool:
 
 
 @contextmanager
-def _passed_on_to(child: int) -> Iterator[list[int]]:
+def _signals_forwarded_to(child: int) -> Iterator[list[int]]:
     """Let the child have the signals that are for us; give those that came."""
     came: list[int] = []
 
@@ -133,13 +133,13 @@ def _passed_on_to(child: int) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _be_the_child(work: Callable[[], None], say: int, watched: int) -> NoReturn:
+def _run_child(work: Callable[[], None], say: int, watched: int) -> NoReturn:
     status = _DEFECT
     try:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        Thread(target=_end_with_the_parent, args=(watched,), daemon=True).start()
+        Thread(target=_exit_with_parent, args=(watched,), daemon=True).start()
         work()
         status = 0
     except (BridgeError, OSError) as error:
@@ -153,7 +153,7 @@ def _be_the_child(work: Callable[[], None], say: int, watched: int) -> NoReturn:
         os._exit(status)  # nothing of the parent's is to be tidied up here
 
 
-def _end_with_the_parent(watched: int) -> None:
+def _exit_with_parent(watched: int) -> None:
     """Who was killed cannot tell us: what it held is closed."""
     os.read(watched, 1)
     os._exit(_FAILED)

@@ -23,11 +23,11 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
 INBOX = "inbox"
-PATIENCE = 1.5
+ANSWER_SECONDS = 1.5
 """Seconds in which the database must have answered: balancers and scrapers wait a little longer."""
 
 
-class Question:
+class SharedQuery:
     """
     Something that the database is asked, by many at a time and on one thread.
 
@@ -44,7 +44,7 @@ class Question:
         if self._asked is None or self._asked.done():
             self._asked = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
         asked = self._asked
-        await asyncio.wait([asked], timeout=PATIENCE)
+        await asyncio.wait([asked], timeout=ANSWER_SECONDS)
         return asked.done() and asked.result()
 
     def _attempt(self) -> bool:
@@ -95,8 +95,8 @@ class Probes:
         self._queues = {INBOX}
         self._touching = self._measuring = None
         if database is not None:
-            self._touching = Question(database.reader().ping)
-            self._measuring = Question(partial(self._measure, database))
+            self._touching = SharedQuery(database.reader().ping)
+            self._measuring = SharedQuery(partial(self._measure, database))
 
     def over(self, application: Any | None, console: Any | None = None) -> Router:
         """Give an ASGI application that answers the probes itself; `/console` is the console's."""

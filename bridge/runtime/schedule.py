@@ -26,16 +26,16 @@ from bridge.metrics import Metrics
 from bridge.redaction import describe
 from bridge.store.errors import StoreError
 
-Action = Callable[[], Awaitable[None]]
+AsyncAction = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ServicePart:
     """Something that runs between `start` and `stop`; `name` is what the log calls it."""
 
     name: str
-    start: Action
-    stop: Action
+    start: AsyncAction
+    stop: AsyncAction
 
 
 def now_ms() -> int:
@@ -43,7 +43,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """Do nothing: half of what only starts or only stops."""
 
 
@@ -130,7 +130,7 @@ _CLOCK = _Monotonic()
 _START = _EPOCH.replace(tzinfo=_CLOCK)
 
 
-class _Period(BaseTrigger):  # type: ignore[misc]  # APScheduler is untyped
+class _PeriodicTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler is untyped
     """
     Fires a period after the last time; times that have passed are left out.
 
@@ -163,17 +163,16 @@ class Schedule:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        # Two instances for APScheduler, one for us: `_Part` lets no run begin beside another. The
-        # limit of APScheduler would log every period of a slow run, and would skip a run that is
-        # due in the moment in which the one before it ends.
+        # `_ScheduledJob` prevents overlapping runs. APScheduler's own limit would log every period
+        # of a slow run and skip a run that is due at the moment in which the one before it ends.
         self._scheduler: Any = AsyncIOScheduler(
             timezone=_CLOCK,
             job_defaults={"max_instances": 2, "coalesce": True, "misfire_grace_time": None},
         )
 
-    def part(self) -> Step:
+    def part(self) -> ServicePart:
         """Give its start and stop. It starts before and stops after all that declare jobs."""
-        return Step("schedule", self.start, self.stop)
+        return ServicePart("schedule", self.start, self.stop)
 
     async def start(self) -> None:
         """Run the jobs that are declared from now on."""
@@ -186,8 +185,8 @@ class Schedule:
             await asyncio.sleep(0)  # it ends in the loop's next turn
 
     def periodic(
-        self, job: Job, run: Run, *, every: float | None = None, last: Action = nothing
-    ) -> Step:
+        self, job: Job, run: Run, *, every: float | None = None, last: AsyncAction = do_nothing
+    ) -> ServicePart:
         """
         Give a part of the service that runs a job from its start to its stop.
 
@@ -195,14 +194,14 @@ class Schedule:
         after the last run has ended, whether the part had started or not.
         """
         seconds = job.every if every is None else every
-        return _Part(job, run, last, seconds, self._scheduler, self._metrics).step()
+        return _ScheduledJob(job, run, last, seconds, self._scheduler, self._metrics).step()
 
 
-class _Part:
+class _ScheduledJob:
     """One job of one part: adds it to the scheduler, notes how it runs, and takes it away."""
 
     def __init__(
-        self, job: Job, run: Run, last: Action, every: float, scheduler: Any, metrics: Metrics
+        self, job: Job, run: Run, last: AsyncAction, every: float, scheduler: Any, metrics: Metrics
     ) -> None:
         self._log = structlog.get_logger("schedule")
         self._job = job
@@ -215,11 +214,11 @@ class _Part:
         self._task: asyncio.Task[None] | None = None
         self._failed_at = ""
 
-    def step(self) -> Step:
-        return Step(self._job.label, self._start, self._stop)
+    def step(self) -> ServicePart:
+        return ServicePart(self._job.label, self._start, self._stop)
 
     async def _start(self) -> None:
-        trigger = _Period(self._job, self._every)
+        trigger = _PeriodicTrigger(self._job, self._every)
         self._entry = self._scheduler.add_job(self._turn, trigger, name=self._job.label)
 
     async def _stop(self) -> None:

@@ -21,16 +21,16 @@ from bridge.metrics import Metrics
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop
-from bridge.runtime.loop import settle_down
-from bridge.runtime.migration import migrate_apart
-from bridge.runtime.schedule import Job, Schedule, Step
+from bridge.runtime.loop import tune_process
+from bridge.runtime.migration import migrate_in_child_process
+from bridge.runtime.schedule import Job, Schedule, ServicePart
 from config import Settings
 from config.sections import LogFormat
 
 READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
 
-class Supervisor:
+class SystemdNotifier:
     """Who is told, by the environment that we were started in."""
 
     def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
@@ -38,7 +38,7 @@ class Supervisor:
         self._address = "\0" + name[1:] if name.startswith("@") else name
         limit = environment.get("WATCHDOG_USEC", "")
         self._every = int(limit) / 2_000_000 if limit.isdigit() else 0.0
-        self._watchdog: Step | None = None
+        self._watchdog: ServicePart | None = None
         if self._address and self._every:
             self._watchdog = schedule.periodic(Job.WATCHDOG, self._beat, every=self._every)
 
@@ -72,12 +72,12 @@ _PAGES = {Role.CONSOLE: "/console", Role.ENGINE: "/reporting/"}
 _STOP_WITHIN = 30.0
 
 
-class Service:
+class BridgeService:
     """Parts in the order in which they need each other."""
 
-    def __init__(self, parts: Sequence[Step]) -> None:
+    def __init__(self, parts: Sequence[ServicePart]) -> None:
         self._parts = parts
-        self._running: list[Step] = []
+        self._running: list[ServicePart] = []
         self._log = structlog.get_logger("service")
 
     async def start(self) -> None:
@@ -105,7 +105,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
     log = structlog.get_logger("service")
-    if not migrate_apart(settings, roles):
+    if not migrate_in_child_process(settings, roles):
         log.info("stopped")
         return 0
 
@@ -117,12 +117,12 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         began = time.monotonic()
         metrics = Metrics()
         schedule = Schedule(metrics)
-        service = Service(assemble(settings, roles, reactor, metrics, schedule))
+        service = BridgeService(assemble(settings, roles, reactor, metrics, schedule))
         await schedule.start()
         await service.start()
-        supervisor = Supervisor(os.environ, schedule)
+        supervisor = SystemdNotifier(os.environ, schedule)
         await supervisor.begin()
-        settle_down()
+        tune_process()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         for role, path in _PAGES.items():
             if role in roles:

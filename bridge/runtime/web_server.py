@@ -12,12 +12,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import structlog
 import uvicorn
 from typing_extensions import override
 
-from bridge.runtime.http_connections import HttpConnections, HttpLimits, affordable
+from bridge.metrics import Metrics
+from bridge.request_body import BUDGET
+from bridge.runtime.http_connections import HttpConnections, HttpLimits, fit_to_descriptors
 from bridge.runtime.http_protocol import HttpProtocol
+from bridge.runtime.schedule import ServicePart
 from config.quantities import Address
+from config.sections import Http
 
 BACKLOG = 128
 """Connections that wait to be accepted. All of them may be accepted in one turn of the loop, before
@@ -67,7 +72,7 @@ class WebServer:
         self._socket = address if isinstance(address, socket.socket) else bind(address)
         self.port: int = self._socket.getsockname()[1]
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        fitting = affordable(limits.connections, descriptors)
+        fitting = fit_to_descriptors(limits.connections, descriptors)
         limits = replace(limits, connections=fitting)
         self._connections = HttpConnections(limits, note)
         config = uvicorn.Config(
@@ -117,3 +122,27 @@ def bind(address: Address) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
     listening.setblocking(False)  # the standard library's signature
     return listening
+
+
+def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) -> ServicePart:
+    """Make the part of the service that serves HTTP, with the limits of the settings."""
+    limits = HttpLimits(
+        settings.max_connections,
+        settings.max_connections_per_source,
+        settings.head_timeout,
+        settings.body_timeout,
+        settings.body_rate,
+        settings.idle_timeout,
+        settings.write_timeout,
+        tuple(settings.trusted_proxies),
+    )
+    BUDGET.size = settings.body_memory
+    closed = metrics.http_connections_closed
+    web = WebServer(application, bind, limits, lambda reason: closed.labels(reason).inc())
+    log = structlog.get_logger("web")
+
+    async def start() -> None:
+        await web.start()
+        log.info("listening", address=f"{bind.host}:{web.port}")
+
+    return ServicePart("web", start, web.stop)

@@ -7,11 +7,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.metrics import Metrics
-from bridge.monitoring import certificates
-from bridge.monitoring.certificates import Place, authorities, chains, revocation_lists
-from bridge.monitoring.conditions import Life, Thresholds
-from bridge.monitoring.notifications import Hook, Mail, call_hook, send_mail
-from bridge.monitoring.watch import Tell, Watch
+from bridge.monitoring import node_files
+from bridge.monitoring.alert_monitor import AlertMonitor, Notify
+from bridge.monitoring.conditions import AlertThresholds, Validity
+from bridge.monitoring.node_files import (
+    NodeAddress,
+    authorities,
+    certificate_chains,
+    revocation_lists,
+)
+from bridge.monitoring.notifications import MailServer, WebhookTarget, call_webhook, send_mail
 from bridge.store.database import Database
 from bridge.wiring.active_settings import Present
 from bridge.wiring.secrets import read_secret
@@ -27,12 +32,12 @@ def watch(
     database: Database,
     metrics: Metrics,
     clock: Callable[[], int],
-    place: Place,
-) -> Watch:
+    place: NodeAddress,
+) -> AlertMonitor:
     """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
     now = Present(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
-    return Watch(
+    return AlertMonitor(
         database,
         lambda: thresholds(now()),
         lambda: ends(now()),
@@ -45,27 +50,27 @@ def watch(
         partial(disk_free, settings.home),
         _ms(settings.alerts.hold_down),
         place.host,
-        lambda moment: certificates.of_others(database, place.node, moment - fresh),
+        lambda moment: node_files.files_of_other_nodes(database, place.node, moment - fresh),
     )
 
 
 def note_own_files(
-    settings: Settings, database: Database, clock: Callable[[], int], place: Place
+    settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
 ) -> Callable[[], None]:
     """Make what writes down, for whoever watches for all, what this node has of its own."""
     now = Present(settings, database)
 
     def note() -> None:
         free = disk_free(settings.home)
-        certificates.note(database, place, ends(now()), free, clock())
+        node_files.save_node_files(database, place, ends(now()), free, clock())
 
     return note
 
 
-def thresholds(settings: Settings) -> Thresholds:
+def thresholds(settings: Settings) -> AlertThresholds:
     """Say what is worth telling; of what is switched off no silence is."""
     alerts = settings.alerts
-    return Thresholds(
+    return AlertThresholds(
         queue_depth=alerts.queue_depth,
         queue_age=_ms(alerts.queue_age),
         parked=alerts.parked,
@@ -90,20 +95,20 @@ def disk_free(home: Path) -> int | None:
         return None
 
 
-def notifiers(settings: Settings) -> dict[str, Tell]:
+def notifiers(settings: Settings) -> dict[str, Notify]:
     """Make the ways to tell people, by name. Raises SettingsError where a secret is unreadable."""
     system = urlsplit(settings.http.public_url).netloc
-    found: dict[str, Tell] = {}
+    found: dict[str, Notify] = {}
     if settings.alerts.mail is not None:
         found["mail"] = partial(send_mail, _mail(settings, settings.alerts.mail), system)
     if settings.alerts.webhook is not None:
-        found["webhook"] = partial(call_hook, _hook(settings, settings.alerts.webhook), system)
+        found["webhook"] = partial(call_webhook, _hook(settings, settings.alerts.webhook), system)
     return found
 
 
-def ends(settings: Settings) -> dict[str, Life]:
+def ends(settings: Settings) -> dict[str, Validity]:
     """Say what of TLS expires, by the words of an alert, and when."""
-    own = chains(certificate_files(settings))
+    own = certificate_chains(certificate_files(settings))
     listening = [(each.name, each.tls) for each in settings.listener if each.tls]
     sending = [(each.name, each.tls) for each in settings.destination if each.tls]
     trusted = {
@@ -137,8 +142,8 @@ def certificate_files(settings: Settings) -> Mapping[str, Path]:
     return files
 
 
-def _mail(settings: Settings, mail: MailSettings) -> Mail:
-    return Mail(
+def _mail(settings: Settings, mail: MailSettings) -> MailServer:
+    return MailServer(
         mail.host,
         mail.port,
         mail.sender,
@@ -150,8 +155,8 @@ def _mail(settings: Settings, mail: MailSettings) -> Mail:
     )
 
 
-def _hook(settings: Settings, hook: Webhook) -> Hook:
-    return Hook(hook.url, _secret(settings, hook.authorization_file))
+def _hook(settings: Settings, hook: Webhook) -> WebhookTarget:
+    return WebhookTarget(hook.url, _secret(settings, hook.authorization_file))
 
 
 def _secret(settings: Settings, file: Path | None) -> str:

@@ -14,19 +14,19 @@ from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from bridge.delivery.courier import Sender
-from bridge.delivery.destinations import Destination
-from bridge.delivery.replies import answers, answers_here
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.monitoring.tracing import Origin
+from bridge.monitoring.tracing import MessageOrigin
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports.folders.sender import FolderSender
-from bridge.transports.web.dialect import read_authorization
-from bridge.transports.web.sender import WebSender
+from bridge.transports.http.protocol import read_authorization
+from bridge.transports.http.sender import HttpSender
 from bridge.wiring.active_definitions import Find
 from bridge.wiring.destination_definitions import outgoing
 from bridge.wiring.listeners import not_reloaded
@@ -47,17 +47,17 @@ class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"destination {destination}: its mapping has no message for {event}")
 
 
-def destinations(settings: Settings, find: Find | None = None) -> list[Destination]:
+def destinations(settings: Settings, find: Find | None = None) -> list[CompiledDestination]:
     """Compile what each that is on is sent; raises as `outgoing`, and NoMessageFor."""
     return [destination(settings, each, find) for each in settings.destination if each.enabled]
 
 
 def destination(
     settings: Settings, chosen: DestinationSettings, find: Find | None = None
-) -> Destination:
+) -> CompiledDestination:
     """Compile what one destination is sent; raises as `destinations`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
-    made = Destination(
+    made = CompiledDestination(
         name=chosen.name,
         mappings=outgoing(settings, chosen, find),
         sites=frozenset(chosen.sites),
@@ -102,7 +102,7 @@ def _mllp(
         clock=reactor,
         reply_timeout=chosen.ack_timeout,
         connect_timeout=chosen.connect_timeout,
-        reply_matches=answers_here,
+        reply_matches=require_acknowledgment,
         backoff=lambda attempt: policy.delay(attempt, random),
     )
 
@@ -114,25 +114,25 @@ def _folder(
         folder_at(settings, f"destination {chosen.name}", address),
         clock=lambda: datetime.now(UTC),
         answer_within=chosen.ack_timeout if chosen.answer_files else None,
-        matches=answers,
+        matches=acknowledges,
     )
 
 
 def _web(
     settings: Settings, chosen: DestinationSettings, address: WebAddress, reactor: Any
-) -> WebSender:
+) -> HttpSender:
     file = chosen.authorization_file
     authorization = read_authorization(
         f"destination {chosen.name}", require_foreign_secret(settings, chosen.name, file)
     )
     policy: Any = _Trust(tls_options(settings, chosen))
     agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]
-    return WebSender(
+    return HttpSender(
         agent,
         address.encode("ascii"),
         clock=reactor,
         reply_timeout=chosen.ack_timeout,
-        matches=answers,
+        matches=acknowledges,
         authorization=authorization,
     )
 
@@ -168,7 +168,7 @@ def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
 _DIGEST = text("SELECT digest FROM message WHERE id = :id")
 
 
-def origin(database: Database) -> Origin:
+def origin(database: Database) -> MessageOrigin:
     """Give what finds the message that first spoke of a delivery's first order."""
 
     def look_up(delivery: ClaimedDelivery) -> int | None:

@@ -20,8 +20,8 @@ from bridge.engine.settings import (
     WritingAids,
 )
 from bridge.engine_client.http_caller import http_caller
-from bridge.engine_client.in_process import InProcess
-from bridge.engine_client.transport import Caller, Tokens
+from bridge.engine_client.in_process_caller import InProcessCaller
+from bridge.engine_client.transport import AccessTokens, EngineCaller
 from bridge.store.database import Database
 from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token
 from config import Settings
@@ -117,22 +117,22 @@ def engine_application(
     )
 
 
-def engine_tokens(settings: Settings) -> Tokens:
+def engine_tokens(settings: Settings) -> AccessTokens:
     """Read the tokens that our calls bear. Raises SettingsError."""
     by_site = {
         site: read_token(settings.path(file)) for site, file in settings.engine.tokens.items()
     }
     default_file = settings.path(settings.engine.token_file)
     default = "" if by_site and not default_file.exists() else read_token(default_file)
-    return Tokens(default, by_site)
+    return AccessTokens(default, by_site)
 
 
-def engine_http(settings: Settings, application: FastAPI | None) -> Caller:
+def engine_http(settings: Settings, application: FastAPI | None) -> EngineCaller:
     """Open what carries the calls of an EngineClient."""
     if not settings.engine.is_internal:
         return http_caller(settings.engine.base_url)
     if application is not None:
-        return InProcess(application, settings.http.public_url)
+        return InProcessCaller(application, settings.http.public_url)
     bind = settings.http.bind
     host = _ANY.get(bind.host, bind.host)
     named = f"[{host}]" if ":" in host else host

@@ -27,10 +27,10 @@ from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
 from bridge.transports.folders.files import Folder
-from bridge.transports.folders.intake import FolderListener, FolderRules
-from bridge.transports.web.dialect import read_authorization
-from bridge.transports.web.intake import Desk, WebRules
-from bridge.transports.web.server import MessageSite
+from bridge.transports.folders.listener import FolderListener, FolderRules
+from bridge.transports.http.protocol import read_authorization
+from bridge.transports.http.resource import HttpListenerRules, MessageResource
+from bridge.transports.http.server import MessageSite
 from bridge.wiring.listeners import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
@@ -179,7 +179,7 @@ def wired(
     observer = WireCounter(metrics, listener.name, answering.seen)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
-        desk = Desk(answering.handle, web_rules(settings, listener, address), observer)
+        desk = MessageResource(answering.handle, web_rules(settings, listener, address), observer)
         site = MessageSite(
             desk,
             limits,
@@ -214,13 +214,13 @@ def server_limits(listener: Listener) -> ServerLimits:
     )
 
 
-def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> WebRules:
+def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> HttpListenerRules:
     """Say what an HTTP listener asks for. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
         f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
     )
-    return WebRules(address.path, listener.charset, authorization)
+    return HttpListenerRules(address.path, listener.charset, authorization)
 
 
 async def _drain(site: MessageSite) -> None:
@@ -228,7 +228,7 @@ async def _drain(site: MessageSite) -> None:
     site.pause()
     loop = asyncio.get_running_loop()
     until = loop.time() + DRAIN_WITHIN
-    while site.desk.in_hand and loop.time() < until:  # noqa: ASYNC110  # it has no event
+    while site.desk.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
         await asyncio.sleep(0.02)
     site.close()
 

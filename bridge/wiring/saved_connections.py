@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bridge.errors import BridgeError
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
 from config import Settings
 from config.listeners import Listener
@@ -23,9 +23,9 @@ from config.sections import Destination
 Table = Mapping[str, Any]
 """A listener or destination as bridge.toml writes it: keys with plain values."""
 
-MODELS: Final[Mapping[Kind, type[Listener | Destination]]] = {
-    Kind.LISTENER: Listener,
-    Kind.DESTINATION: Destination,
+MODELS: Final[Mapping[ChannelKind, type[Listener | Destination]]] = {
+    ChannelKind.LISTENER: Listener,
+    ChannelKind.DESTINATION: Destination,
 }
 _BEGINNING: Final = "settings of "
 _FILE: Final = "settings.json"
@@ -35,7 +35,7 @@ Section = TypeVar("Section", Listener, Destination)
 class WrongConnection(BridgeError):  # noqa: N818  # named for what happened
     """A listener or destination of the console cannot be what its settings say."""
 
-    def __init__(self, kind: Kind, name: str, fields: Sequence[str]) -> None:
+    def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
         super().__init__(f"{kind} {name} as the console says it: {', '.join(fields)}")
 
 
@@ -46,20 +46,20 @@ class Mistake(NamedTuple):
     text: str
 
 
-def record(kind: Kind, name: str) -> str:
+def record(kind: ChannelKind, name: str) -> str:
     """Name the record of a connection; no definition can be called so."""
     return f"{_BEGINNING}{kind} {name}"
 
 
-def about(name: str) -> tuple[Kind, str] | None:
+def about(name: str) -> tuple[ChannelKind, str] | None:
     """Say whose a record is, by its name; None where it is none of a connection."""
     if not name.startswith(_BEGINNING):
         return None
     kind, _, own = name.removeprefix(_BEGINNING).partition(" ")
-    return Kind(kind), own
+    return ChannelKind(kind), own
 
 
-def version(kind: Kind, name: str, table: Table | None) -> MappingVersion:
+def version(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
     """Make what is kept of a table; None: bridge.toml has the word again."""
     own = None if table is None else {**table, "name": name}
     text = json.dumps(own, ensure_ascii=False, sort_keys=True)
@@ -73,7 +73,7 @@ def table_in(made: MappingVersion) -> dict[str, Any] | None:
     return found
 
 
-def mistakes(kind: Kind, table: Table) -> list[Mistake]:
+def mistakes(kind: ChannelKind, table: Table) -> list[Mistake]:
     """Say what is wrong with a table by itself, as the settings' own check does."""
     try:
         MODELS[kind].model_validate(dict(table))
@@ -102,13 +102,15 @@ def laid_over(settings: Settings, said: Mapping[str, MappingVersion]) -> Setting
     if not any(tables.values()):
         return settings
     update = {
-        "listener": _joined(settings.listener, _made(Kind.LISTENER, tables)),
-        "destination": _joined(settings.destination, _made(Kind.DESTINATION, tables)),
+        "listener": _joined(settings.listener, _made(ChannelKind.LISTENER, tables)),
+        "destination": _joined(settings.destination, _made(ChannelKind.DESTINATION, tables)),
     }
     return settings.model_copy(update=update)
 
 
-def _made(kind: Kind, tables: Mapping[tuple[Kind, str], Table | None]) -> dict[str, Any]:
+def _made(
+    kind: ChannelKind, tables: Mapping[tuple[ChannelKind, str], Table | None]
+) -> dict[str, Any]:
     return {
         name: made(kind, name, table)
         for (of, name), table in tables.items()
@@ -116,7 +118,7 @@ def _made(kind: Kind, tables: Mapping[tuple[Kind, str], Table | None]) -> dict[s
     }
 
 
-def made(kind: Kind, name: str, table: Table) -> Listener | Destination:
+def made(kind: ChannelKind, name: str, table: Table) -> Listener | Destination:
     """Make a section of a table. Raises WrongConnection."""
     try:
         return MODELS[kind].model_validate(dict(table))
@@ -132,7 +134,7 @@ def _joined(own: Sequence[Section], said: Mapping[str, Section]) -> list[Section
     return kept + [each for name, each in sorted(said.items()) if name not in known]
 
 
-def source(own: Settings, current: Settings, kind: Kind, name: str) -> str:
+def source(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
     """Say whose word a connection is: `file`, `console`, or `both` where they differ."""
     before, now = (
         next((_bare(each) for each in every(settings, kind) if each.name == name), None)
@@ -143,9 +145,9 @@ def source(own: Settings, current: Settings, kind: Kind, name: str) -> str:
     return "file" if before == now else "both"
 
 
-def every(settings: Settings, kind: Kind) -> Sequence[Listener | Destination]:
+def every(settings: Settings, kind: ChannelKind) -> Sequence[Listener | Destination]:
     """Give the listeners, or the destinations."""
-    return settings.listener if kind is Kind.LISTENER else settings.destination
+    return settings.listener if kind is ChannelKind.LISTENER else settings.destination
 
 
 def _bare(section: Listener | Destination) -> Listener | Destination:

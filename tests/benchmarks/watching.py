@@ -9,7 +9,7 @@ import statistics
 import threading
 from pathlib import Path
 
-from bridge.delivery.status_poll import Pace
+from bridge.delivery.status_poll import BatchSize
 from tests.benchmarks.api import Caller, identity, launch_body
 from tests.benchmarks.filling import fill_engine
 from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
@@ -70,7 +70,7 @@ def _round(at: Installation, caller: Caller, count: int) -> tuple[float, float, 
     threading.Event().wait(3)
     quiet = alone.stop()
     bystander, seconds = Bystander(at).start(), 0.0
-    pace, first = Pace(), 1
+    pace, first = BatchSize(), 1
     while first <= count:
         numbers = range(first, min(first + pace.size, count + 1))
         orders = [identity(f"FA{number}", f"FM{number // 5}") for number in numbers]

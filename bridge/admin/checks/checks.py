@@ -17,8 +17,8 @@ from bridge.admin.checks.security import sign_in
 from bridge.admin.definitions.activation import differing
 from bridge.engine.service.sites.sites import list_sites
 from bridge.errors import BridgeError
-from bridge.monitoring import channels, telemetry
-from bridge.monitoring.channels import Kind
+from bridge.monitoring import channels, otlp_export
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import Find, in_force
@@ -130,7 +130,7 @@ def _not_loaded(settings: Settings) -> Iterator[Finding]:
     database = Database(url)
     try:
         current = active_settings.current(settings, database)
-        known = {kind: channels.channels(database, kind) for kind in Kind}
+        known = {kind: channels.read_channels(database, kind) for kind in ChannelKind}
     except BridgeError:
         return  # `_database` has said why
     finally:
@@ -142,8 +142,8 @@ def _not_loaded(settings: Settings) -> Iterator[Finding]:
         if channel.is_loaded(now)
     }
     enabled = [
-        *((Kind.LISTENER, each.name) for each in current.listener if each.enabled),
-        *((Kind.DESTINATION, each.name) for each in current.destination if each.enabled),
+        *((ChannelKind.LISTENER, each.name) for each in current.listener if each.enabled),
+        *((ChannelKind.DESTINATION, each.name) for each in current.destination if each.enabled),
     ]
     for kind, name in enabled if loaded else ():
         if (kind, name) not in loaded:
@@ -168,7 +168,7 @@ def _said_in_console(settings: Settings, current: Settings, find: Find) -> Itera
 
 
 class _Connection(NamedTuple):
-    kind: Kind
+    kind: ChannelKind
     name: str
     settings: Listener | Destination
     mappings: Sequence[str]
@@ -177,9 +177,9 @@ class _Connection(NamedTuple):
 def _connections(settings: Settings) -> Iterator[_Connection]:
     for listener in settings.listener:
         bare = listener.model_copy(update={"mappings": []})
-        yield _Connection(Kind.LISTENER, listener.name, bare, listener.mappings)
+        yield _Connection(ChannelKind.LISTENER, listener.name, bare, listener.mappings)
     for chosen in settings.destination:
-        yield _Connection(Kind.DESTINATION, chosen.name, chosen, ())
+        yield _Connection(ChannelKind.DESTINATION, chosen.name, chosen, ())
 
 
 def _errors(error: SettingsError) -> list[Finding]:
@@ -297,7 +297,7 @@ def _destinations(settings: Settings) -> Iterator[Finding]:
 
 def _tracing(settings: Settings) -> Iterator[Finding]:
     if settings.tracing.endpoint:
-        yield from _tried("tracing.endpoint", [telemetry.require])
+        yield from _tried("tracing.endpoint", [otlp_export.require_sdk])
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:

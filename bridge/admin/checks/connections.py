@@ -8,9 +8,9 @@ from functools import partial
 
 from bridge.errors import BridgeError
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
-from bridge.transports.web.dialect import read_authorization
+from bridge.transports.http.protocol import read_authorization
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
 from bridge.wiring.active_definitions import Find
 from bridge.wiring.destination_definitions import names_of
@@ -91,9 +91,9 @@ def verify_records(settings: Settings, records: Sequence[MappingVersion], find: 
                 part()
 
 
-def parts(settings: Settings, kind: Kind, name: str, find: Find | None = None) -> list[Part]:
+def parts(settings: Settings, kind: ChannelKind, name: str, find: Find | None = None) -> list[Part]:
     """Give what a connection of the settings is made of; what TLS raises is a BridgeError here."""
-    if kind is Kind.LISTENER:
+    if kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
         found = of_listener(settings, listener, find)
         found.append(partial(_alone, settings, listener))

@@ -21,7 +21,7 @@ from bridge.admin.checks.peers import First, Question, ask_all, first, greet, re
 from bridge.contract import TOKEN_HEADER
 from bridge.errors import BridgeError
 from bridge.transports.errors import TransportError
-from bridge.transports.web.dialect import read_authorization
+from bridge.transports.http.protocol import read_authorization
 from bridge.wiring.ports import folder_at
 from bridge.wiring.secrets import read_token
 from config import Settings, SettingsError, load

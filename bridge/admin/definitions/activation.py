@@ -15,7 +15,7 @@ from bridge.admin.checks.connections import names_used, verify, verify_records
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
@@ -190,8 +190,12 @@ def _along(
     """Give the definitions that nobody has put into force, and that a connection works with."""
     own = {whose for each in records if (whose := saved_connections.about(each.name))}
     chosen = {
-        "listener": [each for each in settings.listener if (Kind.LISTENER, each.name) in own],
-        "destination": [e for e in settings.destination if (Kind.DESTINATION, e.name) in own],
+        "listener": [
+            each for each in settings.listener if (ChannelKind.LISTENER, each.name) in own
+        ],
+        "destination": [
+            e for e in settings.destination if (ChannelKind.DESTINATION, e.name) in own
+        ],
     }
     names = names_used(settings.model_copy(update=chosen))
     return [(name, find(name)) for name in names if name not in known]

@@ -28,7 +28,7 @@ from bridge.admin.packages.folder_import import (
     require_files,
 )
 from bridge.audit.events import operator
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
@@ -82,9 +82,8 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     require_connections_only(files[FILE])
     database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
     packaged = parse(f"{files[FILE]}\n{database_section}", settings.home, Path(FILE))
-    own = {
-        (kind, each.name): each for kind in Kind for each in saved_connections.every(packaged, kind)
-    }
+    every = saved_connections.every
+    own = {(kind, each.name): each for kind in ChannelKind for each in every(packaged, kind)}
     if not own:
         raise NotImported(f"{FILE} has no listener and no destination")
     current = active_settings.current(settings, database)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from bridge.admin.checks.connections import names_used
 from bridge.errors import BridgeError
-from bridge.monitoring.channels import Kind
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
 from bridge.wiring.active_definitions import in_force
@@ -36,7 +36,7 @@ from mappings.language.diagnostics import Sources
 
 FILE: Final = "interface.toml"
 MAPPINGS: Final = "mappings"
-KINDS: Final = (Kind.LISTENER, Kind.DESTINATION)
+KINDS: Final = (ChannelKind.LISTENER, ChannelKind.DESTINATION)
 
 Files = Mapping[str, str]
 """The texts of a package's files, by their relative POSIX paths."""
@@ -90,7 +90,7 @@ def written(kind: str, table: Mapping[str, Any]) -> str:
 
 def _tables(
     values: Mapping[str, Any], own: Settings, current: Settings, names: Sequence[str]
-) -> list[tuple[Kind, dict[str, Any]]]:
+) -> list[tuple[ChannelKind, dict[str, Any]]]:
     """Return the tables of bridge.toml, or those saved in the console."""
     found = []
     for kind in KINDS:

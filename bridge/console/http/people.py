@@ -25,7 +25,7 @@ from bridge.console.http.guard import (
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import JsonBody, Name, Site, change
 from bridge.console.permissions import Permission
-from bridge.engine_client.models import Account, Enrolment
+from bridge.engine_client.models import AccountInfo, EnrolmentLink
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Who = Annotated[str, Path(min_length=1, max_length=320)]
@@ -184,7 +184,7 @@ def _administrator(user: ConsoleUser) -> Administrator:
     return Administrator(user.grant.email, user.grant)
 
 
-def _enrolment(made: Enrolment | None) -> dict[str, Any]:
+def _enrolment(made: EnrolmentLink | None) -> dict[str, Any]:
     return {} if made is None else {"link": made.link, "expiresAt": made.expires_at}
 
 
@@ -204,7 +204,7 @@ def _row(entry: GrantEntry) -> dict[str, Any]:
 
 async def _rule(
     context: ConsoleContext, user: ConsoleUser, site: str, who: str, action: Action
-) -> tuple[Account | None, Callable[[], None]]:
+) -> tuple[AccountInfo | None, Callable[[], None]]:
     """Return an account, and the rule of `bridge.authority` for an action on it at a site."""
     may_administer = Permission.ADMINISTER in user.grant.permissions
     account, role = await context.access.find(who) if may_administer else (None, None)

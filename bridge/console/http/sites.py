@@ -22,7 +22,7 @@ from bridge.console.http.guard import (
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
-from bridge.engine_client.replies import Unreadable, moment
+from bridge.engine_client.responses import UnreadableResponse, moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 Site = Annotated[str, Path(min_length=1, max_length=128)]
@@ -197,7 +197,7 @@ def _milliseconds(value: object) -> int | None:
     """Convert a time of the report engine; None if it is missing or invalid."""
     try:
         return moment(value, "worklist")
-    except Unreadable:
+    except UnreadableResponse:
         return None
 
 

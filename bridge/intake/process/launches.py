@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Launch, Launched
+from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.intake.process.planning import Task
 from bridge.store.records.order_index import OrderIndexKey
 
@@ -21,16 +21,18 @@ SHARED = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a batch (None: no answer) that say nothing about its members."""
 
 
-_Request = tuple[Launch, "asyncio.Future[Launched]"]
+_Request = tuple[LaunchRequest, "asyncio.Future[LaunchResult]"]
 
 
 class LaunchService(Protocol):
     """What the launcher needs of the engine's client."""
 
-    async def launch(self, launch: Launch) -> Launched:
+    async def launch(self, launch: LaunchRequest) -> LaunchResult:
         """Launch one report."""
 
-    async def launch_batch(self, launches: Sequence[Launch]) -> list[Launched | EngineFailure]:
+    async def launch_batch(
+        self, launches: Sequence[LaunchRequest]
+    ) -> list[LaunchResult | EngineFailure]:
         """Launch several; one result each, in order."""
 
     def token_of(self, site: str) -> str:
@@ -49,10 +51,10 @@ class Launcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_batch = True
 
-    async def launch(self, launch: Launch) -> Launched:
+    async def launch(self, launch: LaunchRequest) -> LaunchResult:
         """Launch one report, in a batch with the others that wait. Raises EngineFailure."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Launched] = loop.create_future()
+        future: asyncio.Future[LaunchResult] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._flush)
         self._waiting.append((launch, future))
@@ -84,7 +86,9 @@ class Launcher:
         for (_, future), result in zip(chunk, results, strict=True):
             _settle(future, result)
 
-    async def _results(self, launches: Sequence[Launch]) -> Sequence[Launched | Exception]:
+    async def _results(
+        self, launches: Sequence[LaunchRequest]
+    ) -> Sequence[LaunchResult | Exception]:
         if len(launches) > 1 and self._has_batch:
             try:
                 return await self._service.launch_batch(launches)
@@ -94,7 +98,7 @@ class Launcher:
                 self._has_batch = not failure.is_unsupported
         return await asyncio.gather(*(self._single(each) for each in launches))
 
-    async def _single(self, launch: Launch) -> Launched | Exception:
+    async def _single(self, launch: LaunchRequest) -> LaunchResult | Exception:
         async with self._slots:
             try:
                 return await self._service.launch(replace(launch, link_group=""))
@@ -102,7 +106,7 @@ class Launcher:
                 return error
 
 
-def _settle(future: "asyncio.Future[Launched]", result: Launched | Exception) -> None:
+def _settle(future: "asyncio.Future[LaunchResult]", result: LaunchResult | Exception) -> None:
     if future.done():
         return
     if isinstance(result, Exception):
@@ -117,7 +121,7 @@ def _chunks(items: Sequence[_Request], size: int) -> Iterator[list[_Request]]:
         yield chunk
 
 
-def launch_of(task: Task, link_group: str = "") -> Launch:
+def launch_of(task: Task, link_group: str = "") -> LaunchRequest:
     """
     Make the launch that registers an order, with everything that is known of it.
 
@@ -134,7 +138,9 @@ def registering(
     tags: Mapping[str, Any],
     app: Mapping[str, Any] = MappingProxyType({}),
     link_group: str = "",
-) -> Launch:
+) -> LaunchRequest:
     """Make the launch that registers an order with these tags, and these of the report's app."""
     own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
-    return Launch({**tags, **own}, app, lazy=True, register_order=True, link_group=link_group)
+    return LaunchRequest(
+        {**tags, **own}, app, lazy=True, register_order=True, link_group=link_group
+    )

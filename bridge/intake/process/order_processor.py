@@ -15,7 +15,7 @@ import structlog
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Launched
+from bridge.engine_client.models import LaunchResult
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.patients.demographics import corrections, said_in, told_of
@@ -72,7 +72,7 @@ from bridge.intake.receive.listener import Listening
 from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.states import QueueEvent
-from bridge.redaction import describe, where
+from bridge.redaction import describe, stack_frames
 from bridge.store.records.message_time import is_earlier
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.inbound.events import OrderAction, OrderEvent
@@ -333,7 +333,7 @@ class Forwarder:
             message_id=claimed.message_id,
             listener=claimed.listener,
             error=describe(error),
-            trace=where(error),
+            trace=stack_frames(error),
         )
 
 
@@ -350,7 +350,7 @@ def _note_exceptions(run: Run, tasks: Sequence[Task]) -> None:
     run.notes += [PARENT_REPLACED] if leaves_orphans(tasks, run.index) else []
 
 
-def _registered(run: Run, task: Task, launched: Launched) -> None:
+def _registered(run: Run, task: Task, launched: LaunchResult) -> None:
     """Note what a launch has answered."""
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
         run.notes.append("already_signed")

@@ -34,7 +34,7 @@ from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import Judge, Rule, Verdict, ruled
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import QueueState
-from bridge.redaction import describe, where
+from bridge.redaction import describe, stack_frames
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
@@ -339,4 +339,4 @@ class IntakeHandler:
 
     def _alarm(self, error: BaseException | None) -> None:
         if error is not None:
-            self._log.error("not accepted", error=describe(error), trace=where(error))
+            self._log.error("not accepted", error=describe(error), trace=stack_frames(error))

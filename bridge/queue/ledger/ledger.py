@@ -25,7 +25,7 @@ from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.commit_delay import CommitDelay
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter, GroupResult
-from bridge.redaction import describe, where
+from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.workers.offload import LARGE
@@ -302,7 +302,9 @@ class Ledger:
                 try:
                     group.settle(answer)
                 except Exception as error:  # noqa: BLE001  # the others are answered all the same
-                    _log.error("arrival not settled", error=describe(error), trace=where(error))
+                    _log.error(
+                        "arrival not settled", error=describe(error), trace=stack_frames(error)
+                    )
         finally:
             self._announce()
 

@@ -1,8 +1,9 @@
 """
-How far the reconcile job is, and what its last whole round said: kept in the database.
+Rounds of the reconcile job: progress and results, stored in the database.
 
-So that a restart, or another node, goes on where it was, and people can read what was compared,
-what differs, and what was not looked at. No patient data: counts, codes, ids of reports. Blocking.
+A restarted process or another node continues the current round. Operators read the last one: what
+was compared, what differs, and what was skipped. Contains counts, codes and report ids, and no
+patient data. Blocking.
 """
 
 import json
@@ -15,12 +16,12 @@ from sqlalchemy import Connection, text
 
 EXAMPLES = 20
 NEVER_COMPARED = (
-    "names and birth dates; orders that are held, awaited or cancelled here, but for those that "
-    "still stand as Ordered there; reports that somebody has begun and nobody here ordered; what "
-    "the sender has and never sent"
+    "names and birth dates; orders that are on hold, awaited or cancelled here, except those that "
+    "are still Ordered there; reports in progress without an order here; orders that the sender "
+    "never sent"
 )
 
-_RUNNING, _LAST, _WISH = "running", "last", "wish"
+_RUNNING, _LAST, _REQUEST = "running", "last", "wish"  # stored names
 _READ = text("SELECT said FROM reconcile_round WHERE name = :name")
 _WRITE = text("""
     INSERT INTO reconcile_round (name, said) VALUES (:name, :said)
@@ -29,98 +30,99 @@ _WRITE = text("""
 
 
 @dataclass(slots=True)
-class Round:
-    """One round over all live orders, then over what stands on the worklist; times in ms."""
+class ReconcileRound:
+    """One round over all live orders, then over the worklists of all sites; times in ms."""
 
     began_at: int
     ended_at: int = 0
-    """0: it goes on."""
+    """0 while the round is in progress."""
     after: int = 0
-    """The row of the last order that was compared."""
+    """Row id of the last order that was compared."""
     sites: list[str] = field(default_factory=list)
-    """Sites whose worklist is still to be read."""
+    """Sites whose worklists are not read yet."""
     site: str = ""
-    """The site whose worklist is being read, and from where."""
+    """The site whose worklist is being read; `cursor` is its next page."""
     cursor: str = ""
     in_worklist: bool = False
     orders: int = 0
-    """So many live orders were compared."""
+    """Number of live orders compared."""
     reports: int = 0
-    """So many reports that stand as Ordered were compared."""
+    """Number of reports in status Ordered compared."""
     differing: dict[str, int] = field(default_factory=dict)
-    """What differs, by its code; `not_ordered SITE` is a report that nobody here ordered."""
+    """Differences by code; `not_ordered SITE` counts reports without an order in the bridge."""
     not_ordered: list[str] = field(default_factory=list)
-    """Ids of some of the reports that nobody here ordered."""
+    """Report ids of some reports without an order in the bridge."""
     not_asked: dict[str, int] = field(default_factory=dict)
-    """Orders that the service would not speak of, and sites' worklists, by its code."""
+    """Orders and worklists that the service refused to show, by its error code."""
     still_ordered: list[int] = field(default_factory=list)
-    """Rows of orders that are not live here, and stand as Ordered there."""
+    """Row ids of orders that are not live in the bridge, but Ordered in the service."""
     whole: bool = True
-    """Whether every site's worklist could be read."""
+    """Whether the worklists of all sites were read."""
 
     @property
     def is_through(self) -> bool:
-        """Whether nothing is left to compare."""
+        """Whether everything was compared."""
         return self.in_worklist and not self.site and not self.sites
 
     def count(self, codes: Iterable[str]) -> None:
-        """Count what differs."""
+        """Count differences."""
         self.differing = dict(Counter(self.differing) + Counter(codes))
 
     def miss(self, code: str, count: int) -> None:
-        """Count what was not looked at."""
+        """Count what was skipped."""
         self.not_asked[code] = self.not_asked.get(code, 0) + count
 
 
-def running(connection: Connection, now: int) -> Round:
-    """Read the round that goes on, or begin one: also where a later one is wished for."""
-    found, wished = _read(connection, _RUNNING), wish(connection)
-    if found is None or found.began_at < wished:
-        return Round(began_at=max(now, wished))  # the clock of who wished may be ahead of ours
+def current_round(connection: Connection, now: int) -> ReconcileRound:
+    """Read the round in progress, or start one if there is none or a newer one was requested."""
+    found, requested = _read(connection, _RUNNING), requested_since(connection)
+    if found is None or found.began_at < requested:
+        # The clock of the process that requested it may be ahead.
+        return ReconcileRound(began_at=max(now, requested))
     return found
 
 
-def last(connection: Connection) -> Round | None:
-    """Read the last whole round; None where there was none yet."""
+def last_round(connection: Connection) -> ReconcileRound | None:
+    """Read the last finished round; None if there is none yet."""
     return _read(connection, _LAST)
 
 
-def ask(connection: Connection, now: int) -> None:
-    """Wish for a round that begins from now on and goes through without a rest."""
-    connection.execute(_WRITE, {"name": _WISH, "said": json.dumps(now)})
+def request_round(connection: Connection, now: int) -> None:
+    """Request a round that starts from now on and runs without pauses."""
+    connection.execute(_WRITE, {"name": _REQUEST, "said": json.dumps(now)})
 
 
-def wish(connection: Connection) -> int:
-    """Give from when (ms) the round must be that somebody waits for; 0 where nobody does."""
-    said = connection.execute(_READ, {"name": _WISH}).scalar()
-    done = last(connection) if said is not None else None
-    wished = 0 if said is None else int(json.loads(said))
-    return 0 if done is not None and done.began_at >= wished else wished
+def requested_since(connection: Connection) -> int:
+    """Return the time (ms) of the request for a round that has not finished; 0 if there is none."""
+    stored = connection.execute(_READ, {"name": _REQUEST}).scalar()
+    done = last_round(connection) if stored is not None else None
+    requested = 0 if stored is None else int(json.loads(stored))
+    return 0 if done is not None and done.began_at >= requested else requested
 
 
-def save(connection: Connection, one: Round, now: int) -> None:
-    """Keep how far it is; one that has ended becomes the last, and another begins."""
+def save_round(connection: Connection, one: ReconcileRound, now: int) -> None:
+    """Store a round; a finished one becomes the last one, and a new one starts."""
     if not one.ended_at:
         _put(connection, _RUNNING, one)
         return
     _put(connection, _LAST, one)
-    _put(connection, _RUNNING, Round(began_at=now))
+    _put(connection, _RUNNING, ReconcileRound(began_at=now))
 
 
-def told(one: Round) -> dict[str, Any]:
-    """Give what people may want to know of a round."""
+def round_summary(one: ReconcileRound) -> dict[str, Any]:
+    """Return what operators see of a round."""
     hidden = {"after", "cursor", "sites", "site", "whole", "in_worklist", "still_ordered"}
     return {k: v for k, v in asdict(one).items() if k not in hidden}
 
 
-def _put(connection: Connection, name: str, one: Round) -> None:
+def _put(connection: Connection, name: str, one: ReconcileRound) -> None:
     connection.execute(_WRITE, {"name": name, "said": json.dumps(asdict(one))})
 
 
-def _read(connection: Connection, name: str) -> Round | None:
-    said = connection.execute(_READ, {"name": name}).scalar()
-    if said is None:
+def _read(connection: Connection, name: str) -> ReconcileRound | None:
+    stored = connection.execute(_READ, {"name": name}).scalar()
+    if stored is None:
         return None
-    known = {each.name for each in fields(Round)}  # another release's may have others
-    found: dict[str, Any] = {k: v for k, v in json.loads(said).items() if k in known}
-    return Round(**found)
+    known = {each.name for each in fields(ReconcileRound)}  # another version may store others
+    found: dict[str, Any] = {k: v for k, v in json.loads(stored).items() if k in known}
+    return ReconcileRound(**found)

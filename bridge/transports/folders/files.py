@@ -35,7 +35,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # control, bidirectional, line separators
 
 
-class NotAFile(OSError):  # noqa: N818  # named for what was found
+class NotARegularFile(OSError):  # noqa: N818  # named for what was found
     """A link, a device, a pipe or a file with several names: it is not read."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class NotAFile(OSError):  # noqa: N818  # named for what was found
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingFile:
     """A file that waits; ordered by when it was last written, then by name."""
 
     written_at: int
@@ -87,7 +87,7 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[WaitingFile]:
         """List the files that wait, in their order; what may not be read is left out."""
         found = []
         with self._opened() as folder, os.scandir(folder) as entries:
@@ -99,7 +99,7 @@ class Folder:
                 except FileNotFoundError:  # its sender took it away again
                     continue
                 if _is_plain(seen):
-                    found.append(Waiting(seen.st_mtime_ns, entry.name, seen.st_size))
+                    found.append(WaitingFile(seen.st_mtime_ns, entry.name, seen.st_size))
         return sorted(found, key=lambda each: (each.written_at, each.name))
 
     def ignored(self) -> int:
@@ -134,7 +134,7 @@ class Folder:
             number, free = 1, name
             while _exists(target, free):
                 number += 1
-                free = fitting(Path(name).stem, f".{number}{Path(name).suffix}")
+                free = fit_name(Path(name).stem, f".{number}{Path(name).suffix}")
             try:
                 os.rename(name, free, src_dir_fd=folder, dst_dir_fd=target)
             except OSError as error:
@@ -190,7 +190,7 @@ class Folder:
                 yield inner, last
 
 
-def fitting(name: str, ending: str) -> str:
+def fit_name(name: str, ending: str) -> str:
     """Join a name and its ending; a digest stands for what no file system would take."""
     if len(os.fsencode(name + ending)) <= _LONGEST:
         return name + ending
@@ -226,7 +226,7 @@ def _reading(folder: int, name: str) -> Iterator[int]:
     descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder)
     try:
         if not _is_plain(os.fstat(descriptor)):
-            raise NotAFile
+            raise NotARegularFile
         yield descriptor
     finally:
         os.close(descriptor)
@@ -238,7 +238,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
 
 
 def _write(folder: int, name: str, pieces: Iterator[bytes]) -> None:
-    unfinished = fitting(f".{name}", ".tmp")
+    unfinished = fit_name(f".{name}", ".tmp")
     with suppress(FileNotFoundError):  # left by a process that was killed
         os.unlink(unfinished, dir_fd=folder)
     descriptor = os.open(unfinished, _NEW, FILE_MODE, dir_fd=folder)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from bridge.cli.application import application
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.reconcile_rounds import Round
+from bridge.store.records.reconcile_rounds import ReconcileRound
 from bridge.wiring.stores import bridge_database
 
 
@@ -49,9 +49,9 @@ def test_the_report_of_the_reconcile_job(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     command("init", home)
     assert "there was none yet" in command("concerns", "report", "--home", home)
-    done = Round(began_at=1000, ended_at=2000, orders=3, not_asked={"forbidden": 2})
+    done = ReconcileRound(began_at=1000, ended_at=2000, orders=3, not_asked={"forbidden": 2})
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        reconcile_rounds.save(connection, done, 2000)
+        reconcile_rounds.save_round(connection, done, 2000)
     told = json.loads(command("concerns", "report", "--json", "--home", home))
     assert told["last"]["ended_at"] == "1970-01-01T00:00:02.000+00:00"
     assert (told["last"]["orders"], told["last"]["not_asked"]) == (3, {"forbidden": 2})
@@ -66,7 +66,9 @@ def test_a_round_for_which_nobody_is_up(tmp_path: Path) -> None:
     told = command("concerns", "reconcile", "--wait", "0.1", "--home", home, expect=1)
     assert "there was none yet" in told
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        wished = reconcile_rounds.wish(connection)
+        wished = reconcile_rounds.requested_since(connection)
         assert wished
-        reconcile_rounds.save(connection, Round(began_at=wished, ended_at=wished), wished)
-        assert reconcile_rounds.wish(connection) == 0
+        reconcile_rounds.save_round(
+            connection, ReconcileRound(began_at=wished, ended_at=wished), wished
+        )
+        assert reconcile_rounds.requested_since(connection) == 0

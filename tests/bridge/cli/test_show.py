@@ -8,8 +8,15 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.cli.output import print_record, print_rows
-from bridge.monitoring import start_failures
-from bridge.monitoring.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
+from bridge.monitoring.channels import (
+    LOADED_VALID_MS,
+    ChannelCircuit,
+    ChannelKind,
+    note_circuits,
+    note_loaded,
+    pause,
+    store_start_failures,
+)
 from bridge.wiring.stores import bridge_database
 from config.settings import FILE_NAME
 
@@ -49,11 +56,13 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
     (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
     with bridge_database(home) as database:
         told = {"well": None, "mute": now, "held": now, "nope": None}
-        note_circuits(database, {n: Circuit(at, int(n == "nope")) for n, at in told.items()})
-        note_loaded(database, Kind.DESTINATION, {"well", "mute", "held", "nope"}, now)
-        note_loaded(database, Kind.DESTINATION, {"gone"}, now - LOADED_FOR)
-        start_failures.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
-        pause(database, Kind.DESTINATION, "held", now, "ada")
+        note_circuits(database, {n: ChannelCircuit(at, int(n == "nope")) for n, at in told.items()})
+        note_loaded(database, ChannelKind.DESTINATION, {"well", "mute", "held", "nope"}, now)
+        note_loaded(database, ChannelKind.DESTINATION, {"gone"}, now - LOADED_VALID_MS)
+        store_start_failures(
+            database, ChannelKind.DESTINATION, "node", {"stuck": "no such file"}, now
+        )
+        pause(database, ChannelKind.DESTINATION, "held", now, "ada")
     found = run(application, ["destinations", "list"], env={"BRIDGE_HOME": str(home)}).stdout
 
     lines = [line.split("  ") for line in found.splitlines()[1:]]

@@ -11,7 +11,7 @@ from bridge.console import grants
 from bridge.console.access import AccessAdministration, Administrator
 from bridge.console.errors import ConsoleError, GrantRefused, NoSuchItem
 from bridge.console.permissions import ConsoleRole, Grant, Permission
-from bridge.engine_client.models import Account, Enrolment
+from bridge.engine_client.models import AccountInfo, EnrolmentLink
 from bridge.store.database import Database
 
 S1, S2 = frozenset({"S1"}), frozenset({"S2"})
@@ -23,26 +23,28 @@ class Engine:
     """The engine's accounts in memory; `calls` in their order, with the grants there were."""
 
     database: Database
-    known: dict[str, Account] = field(default_factory=dict)
+    known: dict[str, AccountInfo] = field(default_factory=dict)
     calls: list[tuple[str, str, ConsoleRole | None]] = field(default_factory=list)
 
     def add(self, number: int, email: str) -> str:
         """Add an enrolled account."""
         key = str(number)
-        self.known[key] = Account(key, email, disabled=False, enrolled=True, password=True)
+        self.known[key] = AccountInfo(key, email, disabled=False, enrolled=True, password=True)
         return key
 
-    async def account(self, who: str) -> Account | None:
+    async def account(self, who: str) -> AccountInfo | None:
         """Find one."""
         found = (each for each in self.known.values() if who in {each.account_id, each.email})
         return next(found, None)
 
-    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+    async def enrol(
+        self, account_id: str, *, second_factor: bool, end_tokens: bool
+    ) -> EnrolmentLink:
         """Make a link."""
         assert end_tokens
         self._note("enrol", account_id)
         self.known[account_id] = replace(self.known[account_id], password=False)
-        return Enrolment(f"https://x.test/enrol#{account_id}", 1)
+        return EnrolmentLink(f"https://x.test/enrol#{account_id}", 1)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         """Keep it."""

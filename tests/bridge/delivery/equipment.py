@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from bridge.delivery.destinations import Destination
+from bridge.delivery.destinations import CompiledDestination
 from bridge.queue.states import RetryPolicy
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.acknowledgment import build_ack
@@ -88,9 +88,9 @@ def outbound() -> tuple[OutboundMapping, ...]:
     return tuple(each for each in found if isinstance(each, OutboundMapping))
 
 
-def destination(name: str = "ris", **changes: Any) -> Destination:
+def destination(name: str = "ris", **changes: Any) -> CompiledDestination:
     """A receiver of finals and addenda."""
-    return Destination(name, **{"mappings": outbound(), "retry": FAST, **changes})
+    return CompiledDestination(name, **{"mappings": outbound(), "retry": FAST, **changes})
 
 
 EVERYTHING = frozenset(ResultEvent)

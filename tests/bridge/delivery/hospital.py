@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
+from bridge.delivery.change_feed import ChangeFeedReader
 from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
-from bridge.delivery.destinations import Destination
-from bridge.delivery.follower import Follower
+from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.report_texts import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service.sites import sites
@@ -69,7 +69,7 @@ class Hospital:
     database: Database
     engine_database: Database
     handler: IntakeHandler
-    follower: Follower
+    follower: ChangeFeedReader
     poller: StatusPoller
     couriers: list[Courier]
     receivers: dict[str, MemoryClient]
@@ -139,7 +139,7 @@ class Hospital:
 
     async def follow(self) -> None:
         """Learn everything that has happened so far."""
-        while await self.follower.step():
+        while await self.follower.read_page():
             pass
 
     async def delivered(self, number: int, destination: str = "ris") -> list[bytes]:
@@ -163,7 +163,7 @@ class Counter:
 async def open_hospital(
     folder: Path,
     database: Database,
-    *destinations: Destination,
+    *destinations: CompiledDestination,
     answers: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
 ) -> AsyncIterator[Hospital]:
@@ -238,7 +238,7 @@ async def open_hospital(
 
         counter = Counter(couriers)
         processor = ChangeProcessor(database, outbox, destinations, time)
-        follower = Follower(client, processor, metrics, counter.notify, random=Random(1))
+        follower = ChangeFeedReader(client, processor, metrics, counter.notify, random=Random(1))
         poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:
             yield Hospital(

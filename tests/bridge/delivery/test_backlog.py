@@ -89,8 +89,8 @@ async def test_outcomes_that_come_together_share_a_commit(database: Database) ->
     outcomes = OutcomeWriter(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
     for each in claimed:
         await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED))
-    assert await outcomes.done()
+    assert await outcomes.flush()
     event.remove(database.engine, "commit", note)
     assert len(told) == len(claimed) == 10
     assert len(commits) == 1
-    assert not await outcomes.done()
+    assert not await outcomes.flush()

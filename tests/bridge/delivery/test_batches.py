@@ -104,7 +104,7 @@ async def test_the_batch_that_is_composed_ahead_is_given_back(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A courier that stops waits for no report service; what it had claimed is queued again."""
-    monkeypatch.setattr("bridge.delivery.courier.AT_ONCE", 2)
+    monkeypatch.setattr("bridge.delivery.courier.BATCH_SIZE", 2)
     asked, hanging = 0, asyncio.Event()
 
     async def hang(request: httpx.Request) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.composer import Composer, draft_of
-from bridge.delivery.report_texts import Content, ReportTexts
+from bridge.delivery.composer import Composer, make_draft
+from bridge.delivery.report_texts import ReportContent, ReportTexts
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
@@ -88,9 +88,9 @@ async def test_whoever_composes_tells_which_codes_are_missing(
         await hospital.follow()
         (claimed,) = Outbox(database, "another").claim("ris", hospital.time(), 1)
         composer = Composer(database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]])))
-        draft = draft_of(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
+        draft = make_draft(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
         (content,) = await ReportTexts(hospital.client).read([draft])
-        assert isinstance(content, Content)
+        assert isinstance(content, ReportContent)
         composer.write(draft, content.export, content.files)
     version = compile_sources(SOURCES, "street").version
     assert version != mappings[0].version, "the words are part of it"

@@ -2,21 +2,24 @@
 
 import pytest
 
-from bridge.delivery.history import Told, document_names
+from bridge.delivery.delivery_history import DeliveredEvent, document_names
 from mappings.outbound.results import ResultEvent
 
-PRELIMINARY, FINAL = Told(ResultEvent.PRELIMINARY), Told(ResultEvent.FINAL)
-CORRECTION, CANCELLATION = Told(ResultEvent.CORRECTION), Told(ResultEvent.CANCELLATION)
+PRELIMINARY, FINAL = DeliveredEvent(ResultEvent.PRELIMINARY), DeliveredEvent(ResultEvent.FINAL)
+CORRECTION, CANCELLATION = (
+    DeliveredEvent(ResultEvent.CORRECTION),
+    DeliveredEvent(ResultEvent.CANCELLATION),
+)
 
 
-def early(number: int) -> Told:
+def early(number: int) -> DeliveredEvent:
     """Give an addendum that is out before its report."""
-    return Told(ResultEvent.ADDENDUM, number)
+    return DeliveredEvent(ResultEvent.ADDENDUM, number)
 
 
-def withdrawn(number: int) -> Told:
+def withdrawn(number: int) -> DeliveredEvent:
     """Give the withdrawal of that addendum."""
-    return Told(ResultEvent.RETRACTION, number)
+    return DeliveredEvent(ResultEvent.RETRACTION, number)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,9 @@ def withdrawn(number: int) -> Told:
         ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
     ],
 )
-def test_what_a_message_follows(told: list[Told], number: str, parent: str | None) -> None:
+def test_what_a_message_follows(
+    told: list[DeliveredEvent], number: str, parent: str | None
+) -> None:
     """A withdrawal follows its addendum, a correction the report, an addendum what stands."""
     base = document_names("r", "r:final:1:x", [FINAL]).number
     names = document_names("r", "r:final:1:x", told)

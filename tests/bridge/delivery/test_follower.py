@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from bridge.delivery.change_feed import ChangeFeedReader
 from bridge.delivery.change_processor import ChangeProcessor
-from bridge.delivery.follower import Follower
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.errors import FailureKind
@@ -27,10 +27,10 @@ async def test_what_is_no_news_is_passed(tmp_path: Path, database: Database) -> 
     async with open_hospital(tmp_path, database, destination()) as hospital:
         processor = ChangeProcessor(database, Outbox(database, "another"), (), lambda: 0)
         await hospital.send(order("ID1", "A1"))
-        assert await hospital.follower.step() == 0
+        assert await hospital.follower.read_page() == 0
         after = processor.cursor("changes")
         assert after > 0
-        assert await hospital.follower.step() == 0
+        assert await hospital.follower.read_page() == 0
         assert processor.cursor("changes") == after
 
 
@@ -70,10 +70,10 @@ class Silent:
         return ChangePage((), after)
 
 
-def follower(service: Silent, database: Database) -> Follower:
+def follower(service: Silent, database: Database) -> ChangeFeedReader:
     """Follow a service with nothing to deliver to."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    return Follower(service, processor, Metrics(), lambda: None, random=Random(1))
+    return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))
 
 
 @pytest.mark.parametrize(

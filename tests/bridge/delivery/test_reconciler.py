@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.delivery.reconciler import Difference, Reconciler
+from bridge.delivery.reconciler import DifferenceKind, Reconciler
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Launch, WorklistPage
+from bridge.engine_client.models import LaunchRequest, WorklistPage
 from bridge.errors import FailureKind
 from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.reconcile_rounds import Round
+from bridge.store.records.reconcile_rounds import ReconcileRound
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
@@ -37,15 +37,15 @@ async def test_what_differs_is_named(tmp_path: Path, database: Database) -> None
         await hospital.read_and_sign("A1", "Text.")
         found = await reconciler.reconcile(hospital.time())
         assert [(each.difference, each.destination) for each in found] == [
-            (Difference.NOT_QUEUED, "ris"),
-            (Difference.NO_REPORT, ""),
+            (DifferenceKind.NOT_QUEUED, "ris"),
+            (DifferenceKind.NO_REPORT, ""),
         ]
         standing = "SELECT code FROM concern ORDER BY code"
         assert hospital.rows(standing) == [("no_report",), ("not_queued ris",)]
         await hospital.follow()
         await hospital.delivered(1)
         found = await reconciler.reconcile(hospital.time())
-        assert [each.difference for each in found] == [Difference.NO_REPORT]
+        assert [each.difference for each in found] == [DifferenceKind.NO_REPORT]
         assert hospital.rows(standing) == [("no_report",)]
 
 
@@ -75,12 +75,12 @@ async def test_a_round_that_somebody_waits_for(tmp_path: Path, database: Databas
         for ahead in (0, 60_000):
             wished = hospital.time() + ahead
             with database.write() as connection:
-                reconcile_rounds.ask(connection, wished)
-            assert reconciler.wish() == wished
+                reconcile_rounds.request_round(connection, wished)
+            assert reconciler.requested_since() == wished
             await reconciler.reconcile(hospital.time())
             done = rounds_of(database)
             assert (done.began_at >= wished, done.orders, done.reports) == (True, 1, 1)
-            assert reconciler.wish() == 0
+            assert reconciler.requested_since() == 0
 
 
 async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) -> None:
@@ -93,7 +93,7 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         assert rounds_of(database).differing == {}
         for mrn, accession in (("M1", "A9"), ("M2", "A2")):
             tags = OrderKey(SITE, mrn, accession).tags()
-            await hospital.client.launch(Launch(tags, lazy=True, register_order=True))
+            await hospital.client.launch(LaunchRequest(tags, lazy=True, register_order=True))
         with database.write() as connection:
             connection.execute(text("UPDATE bridge_order SET state = 'cancelled' WHERE mrn = 'M2'"))
         await reconciler.reconcile(hospital.time())
@@ -165,9 +165,9 @@ async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database
         assert hospital.rows("SELECT code FROM concern") == [("no_report",)]
 
 
-def rounds_of(database: Database) -> Round:
+def rounds_of(database: Database) -> ReconcileRound:
     """The last whole round."""
     with database.read() as connection:
-        found = reconcile_rounds.last(connection)
+        found = reconcile_rounds.last_round(connection)
     assert found is not None
     return found

@@ -6,19 +6,19 @@ from itertools import product
 import pytest
 
 from bridge.delivery.destinations import control_id
-from bridge.delivery.replies import (
+from bridge.delivery.reply_policy import (
     DEFAULTS,
     LIMITED,
-    LOST,
-    MOST_REFUSALS,
+    MAX_REFUSALS,
     REFUSALS,
-    Action,
-    NoAnswer,
-    Reply,
-    answers,
-    answers_here,
-    consequence,
+    REPLY_OF_LOSS,
+    NotAnAcknowledgment,
+    PolicyAction,
+    ReplyKind,
+    acknowledges,
+    decide,
     read_reply,
+    require_acknowledgment,
     rule_for,
 )
 from bridge.errors import FailureKind
@@ -38,31 +38,31 @@ def ack(code: AckCode = AckCode.ACCEPT) -> bytes:
 
 
 EVENTS = {
-    Action.DELIVERED: QueueEvent.ACCEPTED,
-    Action.RETRY: QueueEvent.POSTPONED,
-    Action.PARK: QueueEvent.GIVEN_UP,
-    Action.SKIP: QueueEvent.IGNORED,
-    Action.PAUSE: QueueEvent.POSTPONED,
+    PolicyAction.DELIVERED: QueueEvent.ACCEPTED,
+    PolicyAction.RETRY: QueueEvent.POSTPONED,
+    PolicyAction.PARK: QueueEvent.GIVEN_UP,
+    PolicyAction.SKIP: QueueEvent.IGNORED,
+    PolicyAction.PAUSE: QueueEvent.POSTPONED,
 }
 
 
-@pytest.mark.parametrize(("reply", "action"), list(product(Reply, Action)))
-def test_every_pair(reply: Reply, action: Action) -> None:
+@pytest.mark.parametrize(("reply", "action"), list(product(ReplyKind, PolicyAction)))
+def test_every_pair(reply: ReplyKind, action: PolicyAction) -> None:
     """A destination's wish decides, for every kind of reply."""
-    found = consequence(reply, {reply.value: action.value}, 1)
-    assert (found.event, found.pause) == (EVENTS[action], action is Action.PAUSE)
+    found = decide(reply, {reply.value: action.value}, 1)
+    assert (found.event, found.pause) == (EVENTS[action], action is PolicyAction.PAUSE)
 
 
-@pytest.mark.parametrize("reply", Reply)
-def test_the_defaults(reply: Reply) -> None:
+@pytest.mark.parametrize("reply", ReplyKind)
+def test_the_defaults(reply: ReplyKind) -> None:
     """Only AA and CA deliver; a refusal is not repeated for ever, the unknown is."""
-    positive = reply in {Reply.AA, Reply.CA}
-    assert (DEFAULTS[reply] == Action.DELIVERED) is positive
-    last = consequence(reply, {}, MOST_REFUSALS)
+    positive = reply in {ReplyKind.AA, ReplyKind.CA}
+    assert (DEFAULTS[reply] == PolicyAction.DELIVERED) is positive
+    last = decide(reply, {}, MAX_REFUSALS)
     if reply in REFUSALS:
         assert (last.event, last.failure) == (QueueEvent.GIVEN_UP, FailureKind.PERMANENT)
-        assert consequence(reply, {}, MOST_REFUSALS - 1).event is QueueEvent.POSTPONED
-        plain = consequence(reply, {reply: "retry"}, MOST_REFUSALS).event
+        assert decide(reply, {}, MAX_REFUSALS - 1).event is QueueEvent.POSTPONED
+        plain = decide(reply, {reply: "retry"}, MAX_REFUSALS).event
         assert plain is (QueueEvent.GIVEN_UP if reply in LIMITED else QueueEvent.POSTPONED)
     elif not positive:
         assert (last.event, last.failure) == (QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
@@ -71,18 +71,18 @@ def test_the_defaults(reply: Reply) -> None:
 @pytest.mark.parametrize(
     ("reply", "detail", "expected"),
     [
-        (Reply.AE, "206", "delivered"),  # the very code
-        (Reply.AE, "204", "skip"),  # its kind
-        (Reply.AE, "101", "park"),  # the reply
-        (Reply.AE, "", "park"),
-        (Reply.AR, "206", "retry 20 then park"),  # nothing of its own: the default
-        (Reply.SILENCE, "closed", "pause"),
-        (Reply.SILENCE, "timeout", "retry"),
-        (Reply.HTTP, "404", "skip"),  # its own word for all http before our closer one
-        (Reply.HTTP, "503", "skip"),
+        (ReplyKind.AE, "206", "delivered"),  # the very code
+        (ReplyKind.AE, "204", "skip"),  # its kind
+        (ReplyKind.AE, "101", "park"),  # the reply
+        (ReplyKind.AE, "", "park"),
+        (ReplyKind.AR, "206", "retry 20 then park"),  # nothing of its own: the default
+        (ReplyKind.SILENCE, "closed", "pause"),
+        (ReplyKind.SILENCE, "timeout", "retry"),
+        (ReplyKind.HTTP, "404", "skip"),  # its own word for all http before our closer one
+        (ReplyKind.HTTP, "503", "skip"),
     ],
 )
-def test_the_closest_rule_decides(reply: Reply, detail: str, expected: str) -> None:
+def test_the_closest_rule_decides(reply: ReplyKind, detail: str, expected: str) -> None:
     """Code and detail before its class, that before the code; a destination's own first."""
     own = {"AE": "park", "AE 206": "delivered", "AE 2xx": "skip", "silence closed": "pause"}
     assert rule_for(reply, own | {"http": "skip"}, detail) == expected
@@ -91,8 +91,8 @@ def test_the_closest_rule_decides(reply: Reply, detail: str, expected: str) -> N
 @pytest.mark.parametrize("status", ["408", "425", "429", "500", "503"])
 def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
     """A 4xx is final in the end, what says "later" is not."""
-    assert consequence(Reply.HTTP, {}, 1000, status).event is QueueEvent.POSTPONED
-    assert consequence(Reply.HTTP, {}, 1000, "404").event is QueueEvent.GIVEN_UP
+    assert decide(ReplyKind.HTTP, {}, 1000, status).event is QueueEvent.POSTPONED
+    assert decide(ReplyKind.HTTP, {}, 1000, "404").event is QueueEvent.GIVEN_UP
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
 def test_so_many_times_and_then(then: str, event: QueueEvent) -> None:
     """`retry 3 then …` makes three attempts."""
     rules = {"CE": f"retry 3 then {then}"}
-    events = [consequence(Reply.CE, rules, attempt).event for attempt in (1, 2, 3)]
+    events = [decide(ReplyKind.CE, rules, attempt).event for attempt in (1, 2, 3)]
     assert events == [QueueEvent.POSTPONED, QueueEvent.POSTPONED, event]
 
 
 def test_every_loss_has_a_reply() -> None:
     """However a reply is lost, the table knows it."""
-    assert set(LOST) == set(LossReason)
+    assert set(REPLY_OF_LOSS) == set(LossReason)
 
 
 @pytest.mark.parametrize(
@@ -128,25 +128,25 @@ def test_every_loss_has_a_reply() -> None:
 )
 def test_what_answers_a_message(reply: bytes, *, expected: bool) -> None:
     """MSA-2 must be our MSH-10; empty it is taken for what it follows (pitfall 32)."""
-    assert answers(SENT, reply) is expected
+    assert acknowledges(SENT, reply) is expected
 
 
 def test_what_is_no_acknowledgment_is_no_mismatch() -> None:
     """The table has a row for each: garbage says that somebody else answers there."""
-    assert answers_here(SENT, ack())
-    assert not answers_here(SENT, ack().replace(b"|ID7", b"|ID8"))
+    assert require_acknowledgment(SENT, ack())
+    assert not require_acknowledgment(SENT, ack().replace(b"|ID7", b"|ID8"))
     for reply in (b"hello", b"", SENT, ack().replace(b"MSA|AA", b"MSA|ZZ")):
-        with pytest.raises(NoAnswer):
-            answers_here(SENT, reply)
+        with pytest.raises(NotAnAcknowledgment):
+            require_acknowledgment(SENT, reply)
 
 
 def test_a_reply_is_read() -> None:
     """Code and error condition; what is no acknowledgment is garbage."""
-    assert read_reply(ack()) == (Reply.AA, "")
-    assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (Reply.AA, "")
-    assert read_reply(b"hello") == (Reply.GARBAGE, "")
+    assert read_reply(ack()) == (ReplyKind.AA, "")
+    assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (ReplyKind.AA, "")
+    assert read_reply(b"hello") == (ReplyKind.GARBAGE, "")
     refused = ack(AckCode.ERROR) + b"ERR|||0^Stored|I\rERR|||W1^Old code|W\rERR|||206^Locked|E\r"
-    assert read_reply(refused) == (Reply.AE, "206"), "a remark is no reason"
+    assert read_reply(refused) == (ReplyKind.AE, "206"), "a remark is no reason"
 
 
 def test_control_ids() -> None:

@@ -105,4 +105,4 @@ async def test_a_cursor_of_an_older_release_is_taken_over(
         with database.write() as connection:
             connection.execute(text("UPDATE feed_cursor SET cursor = cursor + 1000"))
         with pytest.raises(EngineFailure, match="cursor_beyond_end"):
-            await hospital.follower.step()
+            await hospital.follower.read_page()

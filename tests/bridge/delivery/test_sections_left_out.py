@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.history import shown
+from bridge.delivery.delivery_history import current_observations
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
@@ -87,6 +87,9 @@ def test_what_a_receiver_has() -> None:
         return (head + "".join(lines)).encode()
 
     first = message(("1", "1", "P"), ("1", "1", "P"), ("2", "1", "P"), ("3", "", "O"))
-    assert shown([first]) == (SentSection("1", "LN", "1"), SentSection("2", "LN", "1"))
-    assert shown([first, message(("2", "1", "D"))]) == (SentSection("1", "LN", "1"),)
-    assert shown([first, message(("1", "1", "W"), ("2", "1", "X"))]) == ()
+    assert current_observations([first]) == (
+        SentSection("1", "LN", "1"),
+        SentSection("2", "LN", "1"),
+    )
+    assert current_observations([first, message(("2", "1", "D"))]) == (SentSection("1", "LN", "1"),)
+    assert current_observations([first, message(("1", "1", "W"), ("2", "1", "X"))]) == ()

@@ -3,16 +3,16 @@
 import pytest
 
 from bridge.contract import ReportStatus
-from bridge.delivery.known_reports import NEVER, Seen
+from bridge.delivery.known_reports import NEVER, KnownReport
 from bridge.delivery.status_poll import (
     FORGET_AFTER,
-    SLOWEST,
-    SLOWEST_SIGNED,
-    after_record,
-    after_silence,
+    MAX_INTERVAL,
+    MAX_INTERVAL_SIGNED,
+    apply_record,
+    events_from_record,
     is_released,
-    news_from,
     released_addenda,
+    reschedule_unknown,
 )
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.store.records.order_index import OrderIndexKey
@@ -32,9 +32,9 @@ def record(
 
 def seen(
     status: str = "Draft", *, final: bool = False, addenda: int = 0, changed: int = NOW
-) -> Seen:
+) -> KnownReport:
     """Make what was known."""
-    return Seen(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
+    return KnownReport(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
 
 
 Final, Addendum = ReportStatus.FINAL, ReportStatus.ADDENDUM
@@ -83,9 +83,13 @@ NEWS = {
 
 
 @pytest.mark.parametrize(("known", "now", "addenda", "expected"), NEWS.values(), ids=NEWS)
-def test_news(known: Seen, now: StatusRecord, addenda: int, expected: list[str]) -> None:
+def test_news(known: KnownReport, now: StatusRecord, addenda: int, expected: list[str]) -> None:
     """What is told, under names that the feed would give; releases come with their status."""
-    told = [each for each in news_from(known, now, addenda, ORDERS, NOW) if each.unless is None]
+    told = [
+        each
+        for each in events_from_record(known, now, addenda, ORDERS, NOW)
+        if each.implied_by is None
+    ]
     assert [each.name for each in told] == expected
 
 
@@ -107,20 +111,20 @@ def test_only_signed_reports_are_released(status: ReportStatus) -> None:
     [
         (ReportStatus.DRAFT, None, 0, EVERY),
         (ReportStatus.DRAFT, None, 100_000, 10_000),
-        (ReportStatus.DRAFT, None, 10**9, SLOWEST),
+        (ReportStatus.DRAFT, None, 10**9, MAX_INTERVAL),
         (Final, NOW + 1000, 0, 1000),
         (Final, NOW + 60_000, 0, EVERY),
-        (Final, None, 10**9, SLOWEST_SIGNED),
+        (Final, None, 10**9, MAX_INTERVAL_SIGNED),
         (Final, None, FORGET_AFTER + 1, NEVER - NOW),
     ],
 )
 def test_when_to_ask_again(status: ReportStatus, until: int | None, idle: int, wait: int) -> None:
     """Lately active: often. Long idle: seldom. The end of a delay: exactly then."""
     known = seen(status.value, final=True, changed=NOW - idle)
-    assert after_record(known, record(status, until), 0, NOW, EVERY).check_at - NOW == wait
+    assert apply_record(known, record(status, until), 0, NOW, EVERY).check_at - NOW == wait
 
 
 def test_silence_is_asked_again_more_and_more_seldom() -> None:
     """An order that the service does not know may yet come."""
-    assert after_silence(seen(changed=NOW - 10**8), NOW, EVERY).check_at == NOW + SLOWEST
-    assert after_silence(seen(changed=0), NOW, EVERY).check_at == NOW + EVERY
+    assert reschedule_unknown(seen(changed=NOW - 10**8), NOW, EVERY).check_at == NOW + MAX_INTERVAL
+    assert reschedule_unknown(seen(changed=0), NOW, EVERY).check_at == NOW + EVERY

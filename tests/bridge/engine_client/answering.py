@@ -10,7 +10,7 @@ from bridge.engine_client import (
 )
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import HttpCaller
-from bridge.engine_client.transport import Tokens
+from bridge.engine_client.transport import AccessTokens
 
 ORDER = OrderKey("SITE1", "M-1", "A-1")
 TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
@@ -29,7 +29,7 @@ class Service:
         names = {name.replace("_", "-"): value for name, value in self.headers.items()}
         return httpx.Response(self.status, content=content, headers=names)
 
-    def client(self, tokens: Tokens | str = "T") -> EngineClient:
+    def client(self, tokens: AccessTokens | str = "T") -> EngineClient:
         transport = httpx.MockTransport(self)
         http = httpx.AsyncClient(transport=transport, base_url="http://engine")
         return EngineClient(HttpCaller(http), tokens)

@@ -8,15 +8,15 @@ import pytest
 from bridge.contract import ReportStatus
 from bridge.engine_client import (
     EngineFailure,
-    Launch,
-    Launched,
+    LaunchRequest,
+    LaunchResult,
     OrderKey,
     PatientUpdate,
     StatusRecord,
 )
 from bridge.engine_client.client import EngineClient, browser_session_address
 from bridge.engine_client.models import KeyImage, QRCode, UserInfo
-from bridge.engine_client.transport import Tokens
+from bridge.engine_client.transport import AccessTokens
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.answering import ORDER, TRIPLE, Service
 
@@ -90,7 +90,7 @@ async def test_launch() -> None:
             "reportId": "r1",
         }
     )
-    launch = Launch(
+    launch = LaunchRequest(
         {**TRIPLE, "Metadata": {"k": 1}},
         {"AppLanguage": "de-DE"},
         response_type="all",
@@ -122,7 +122,7 @@ async def test_launch() -> None:
             {"imageData": "BB", "contentType": "image/jpeg"},
         ],
     }
-    assert answer == Launched(
+    assert answer == LaunchResult(
         "Draft", "Ada", "ada@example.org", "http://x", "data:image/png;base64,AA", "r1"
     )
 
@@ -131,7 +131,7 @@ async def test_launch() -> None:
 async def test_a_plain_launch_is_plain() -> None:
     """A service that knows only the document sees only the document."""
     service = Service(answer={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
-    await service.client().launch(Launch(TRIPLE))
+    await service.client().launch(LaunchRequest(TRIPLE))
     assert service.body == {
         "clinicalInfo": TRIPLE,
         "reportingApp": {},
@@ -148,8 +148,8 @@ async def test_batch() -> None:
             {"status": 409, "code": "patient_name_mismatch", "title": "Conflict"},
         ]
     )
-    good, bad = await service.client().launch_batch([Launch(TRIPLE), Launch(TRIPLE)])
-    assert isinstance(good, Launched)
+    good, bad = await service.client().launch_batch([LaunchRequest(TRIPLE), LaunchRequest(TRIPLE)])
+    assert isinstance(good, LaunchResult)
     assert isinstance(bad, EngineFailure)
     assert (bad.failure, bad.code) == (FailureKind.PERMANENT, "patient_name_mismatch")
 
@@ -159,7 +159,7 @@ async def test_a_batch_of_another_length_is_not_believed() -> None:
     """Which answer belongs to which order would be a guess."""
     service = Service(answer=[])
     with pytest.raises(EngineFailure) as raised:
-        await service.client().launch_batch([Launch(TRIPLE)])
+        await service.client().launch_batch([LaunchRequest(TRIPLE)])
     assert raised.value.failure is FailureKind.AMBIGUOUS
 
 
@@ -272,7 +272,7 @@ def test_the_browser_route_is_encoded() -> None:
 async def test_tokens_by_site() -> None:
     """A site's own token is used for it, the default for any other."""
     service = Service(answer=[])
-    client = service.client(Tokens("D", {"SITE2": "S"}))
+    client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])
     await client.status([OrderKey("SITE2", "M", "A")])
     assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]

@@ -8,23 +8,29 @@ import pytest
 from typing_extensions import override
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.in_process import InProcess
-from bridge.engine_client.transport import Answer, Caller, Request, Tokens, Transport
+from bridge.engine_client.in_process_caller import InProcessCaller
+from bridge.engine_client.transport import (
+    AccessTokens,
+    EngineCaller,
+    EngineRequest,
+    EngineResponse,
+    EngineTransport,
+)
 from bridge.errors import FailureKind
 
 pytestmark = pytest.mark.anyio
 
 
-class Silent(Caller):
+class Silent(EngineCaller):
     """A service that never answers; `left` says whether it was told that nobody waits."""
 
     left = False
 
     @override
-    async def ask(self, request: Request) -> Answer:
+    async def send(self, request: EngineRequest) -> EngineResponse:
         return await self.silence()
 
-    async def silence(self) -> Answer:
+    async def silence(self) -> EngineResponse:
         """Wait for ever."""
         try:
             await asyncio.Event().wait()
@@ -46,13 +52,13 @@ async def test_a_call_to_an_engine_that_hangs_ends() -> None:
     ) -> None:
         await silent.silence()
 
-    for caller in (silent, InProcess(application, "http://here.test")):
+    for caller in (silent, InProcessCaller(application, "http://here.test")):
         silent.left = False
-        transport = Transport(caller, Tokens("token"), deadline=0.05)
+        transport = EngineTransport(caller, AccessTokens("token"), deadline=0.05)
         for call in (
             lambda: transport.send("POST", "/api/report/sign", "SITE1", body={}),  # noqa: B023
-            lambda: transport.relay("GET", "/api/admin/sites", "SITE1"),  # noqa: B023
-            lambda: transport.visit("/reporting/api/account", "", unattended=True),  # noqa: B023
+            lambda: transport.forward("GET", "/api/admin/sites", "SITE1"),  # noqa: B023
+            lambda: transport.get_as_browser("/reporting/api/account", "", unattended=True),  # noqa: B023
         ):
             with pytest.raises(EngineFailure) as failure:
                 await call()

@@ -11,12 +11,12 @@ import pytest
 
 from bridge.engine_client import EngineFailure
 from bridge.engine_client.http_caller import HttpCaller, http_caller
-from bridge.engine_client.transport import Answer, Request
+from bridge.engine_client.transport import EngineRequest, EngineResponse
 from bridge.errors import FailureKind
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-GET = Request("GET", "/x", {})
+GET = EngineRequest("GET", "/x", {})
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -73,9 +73,9 @@ async def test_a_connection_is_used_again() -> None:
     """Requests after each other need one connection; those at the same time, one each."""
     async with served(always(OK)) as (server, http):
         for _ in range(3):
-            assert (await http.ask(GET)).content == b"ok"
+            assert (await http.send(GET)).content == b"ok"
         assert server.connections == 1
-        await asyncio.gather(*(http.ask(GET) for _ in range(3)))
+        await asyncio.gather(*(http.send(GET) for _ in range(3)))
         assert server.connections == 3
 
 
@@ -84,8 +84,8 @@ async def test_a_connection_that_was_closed_is_not_used_again() -> None:
     """Neither one that the answer said is the last of, nor one that the server closed later."""
     last = OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
     async with served(always(last)) as (server, http):
-        await http.ask(GET)
-        await http.ask(GET)
+        await http.send(GET)
+        await http.send(GET)
         assert server.connections == 2
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -93,10 +93,10 @@ async def test_a_connection_that_was_closed_is_not_used_again() -> None:
         writer.write(OK)
 
     async with served(once) as (server, http):
-        await http.ask(GET)
+        await http.send(GET)
         await asyncio.gather(*(each for each in server.tasks if each is not None))
         await asyncio.sleep(0.02)  # a turn of the loop hears that it was closed
-        await http.ask(GET)
+        await http.send(GET)
         assert server.connections == 2
 
 
@@ -113,7 +113,7 @@ async def test_an_answer_in_parts() -> None:
     )
     async with served(always(*parts)) as (server, http):
         for _ in range(2):
-            answer = await http.ask(GET)
+            answer = await http.send(GET)
             assert (answer.status, answer.content) == (500, b"ab")
             assert answer.headers["x-error-class"] == "business"
         assert server.connections == 1
@@ -130,8 +130,8 @@ async def test_what_is_sent() -> None:
 
     async with served(read) as (_, http):
         query = {"after": 1, "without": ["a b", "c&d"], "on": True}
-        request = Request("POST", "/a%2Fb c\r\nd\u00e9", {"t": "1"}, b"{}", query)
-        assert await http.ask(request) == Answer(204, {}, b"")
+        request = EngineRequest("POST", "/a%2Fb c\r\nd\u00e9", {"t": "1"}, b"{}", query)
+        assert await http.send(request) == EngineResponse(204, {}, b"")
     line, *headers = bytes(asked).decode().split("\r\n")
     head, body = headers[:-1], headers[-1]
     said = "after=1&without=a%20b&without=c%26d&on=true"
@@ -151,7 +151,7 @@ async def test_no_whole_answer_is_ambiguous(answer: bytes) -> None:
 
     async with served(cut) as (_, http):
         with pytest.raises(EngineFailure) as raised:
-            await http.ask(GET)
+            await http.send(GET)
     assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     assert "SECRET" not in str(raised.value)
 
@@ -171,12 +171,12 @@ async def test_silence_ends_and_a_late_answer_is_nobodys() -> None:
 
     async with served(late) as (_, http):
         with pytest.raises(EngineFailure) as raised:
-            await http.ask(Request("GET", "/x", {}, wait=0.02))
+            await http.send(EngineRequest("GET", "/x", {}, wait=0.02))
         assert raised.value.failure is FailureKind.AMBIGUOUS
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
-                await http.ask(GET)
-        assert (await http.ask(GET)).content == b"3 "
+                await http.send(GET)
+        assert (await http.send(GET)).content == b"3 "
 
 
 @pytest.mark.anyio
@@ -202,7 +202,7 @@ async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
         client = httpx.AsyncClient(base_url=server.url)
         caller = HttpCaller(client, largest=2**18)
         with pytest.raises(EngineFailure) as raised:
-            await caller.ask(GET)
+            await caller.send(GET)
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "too_large")
         async with asyncio.timeout(30):
             await ended.wait()
@@ -220,8 +220,8 @@ async def test_cookies_of_an_answer_are_not_sent_again() -> None:
             writer.write(OK.replace(b"\r\n\r\n", b"\r\nset-cookie: session=ANN; Path=/\r\n\r\n"))
 
     async with served(answer) as (_, http):
-        await http.ask(Request("GET", "/x", {"cookie": "session=BEN\u00e9"}))
-        await http.ask(GET)
+        await http.send(EngineRequest("GET", "/x", {"cookie": "session=BEN\u00e9"}))
+        await http.send(GET)
     assert "cookie: session=BEN\u00e9".encode() in requests[0].lower().replace(b"ben", b"BEN")
     assert b"cookie" not in requests[1].lower()
 
@@ -231,13 +231,16 @@ async def test_cookies_of_an_answer_are_not_sent_again() -> None:
 async def test_nothing_was_sent() -> None:
     """Nobody listens: it may be tried again. What cannot be said in HTTP never can."""
     async with served(always(OK)) as (_, http):
-        for request in (Request("GET", "http://elsewhere/x", {}), Request("GET", "/", {"a": "\n"})):
+        for request in (
+            EngineRequest("GET", "http://elsewhere/x", {}),
+            EngineRequest("GET", "/", {"a": "\n"}),
+        ):
             with pytest.raises(EngineFailure) as raised:
-                await http.ask(request)
+                await http.send(request)
             assert (raised.value.failure, raised.value.code) == (
                 FailureKind.PERMANENT,
                 "bad_address",
             )
     with pytest.raises(EngineFailure) as raised:
-        await http.ask(GET)
+        await http.send(GET)
     assert (raised.value.failure, raised.value.code) == (FailureKind.TRANSIENT, "unreachable")

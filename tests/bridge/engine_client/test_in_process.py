@@ -9,8 +9,8 @@ from starlette.requests import Request as Received
 from starlette.responses import JSONResponse, StreamingResponse
 
 from bridge.engine_client import EngineFailure
-from bridge.engine_client.in_process import InProcess
-from bridge.engine_client.transport import Request
+from bridge.engine_client.in_process_caller import InProcessCaller
+from bridge.engine_client.transport import EngineRequest
 from bridge.errors import FailureKind
 
 BASE = "https://reports.example:8443"
@@ -36,8 +36,8 @@ async def mirror(scope: Any, receive: Any, send: Send) -> None:
 async def test_what_is_received() -> None:
     """An application reads what a server would have given it."""
     query = {"q": ["1", "2&3"], "on": True}
-    sent = Request("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
-    answer = await InProcess(mirror, BASE).ask(sent)
+    sent = EngineRequest("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
+    answer = await InProcessCaller(mirror, BASE).send(sent)
     assert (answer.status, answer.headers["x-seen"]) == (201, "yes")
     assert answer.json() == {
         "method": "POST",
@@ -57,11 +57,11 @@ async def test_what_is_received() -> None:
 @pytest.mark.anyio
 async def test_its_own_addresses_are_known() -> None:
     """A link that it gave is asked for as it stands; another service's is not its own."""
-    caller = InProcess(mirror, BASE)
-    answer = await caller.ask(Request("GET", f"{BASE}/r/1?x=1", {}))
+    caller = InProcessCaller(mirror, BASE)
+    answer = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}))
     assert (answer.json()["path"], answer.json()["query"]) == ("/r/1", [["x", "1"]])
     with pytest.raises(EngineFailure) as raised:
-        await caller.ask(Request("GET", "https://other.example/r/1", {}))
+        await caller.send(EngineRequest("GET", "https://other.example/r/1", {}))
     assert raised.value.failure is FailureKind.PERMANENT
 
 
@@ -79,7 +79,7 @@ async def test_an_answer_in_parts() -> None:
         told.append((await receive())["type"])
         told.append((await receive())["type"])
 
-    answer = await InProcess(parts, BASE).ask(Request("GET", "/", {}))
+    answer = await InProcessCaller(parts, BASE).send(EngineRequest("GET", "/", {}))
     assert answer.content == b"one two"
     assert told[-1] == "http.disconnect"
 
@@ -95,7 +95,7 @@ async def test_a_fault_is_what_a_server_makes_of_it(begun: bool) -> None:
             await send({"type": "http.response.body", "body": b"SECRET", "more_body": True})
         raise ValueError("SECRET")
 
-    asked = InProcess(faulty, BASE).ask(Request("GET", "/x", {}))
+    asked = InProcessCaller(faulty, BASE).send(EngineRequest("GET", "/x", {}))
     if begun:
         with pytest.raises(EngineFailure) as raised:
             await asked
@@ -116,7 +116,7 @@ async def test_who_is_cancelled_cancels_it() -> None:
         finally:
             ended.set()
 
-    asking = asyncio.create_task(InProcess(slow, BASE).ask(Request("GET", "/", {})))
+    asking = asyncio.create_task(InProcessCaller(slow, BASE).send(EngineRequest("GET", "/", {})))
     await asyncio.sleep(0)
     asking.cancel()
     await asyncio.wait([asking], timeout=30)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Launch, Launched
+from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher
 
@@ -22,7 +22,7 @@ class Service:
         self.singles: list[str] = []
         self.groups: set[str] = set()
 
-    async def launch(self, launch: Launch) -> Launched:
+    async def launch(self, launch: LaunchRequest) -> LaunchResult:
         self.singles.append(launch.clinical_info["Accession"])
         self.groups.add(launch.link_group)
         result = self._result(launch)
@@ -30,7 +30,9 @@ class Service:
             raise result
         return result
 
-    async def launch_batch(self, launches: Sequence[Launch]) -> list[Launched | EngineFailure]:
+    async def launch_batch(
+        self, launches: Sequence[LaunchRequest]
+    ) -> list[LaunchResult | EngineFailure]:
         self.batches.append(len(launches))
         if self.fail is not None:
             raise self.fail
@@ -39,28 +41,30 @@ class Service:
     def token_of(self, site: str) -> str:
         return site
 
-    def _result(self, launch: Launch) -> Launched | EngineFailure:
+    def _result(self, launch: LaunchRequest) -> LaunchResult | EngineFailure:
         accession = launch.clinical_info["Accession"]
         if accession == self.bad:
             return EngineFailure("launch", FailureKind.PERMANENT, "refused", 400)
-        return Launched("PreLaunch", "", "", "", "", report_id=f"r{accession}")
+        return LaunchResult("PreLaunch", "", "", "", "", report_id=f"r{accession}")
 
 
 async def launch_all(
     service: Service, number: int, most: int = 100, sites: int = 1
-) -> list[Launched | BaseException]:
+) -> list[LaunchResult | BaseException]:
     """Launch several orders at the same moment."""
     launcher = Launcher(service, most=most)
     launches = [
-        Launch({"SiteID": f"S{each % sites}", "Accession": str(each)}) for each in range(number)
+        LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})
+        for each in range(number)
     ]
     return await asyncio.gather(*map(launcher.launch, launches), return_exceptions=True)
 
 
-def reports(results: Sequence[Launched | BaseException]) -> list[str]:
+def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
     """Name what came of each."""
     return [
-        each.report_id if isinstance(each, Launched) else type(each).__name__ for each in results
+        each.report_id if isinstance(each, LaunchResult) else type(each).__name__
+        for each in results
     ]
 
 
@@ -111,7 +115,9 @@ async def test_link_groups_are_for_batches() -> None:
     """A service without batches may not know the member: single launches are without it."""
     service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
     launcher = Launcher(service)
-    launches = [Launch({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"]
+    launches = [
+        LaunchRequest({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"
+    ]
     await asyncio.gather(*map(launcher.launch, launches))
     assert service.singles == ["A", "B"]
     assert service.groups == {""}

@@ -13,7 +13,7 @@ from bridge import logs
 from bridge.engine_client.errors import EngineFailure
 from bridge.intake.receive.listener import Acknowledge
 from bridge.intake.receive.verdict import Judge
-from bridge.redaction import describe, safe_text, where
+from bridge.redaction import describe, safe_text, stack_frames
 from bridge.store.database import Database
 from tests.bridge.delivery.equipment import accepting, destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -136,7 +136,7 @@ def test_an_error_is_told_by_class_and_place() -> None:
             raise RuntimeError("CANARYMRN") from cause
     except RuntimeError as error:
         told = describe(error)
-        clean(told, where(error))
+        clean(told, stack_frames(error))
         assert told.startswith("RuntimeError at test_canary.py:")
         assert "from ValueError at" in told
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bridge.roles import Role
-from bridge.runtime.migration import MigrationFailed, migrate_apart
+from bridge.runtime.migration import MigrationFailed, migrate_in_child_process
 from bridge.store.database import Database
 from bridge.store.migration import current, heads
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
@@ -27,7 +27,7 @@ def _start(home: Path, told: Connection) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
         del sys.modules[name]
     try:
-        went: Any = migrate_apart(Settings(home=home), frozenset(Role))
+        went: Any = migrate_in_child_process(Settings(home=home), frozenset(Role))
     except MigrationFailed as error:
         went = str(error)
     told.send((went, "alembic" in sys.modules))

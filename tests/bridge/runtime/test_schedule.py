@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from bridge.metrics import Metrics
-from bridge.runtime.schedule import Action, Job, Run, Schedule, Step, nothing
+from bridge.runtime.schedule import AsyncAction, Job, Run, Schedule, ServicePart, do_nothing
 
 SOON = 20.0  # seconds that a test waits at most
 OFTEN = 0.01
@@ -51,7 +51,9 @@ class Process:
     async def __aexit__(self, *_: object) -> None:
         await self.schedule.stop()
 
-    async def begin(self, run: Run, job: Job = Job.CIRCUITS, last: Action = nothing) -> Step:
+    async def begin(
+        self, run: Run, job: Job = Job.CIRCUITS, last: AsyncAction = do_nothing
+    ) -> ServicePart:
         """Start a part that runs a job very often."""
         step = self.schedule.periodic(job, run, every=OFTEN, last=last)
         await step.start()
@@ -179,7 +181,7 @@ async def test_a_part_that_did_not_start_has_its_last_action_all_the_same() -> N
         done.append("last")
 
     async with Process() as process:
-        await process.schedule.periodic(Job.AUDIT_RELAY, nothing, last=last).stop()
+        await process.schedule.periodic(Job.AUDIT_RELAY, do_nothing, last=last).stop()
 
     assert done == ["last"]
 

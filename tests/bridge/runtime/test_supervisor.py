@@ -8,7 +8,7 @@ import pytest
 
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import Schedule
-from bridge.runtime.service import ALIVE, READY, STOPPING, Supervisor
+from bridge.runtime.service import ALIVE, READY, STOPPING, SystemdNotifier
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"}
         schedule = Schedule(Metrics())
         await schedule.start()
-        told = Supervisor(environment, schedule)
+        told = SystemdNotifier(environment, schedule)
         await told.begin()
         heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), 5) for _ in range(4)]
         told.stopping()
@@ -40,7 +40,7 @@ async def test_where_nobody_listens_nobody_is_told(tmp_path: Path) -> None:
     for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
         schedule = Schedule(Metrics())
         await schedule.start()
-        told = Supervisor(environment, schedule)
+        told = SystemdNotifier(environment, schedule)
         await told.begin()
         told.stopping()
         await told.end()

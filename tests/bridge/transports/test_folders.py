@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.replies import answers
-from bridge.transports.folders.files import Folder, fitting
-from bridge.transports.folders.intake import Fate, fate, settled
+from bridge.delivery.reply_policy import acknowledges
+from bridge.transports.folders.files import Folder, fit_name
+from bridge.transports.folders.listener import FileDisposition, complete_files, disposition_of
 from bridge.transports.folders.sender import FolderSender
 from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.header import peek
@@ -35,7 +35,7 @@ def ack(message: bytes, code: AckCode, *refusals: MessageRefusal) -> bytes:
 def sender(folder: Path, answer_within: float | None = None) -> FolderSender:
     """Something that fills a folder; its clock stands still."""
     return FolderSender(
-        Folder(folder), clock=lambda: NOW, answer_within=answer_within, matches=answers
+        Folder(folder), clock=lambda: NOW, answer_within=answer_within, matches=acknowledges
     )
 
 
@@ -102,21 +102,24 @@ async def test_no_answer_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
-        ([], Fate.DONE),
-        ([ack(result("A"), AckCode.ACCEPT)], Fate.DONE),
-        ([ack(result("A"), AckCode.ACCEPT), ack(result("B"), AckCode.REJECT)], Fate.FAILED),
-        ([ack(result("A"), AckCode.ERROR, MissingField("PID-3"))], Fate.FAILED),
-        ([ack(result("A"), AckCode.ERROR, InternalError())], Fate.AGAIN),
-        ([b"hello"], Fate.FAILED),
+        ([], FileDisposition.DONE),
+        ([ack(result("A"), AckCode.ACCEPT)], FileDisposition.DONE),
+        (
+            [ack(result("A"), AckCode.ACCEPT), ack(result("B"), AckCode.REJECT)],
+            FileDisposition.FAILED,
+        ),
+        ([ack(result("A"), AckCode.ERROR, MissingField("PID-3"))], FileDisposition.FAILED),
+        ([ack(result("A"), AckCode.ERROR, InternalError())], FileDisposition.AGAIN),
+        ([b"hello"], FileDisposition.FAILED),
         (
             [b"BHS|^~\\&\r" + ack(result("A"), AckCode.ERROR, InternalError()) + b"BTS|1\r"],
-            Fate.AGAIN,
+            FileDisposition.AGAIN,
         ),
     ],
 )
-def test_fates(replies: list[bytes], expected: Fate) -> None:
+def test_fates(replies: list[bytes], expected: FileDisposition) -> None:
     """All accepted, any refused, or our own trouble."""
-    assert fate(replies) is expected
+    assert disposition_of(replies) is expected
 
 
 def test_a_file_goes_to_another_file_system(
@@ -164,7 +167,7 @@ def test_the_longest_names(tmp_path: Path) -> None:
     for _ in range(2):
         (tmp_path / name).write_bytes(b"x")
         Folder(tmp_path).move(name, "done")
-    Folder(tmp_path).put(f"done/{fitting(name, '.ack')}", b"y")
+    Folder(tmp_path).put(f"done/{fit_name(name, '.ack')}", b"y")
     Folder(tmp_path).put(f"done/{name}", b"z")
     assert len(everything(tmp_path / "done")) == 3
 
@@ -182,11 +185,11 @@ def test_a_folder_that_somebody_tidied_away(tmp_path: Path) -> None:
 def test_nothing_overtakes_a_file_that_grows() -> None:
     """Whole is what looks as it did; behind one that does not, all wait."""
     first = [("a", 1, 10), ("b", 5, 11), ("c", 5, 12)]
-    ready, seen = settled({}, first)
+    ready, seen = complete_files({}, first)
     assert ready == []
-    ready, seen = settled(seen, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
+    ready, seen = complete_files(seen, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
     assert ready == ["a"]
-    assert settled(seen, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
+    assert complete_files(seen, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from typing_extensions import override
 
-from bridge.transports.web.intake import Desk, WebRules
-from bridge.transports.web.server import MessageSite
+from bridge.transports.http.resource import HttpListenerRules, MessageResource
+from bridge.transports.http.server import MessageSite
 from mllp.contract import Peer, ServerLimits, ServerObserver
 from mllp.errors import FramingError
 from mllp.framing import Frame
@@ -46,7 +46,7 @@ class Clinic:
         self.frames: list[Frame] = []
         self.answers: list[Deferred[Sequence[bytes]]] = []
         self.site = MessageSite(
-            Desk(self.handle, WebRules(authorization=authorization), self.seen),
+            MessageResource(self.handle, HttpListenerRules(authorization=authorization), self.seen),
             ServerLimits(max_frame=6 * RESERVE, max_connections=4, max_connections_per_source=3),
             clock=self.clock,
             observer=self.seen,

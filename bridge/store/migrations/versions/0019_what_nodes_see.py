@@ -17,7 +17,7 @@ def upgrade() -> None:
         "node_files",
         sa.Column("node", sa.Text, primary_key=True),
         sa.Column("host", sa.Text, nullable=False),
-        # JSON, as bridge/monitoring/certificates.py writes it.
+        # JSON, as bridge/monitoring/node_files.py writes it.
         sa.Column("files", sa.Text, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
     )

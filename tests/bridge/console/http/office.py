@@ -30,8 +30,8 @@ from bridge.engine.service.accounts import passwords, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import Visitor
-from bridge.engine_client.transport import Caller
+from bridge.engine_client.models import SignedInUser
+from bridge.engine_client.transport import EngineCaller
 from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.verdict import Judge
 from bridge.queue.deliveries import DeliveryRequest
@@ -184,8 +184,8 @@ class Office:
         """Let all sessions be good for one site only."""
         known = self.console.state.context
 
-        async def signed_in_user(cookies: str, unattended: bool) -> Visitor | None:
-            found: Visitor | None = await known.signed_in_user(cookies, unattended)
+        async def signed_in_user(cookies: str, unattended: bool) -> SignedInUser | None:
+            found: SignedInUser | None = await known.signed_in_user(cookies, unattended)
             return found and replace(found, site=site)
 
         self.console.state.context = replace(known, signed_in_user=signed_in_user)
@@ -280,7 +280,7 @@ def told(key: OrderIndexKey) -> Mapping[str, Any]:
 
 def application(
     settings: Settings, engine: Database, database: Database, clock: Clock
-) -> tuple[FastAPI, FastAPI, EngineClient, Caller]:
+) -> tuple[FastAPI, FastAPI, EngineClient, EngineCaller]:
     """Build the engine, the console, and the client that the console asks the engine with."""
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)

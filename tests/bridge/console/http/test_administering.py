@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.engine_client.models import Launch
+from bridge.engine_client.models import LaunchRequest
 from tests.bridge.console.http.office import Office
 
 ADMIN = "admin1"
@@ -97,7 +97,7 @@ def test_the_audit_trail_of_a_site_is_searched_and_verified(office: Office) -> N
 def test_the_worklist_shows_patients_to_whom_it_may(office: Office) -> None:
     """Numbers of orders to whoever finds; names with bodies; no search by name without."""
     order = {"SiteID": "SITE1", "PatientMRN": "M77", "Accession": "A77", "PatientName": "Doe Jim"}
-    office.runner.run(office.engine.launch(Launch(order, lazy=True, register_order=True)))
+    office.runner.run(office.engine.launch(LaunchRequest(order, lazy=True, register_order=True)))
     path = "/api/sites/SITE1/worklist"
     plain = office.call("operator", "POST", path, {"accession": "A77"})
     assert plain.json()["rows"][0]["orders"] == [{"SiteLocation": "", "Accession": "A77"}]

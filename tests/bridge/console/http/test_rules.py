@@ -7,8 +7,8 @@ import pytest
 from fastapi.openapi.utils import get_openapi
 
 from bridge.console.permissions import Permission
-from bridge.monitoring.alerts import take_note
-from bridge.monitoring.conditions import Condition, Severity
+from bridge.monitoring.alerts import update_alerts
+from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from tests.bridge.console.http.office import PATIENTS, PEOPLE, Office, now_ms
 from tests.bridge.console.http.rules import RULES, path_of
 
@@ -109,10 +109,10 @@ def test_what_serves_all_sites_is_seen_and_not_changed(office: Office) -> None:
 def test_alerts_of_what_serves_all_sites_tell_no_numbers(office: Office) -> None:
     """That it is paused, its people are told; how much waits there is everybody's."""
     found = [
-        Condition(f"{about}:destination archive", Severity.WARNING, about)
+        AlertCondition(f"{about}:destination archive", AlertSeverity.WARNING, about)
         for about in ("paused", "circuit", "depth", "age", "parked")
     ]
-    take_note(office.database, found, now_ms(), 0)
+    update_alerts(office.database, found, now_ms(), 0)
     told = office.call("viewer1", "GET", "/api/overview").json()["alerts"]
     assert {each["text"] for each in told} == {"paused", "circuit"}
     everything = office.call("editor", "GET", "/api/overview").json()["alerts"]

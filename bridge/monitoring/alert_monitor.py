@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import structlog
 
 from bridge.metrics import Metrics
-from bridge.monitoring.alerts import News, Notice, take_note, untold
-from bridge.monitoring.channels import Kind, channels
+from bridge.monitoring.alerts import AlertEvent, AlertNotice, mark_unsent, update_alerts
+from bridge.monitoring.channels import ChannelKind, read_channels
 from bridge.monitoring.conditions import (
-    Condition,
-    Files,
-    Life,
-    Queue,
-    Sight,
-    Thresholds,
-    conditions,
+    AlertCondition,
+    AlertThresholds,
+    NodeFiles,
+    QueueBacklog,
+    SystemSnapshot,
+    Validity,
+    find_conditions,
 )
 from bridge.queue import queries
 from bridge.queue.listing_rows import Depth
@@ -28,32 +28,32 @@ from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import list_unseen
 
-Tell = Callable[[Sequence[Notice]], None]
+Notify = Callable[[Sequence[AlertNotice]], None]
 """Tells somebody, or raises."""
 
 
-MOST_CONCERNS = 1000
-MOST_CODES = 2000
+MAX_EXCEPTIONS = 1000
+MAX_UNMAPPED_CODES = 2000
 HOUR = 3_600_000  # ms
 
 
-def nothing() -> None:
+def no_disk_limit() -> None:
     """Know nothing."""
 
 
-def nobody(_now: int) -> Sequence[Files]:
+def no_other_nodes(_now: int) -> Sequence[NodeFiles]:
     """Be alone."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class AlertMonitor:
     """What one installation is watched for, and who is told; blocking."""
 
     database: Database
-    thresholds: Callable[[], Thresholds]
-    certificates: Callable[[], Mapping[str, Life]]
-    tell: Mapping[str, Tell]
+    thresholds: Callable[[], AlertThresholds]
+    certificates: Callable[[], Mapping[str, Validity]]
+    tell: Mapping[str, Notify]
     """The ways to tell people, by name."""
     metrics: Metrics
     clock: Callable[[], int]
@@ -61,21 +61,21 @@ class Watch:
     repeat_after: int
     names: Callable[[], frozenset[str]] = frozenset
     """Channels of today's settings: what is paused and gone from them is no news."""
-    disk_free: Callable[[], int | None] = nothing
+    disk_free: Callable[[], int | None] = no_disk_limit
     hold: int = 0
     """How long what came back again and again must be gone, ms."""
     host: str = ""
     """Where this process is, for people."""
-    elsewhere: Callable[[int], Sequence[Files]] = nobody
+    other_nodes: Callable[[int], Sequence[NodeFiles]] = no_other_nodes
     """What other nodes see of their own files and disks; takes the time now, ms."""
-    owed: dict[str, dict[str, Notice]] = field(default_factory=dict)
+    owed: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
     """What could not be told in each way, by key, for as long as this process lives."""
 
-    def look(self) -> list[Condition]:
+    def look(self) -> list[AlertCondition]:
         """Look once; tell what is new; give what stands. Raises StoreError."""
         now = self.clock()
-        found = conditions(self._sight(now), self.thresholds())
-        notices = take_note(self.database, found, now, self.repeat_after, self.hold)
+        found = find_conditions(self._sight(now), self.thresholds())
+        notices = update_alerts(self.database, found, now, self.repeat_after, self.hold)
         self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
         log = structlog.get_logger("alerts")
         for notice in notices:
@@ -83,13 +83,15 @@ class Watch:
         standing = {each.key for each in found}
         reached = [self._told(way, notices, standing) for way in self.tell]
         if notices and self.tell and not any(reached):
-            untold(self.database, notices)
+            mark_unsent(self.database, notices)
         return found
 
-    def _told(self, way: str, notices: Sequence[Notice], standing: Container[str]) -> bool:
+    def _told(self, way: str, notices: Sequence[AlertNotice], standing: Container[str]) -> bool:
         """Tell in one way what is new, and what could not be told before and is still true."""
         owed = self.owed.pop(way, {}).items()
-        news = {k: each for k, each in owed if (k in standing) is (each.news is not News.CLEARED)}
+        news = {
+            k: each for k, each in owed if (k in standing) is (each.news is not AlertEvent.CLEARED)
+        }
         news |= {each.condition.key: each for each in notices}
         if not news:
             return True
@@ -101,13 +103,16 @@ class Watch:
             return False
         return True
 
-    def _sight(self, now: int) -> Sight:
+    def _sight(self, now: int) -> SystemSnapshot:
         names = self.names()
-        listeners = channels(self.database, Kind.LISTENER)
-        destinations = channels(self.database, Kind.DESTINATION)
+        listeners = read_channels(self.database, ChannelKind.LISTENER)
+        destinations = read_channels(self.database, ChannelKind.DESTINATION)
         paused = {
             f"{kind} {each.name}": each.paused_at
-            for kind, found in ((Kind.LISTENER, listeners), (Kind.DESTINATION, destinations))
+            for kind, found in (
+                (ChannelKind.LISTENER, listeners),
+                (ChannelKind.DESTINATION, destinations),
+            )
             for each in found.values()
             if each.paused_at is not None and f"{kind} {each.name}" in names
         }
@@ -118,7 +123,7 @@ class Watch:
                 for name, found in queries.open_deliveries(self.database).items()
             },
         }
-        return Sight(
+        return SystemSnapshot(
             now=now,
             started_at=self.started_at,
             queues={name: _queue(depths) for name, depths in queues.items()},
@@ -130,19 +135,19 @@ class Watch:
                 for each in destinations.values()
                 if each.open_until is not None and f"destination {each.name}" in names
             ],
-            concerns=list_unseen(self.database, MOST_CONCERNS),
+            concerns=list_unseen(self.database, MAX_EXCEPTIONS),
             refused=queries.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),
-            unknown_codes=unmapped_codes.list_active(self.database, MOST_CODES),
+            unknown_codes=unmapped_codes.list_active(self.database, MAX_UNMAPPED_CODES),
             host=self.host,
-            elsewhere=self.elsewhere(now),
+            other_nodes=self.other_nodes(now),
         )
 
 
-def _queue(depths: Mapping[QueueState, Depth]) -> Queue:
+def _queue(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
     waiting = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
     parked = depths.get(QueueState.PARKED)
-    return Queue(
+    return QueueBacklog(
         waiting=sum(each.count for each in waiting),
         parked=0 if parked is None else parked.count,
         oldest=min((each.oldest for each in waiting if each.count), default=None),

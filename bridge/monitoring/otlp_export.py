@@ -25,13 +25,13 @@ class TracingUnavailable(BridgeError):  # noqa: N818  # named for what happened
         super().__init__("tracing.endpoint: install report-bridge[tracing], or leave it empty")
 
 
-def identities(mark: int) -> tuple[int, int]:
+def span_context_ids(mark: int) -> tuple[int, int]:
     """Give the trace and the parent span that all spans with a mark have, on whatever node."""
     made = blake2b((mark & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
     return int.from_bytes(made[_WIDTH:]), int.from_bytes(made[:_WIDTH])
 
 
-def require() -> None:
+def require_sdk() -> None:
     """Raise TracingUnavailable where the SDK or its exporter is not installed."""
     for name in _NEEDED:
         try:
@@ -44,7 +44,7 @@ def require() -> None:
 
 def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]]:
     """Give a tracer that exports to a collector, and its end. Raises TracingUnavailable."""
-    require()
+    require_sdk()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
         OTLPSpanExporter,
     )
@@ -58,17 +58,19 @@ def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]
     provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    return Linking(provider.get_tracer("report-bridge")), partial(end_within, provider.shutdown)
+    return LinkingTracer(provider.get_tracer("report-bridge")), partial(
+        shut_down_within, provider.shutdown
+    )
 
 
-def end_within(end: Callable[[], object], patience: float = PATIENCE) -> None:
+def shut_down_within(end: Callable[[], object], patience: float = PATIENCE) -> None:
     """Hand over what is left; a collector that is away or slow loses it, and holds nobody up."""
     ending = Thread(target=end, name="traces", daemon=True)
     ending.start()
     ending.join(patience)
 
 
-class Linking:
+class LinkingTracer:
     """A tracer of the SDK, as `tracing` wants it: marks become traces."""
 
     def __init__(self, tracer: Any) -> None:
@@ -85,7 +87,7 @@ class Linking:
 def _context(mark: int) -> Any:
     from opentelemetry import trace  # noqa: PLC0415  # an extra
 
-    trace_id, span_id = identities(mark)
+    trace_id, span_id = span_context_ids(mark)
     sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
     parent = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
     return trace.set_span_in_context(trace.NonRecordingSpan(parent))

@@ -7,28 +7,28 @@ from dataclasses import replace
 import pytest
 
 from bridge.metrics import Metrics
-from bridge.monitoring.alerts import News, Notice, alerts, take_note
+from bridge.monitoring.alert_monitor import AlertMonitor
+from bridge.monitoring.alerts import AlertEvent, AlertNotice, list_alerts, update_alerts
 from bridge.monitoring.channels import (
-    Circuit,
-    Kind,
-    channels,
+    ChannelCircuit,
+    ChannelKind,
     note_activity,
     note_circuits,
     pause,
+    read_channels,
     resume,
 )
 from bridge.monitoring.conditions import (
     DAY,
-    Condition,
-    Life,
-    Queue,
-    Severity,
-    Sight,
-    Thresholds,
-    conditions,
+    AlertCondition,
+    AlertSeverity,
+    AlertThresholds,
+    QueueBacklog,
+    SystemSnapshot,
+    Validity,
     duration,
+    find_conditions,
 )
-from bridge.monitoring.watch import Watch
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import QueueState
@@ -38,22 +38,22 @@ from bridge.store.records.exceptions import ExceptionSubject, ProcessingExceptio
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 
 NOW = 100 * DAY
-QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
+QUIET = SystemSnapshot(NOW, NOW - DAY, {}, {}, {}, {})
 KEPT = ProcessingException(ExceptionSubject.MESSAGE, 7, "report_kept", NOW)
 DIFFERS = ProcessingException(ExceptionSubject.ORDER, 7, "not_queued ris", NOW)
 CODE = UnmappedCodeRecord("orders", "sex", "Q", "PID-8.1", "empty", False, "v", 3, 1, 2, None, "")
-TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
+TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
 
 
 @pytest.mark.parametrize(
     ("sight", "limits", "keys"),
     [
-        ({"queues": {"q": Queue(9, 0, NOW)}}, {"queue_depth": 10}, []),
-        ({"queues": {"q": Queue(10, 0, NOW)}}, {"queue_depth": 10}, ["depth:q"]),
-        ({"queues": {"q": Queue(10, 0, NOW)}}, {"queue_depth": 0}, []),
-        ({"queues": {"q": Queue(1, 0, NOW - 600_000)}}, {}, ["age:q"]),
-        ({"queues": {"q": Queue(0, 1, None)}}, {}, ["parked:q"]),
-        ({"queues": {"q": Queue(0, 1, None)}}, {"parked": 2}, []),
+        ({"queues": {"q": QueueBacklog(9, 0, NOW)}}, {"queue_depth": 10}, []),
+        ({"queues": {"q": QueueBacklog(10, 0, NOW)}}, {"queue_depth": 10}, ["depth:q"]),
+        ({"queues": {"q": QueueBacklog(10, 0, NOW)}}, {"queue_depth": 0}, []),
+        ({"queues": {"q": QueueBacklog(1, 0, NOW - 600_000)}}, {}, ["age:q"]),
+        ({"queues": {"q": QueueBacklog(0, 1, None)}}, {}, ["parked:q"]),
+        ({"queues": {"q": QueueBacklog(0, 1, None)}}, {"parked": 2}, []),
         ({"last_message": {"a": NOW - 5000}}, {"silence": {"a": 5000}}, ["silence:a"]),
         ({"last_message": {"a": NOW - 4999}}, {"silence": {"a": 5000}}, []),
         ({"last_message": {}}, {"silence": {"a": DAY}}, ["silence:a"]),
@@ -66,13 +66,17 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
             {"silence": {"a": 5000}},
             ["paused:listener a"],
         ),
-        ({"certificates": {"l": Life(0, NOW + 14 * DAY)}}, {}, []),
-        ({"certificates": {"l": Life(0, NOW + 14 * DAY - 1)}}, {}, ["certificate:l"]),
-        ({"certificates": {"l": Life(NOW - 6 * DAY, NOW + 2 * DAY)}}, {}, []),
-        ({"certificates": {"l": Life(NOW - 6 * DAY - 4, NOW + 2 * DAY)}}, {}, ["certificate:l"]),
-        ({"certificates": {"l": Life(0, NOW)}}, {"certificate": 0}, ["certificate:l"]),
-        ({"certificates": {"certificate of l": Life(0, NOW)}}, {}, ["certificate:l"]),
-        ({"certificates": {"ca of d": Life(0, NOW)}}, {}, ["certificate:ca of d"]),
+        ({"certificates": {"l": Validity(0, NOW + 14 * DAY)}}, {}, []),
+        ({"certificates": {"l": Validity(0, NOW + 14 * DAY - 1)}}, {}, ["certificate:l"]),
+        ({"certificates": {"l": Validity(NOW - 6 * DAY, NOW + 2 * DAY)}}, {}, []),
+        (
+            {"certificates": {"l": Validity(NOW - 6 * DAY - 4, NOW + 2 * DAY)}},
+            {},
+            ["certificate:l"],
+        ),
+        ({"certificates": {"l": Validity(0, NOW)}}, {"certificate": 0}, ["certificate:l"]),
+        ({"certificates": {"certificate of l": Validity(0, NOW)}}, {}, ["certificate:l"]),
+        ({"certificates": {"ca of d": Validity(0, NOW)}}, {}, ["certificate:ca of d"]),
         ({"circuits": ["d"]}, {}, ["circuit:destination d"]),
         ({"refused": {"a": 49, "b": 50}}, {}, ["refused:listener b"]),
         ({"refused": {"b": 50}}, {"refused": 0}, []),
@@ -104,7 +108,7 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
 )
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:
     """Each stands at its threshold, and not before."""
-    found = conditions(replace(QUIET, **sight), Thresholds(**limits))  # type: ignore[arg-type]
+    found = find_conditions(replace(QUIET, **sight), AlertThresholds(**limits))  # type: ignore[arg-type]
     assert [each.key for each in found] == keys
 
 
@@ -115,7 +119,7 @@ def test_durations() -> None:
     ]  # fmt: skip
 
 
-def news(notices: Sequence[Notice]) -> list[str]:
+def news(notices: Sequence[AlertNotice]) -> list[str]:
     """What was told, in a word each."""
     return [each.news.value for each in notices]
 
@@ -123,7 +127,7 @@ def news(notices: Sequence[Notice]) -> list[str]:
 def test_told_once_reminded_and_cleared(database: Database) -> None:
     """Raised once, however often it is seen; reminded after a while; cleared once; raised anew."""
     seen = [
-        news(take_note(database, standing, now, repeat_after=1000))
+        news(update_alerts(database, standing, now, repeat_after=1000))
         for now, standing in [
             (1, [TROUBLE]),
             (2, [TROUBLE]),
@@ -135,15 +139,15 @@ def test_told_once_reminded_and_cleared(database: Database) -> None:
         ]
     ]
     assert seen == [["raised"], [], [], ["reminder"], ["cleared"], [], ["raised"]]
-    (row,) = alerts(database)
+    (row,) = list_alerts(database)
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
 
-def watch(database: Database, tell: dict[str, object], clock: list[int]) -> Watch:
+def watch(database: Database, tell: dict[str, object], clock: list[int]) -> AlertMonitor:
     """A watch over one paused listener."""
-    return Watch(
+    return AlertMonitor(
         database,
-        Thresholds,
+        AlertThresholds,
         dict,
         tell,  # type: ignore[arg-type]
         Metrics(),
@@ -156,42 +160,42 @@ def watch(database: Database, tell: dict[str, object], clock: list[int]) -> Watc
 
 def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None:
     """While nobody can be reached it stays news; one way that works is enough."""
-    heard: list[Notice] = []
+    heard: list[AlertNotice] = []
 
-    def broken(notices: Sequence[Notice]) -> None:
+    def broken(notices: Sequence[AlertNotice]) -> None:
         raise OSError
 
     clock = [1]
-    pause(database, Kind.LISTENER, "a", 1, "ada")
-    pause(database, Kind.LISTENER, "gone", 1, "ada")
+    pause(database, ChannelKind.LISTENER, "a", 1, "ada")
+    pause(database, ChannelKind.LISTENER, "gone", 1, "ada")
     watch(database, {"mail": broken}, clock).look()
     clock[0] = 2
     watch(database, {"mail": broken, "webhook": heard.extend}, clock).look()
     clock[0] = 3
     watch(database, {"webhook": heard.extend}, clock).look()
     assert [(each.news, each.condition.key) for each in heard] == [
-        (News.RAISED, "paused:listener a")
+        (AlertEvent.RAISED, "paused:listener a")
     ]
 
 
 def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
     """Mail that fails while the hook works: told by mail later, what stands by then, once."""
-    posted: list[Notice] = []
-    mailed: list[Notice] = []
+    posted: list[AlertNotice] = []
+    mailed: list[AlertNotice] = []
     down = [True]
 
-    def mail(notices: Sequence[Notice]) -> None:
+    def mail(notices: Sequence[AlertNotice]) -> None:
         if down[0]:
             raise OSError
         mailed.extend(notices)
 
     clock = [1]
     watching = watch(database, {"mail": mail, "webhook": posted.extend}, clock)
-    pause(database, Kind.LISTENER, "a", 1, "ada")
+    pause(database, ChannelKind.LISTENER, "a", 1, "ada")
     watching.look()
-    resume(database, Kind.LISTENER, "a")
+    resume(database, ChannelKind.LISTENER, "a")
     watching.look()
-    pause(database, Kind.LISTENER, "a", 3, "ada")
+    pause(database, ChannelKind.LISTENER, "a", 3, "ada")
     watching.look()
     down[0] = False
     watching.look()
@@ -204,24 +208,24 @@ def test_what_becomes_critical_is_told_again(database: Database) -> None:
     """A certificate that expires soon, has expired, and is still expired."""
     told = []
     for now, severity in enumerate(["warning", "warning", "critical", "critical", "warning"]):
-        standing = [replace(TROUBLE, severity=Severity(severity))]
-        told.append(news(take_note(database, standing, now, repeat_after=0)))
+        standing = [replace(TROUBLE, severity=AlertSeverity(severity))]
+        told.append(news(update_alerts(database, standing, now, repeat_after=0)))
     assert told == [["raised"], [], ["raised"], [], []]
 
 
 def test_channels(database: Database) -> None:
     """The first pause keeps its name; resume tells; activity only grows."""
-    pause(database, Kind.DESTINATION, "d", 5, "ada")
-    pause(database, Kind.DESTINATION, "d", 6, "bob")
-    found = channels(database, Kind.DESTINATION)["d"]
+    pause(database, ChannelKind.DESTINATION, "d", 5, "ada")
+    pause(database, ChannelKind.DESTINATION, "d", 6, "bob")
+    found = read_channels(database, ChannelKind.DESTINATION)["d"]
     assert (found.paused, found.paused_at, found.paused_by) == (True, 5, "ada")
-    assert channels(database, Kind.LISTENER) == {}
-    assert resume(database, Kind.DESTINATION, "d")
-    assert not resume(database, Kind.DESTINATION, "d")
-    note_activity(database, {(Kind.DESTINATION, "d"): 9, (Kind.LISTENER, "l"): 8})
-    note_activity(database, {(Kind.DESTINATION, "d"): 7})
-    assert channels(database, Kind.DESTINATION)["d"].active_at == 9
-    assert not channels(database, Kind.LISTENER)["l"].paused
+    assert read_channels(database, ChannelKind.LISTENER) == {}
+    assert resume(database, ChannelKind.DESTINATION, "d")
+    assert not resume(database, ChannelKind.DESTINATION, "d")
+    note_activity(database, {(ChannelKind.DESTINATION, "d"): 9, (ChannelKind.LISTENER, "l"): 8})
+    note_activity(database, {(ChannelKind.DESTINATION, "d"): 7})
+    assert read_channels(database, ChannelKind.DESTINATION)["d"].active_at == 9
+    assert not read_channels(database, ChannelKind.LISTENER)["l"].paused
 
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
@@ -276,12 +280,12 @@ async def test_what_is_seen(database: Database) -> None:
         await ledger.accept(arrival)
     await ledger.stop()
     open_until = {"d": NOW, "gone": NOW, "well": None}
-    note_circuits(database, {name: Circuit(at) for name, at in open_until.items()})
+    note_circuits(database, {name: ChannelCircuit(at) for name, at in open_until.items()})
     with database.write() as connection:
         exceptions.add(connection, ExceptionSubject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
         watch(database, {}, [NOW]),
-        thresholds=lambda: Thresholds(refused=1, disk_free=2),
+        thresholds=lambda: AlertThresholds(refused=1, disk_free=2),
         names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,
     )

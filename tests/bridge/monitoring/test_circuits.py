@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import Kind, channels
-from bridge.runtime.delivery import Circuits
+from bridge.monitoring.channels import ChannelKind, read_channels
+from bridge.runtime.delivery import CircuitRecorder
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
@@ -16,16 +16,16 @@ from bridge.store.migration import upgrade
 class Heart:
     """A courier's state."""
 
-    pulse: tuple[int | None, int, int]
+    circuit_status: tuple[int | None, int, int]
 
 
-def run_job(circuits: Circuits, meanwhile: Callable[[], None]) -> None:
+def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
     """Note from a start to a stop, as the service does."""
 
     async def run() -> None:
         schedule = Schedule(Metrics())
         await schedule.start()
-        step = schedule.periodic(Job.CIRCUITS, circuits.note, last=circuits.note)
+        step = schedule.periodic(Job.CIRCUITS, circuits.store, last=circuits.store)
         await step.start()
         meanwhile()
         await step.stop()
@@ -43,14 +43,18 @@ def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database)
 
     def seen() -> dict[str, tuple[int | None, int | None]]:
         def meanwhile() -> None:
-            near.pulse = (near.pulse[0], near.pulse[1] + 1, near.pulse[2])
+            near.circuit_status = (
+                near.circuit_status[0],
+                near.circuit_status[1] + 1,
+                near.circuit_status[2],
+            )
 
-        run_job(Circuits(database, hearts, lambda: now[0]), meanwhile)
-        found = channels(database, Kind.DESTINATION)
+        run_job(CircuitRecorder(database, hearts, lambda: now[0]), meanwhile)
+        found = read_channels(database, ChannelKind.DESTINATION)
         return {name: (found[name].open_until, found[name].active_at) for name in hearts}
 
     assert seen() == {"near": (None, 1000), "far": (9000, None)}
-    far.pulse, now[0] = (None, 0, 0), 2000
+    far.circuit_status, now[0] = (None, 0, 0), 2000
     assert seen() == {"near": (None, 2000), "far": (None, None)}
 
 
@@ -61,9 +65,9 @@ def test_refusals_in_a_row_are_noted(database: Database) -> None:
 
     def noted(refused: int) -> int:
         def meanwhile() -> None:
-            heart.pulse = (None, heart.pulse[1] + 1, refused)
+            heart.circuit_status = (None, heart.circuit_status[1] + 1, refused)
 
-        run_job(Circuits(database, {"ris": heart}, lambda: 1000), meanwhile)
-        return channels(database, Kind.DESTINATION)["ris"].refused
+        run_job(CircuitRecorder(database, {"ris": heart}, lambda: 1000), meanwhile)
+        return read_channels(database, ChannelKind.DESTINATION)["ris"].refused
 
     assert [noted(1), noted(2), noted(0)] == [1, 2, 0]

@@ -10,16 +10,23 @@ from typing import Any
 
 from bridge.engine_client.errors import EngineFailure, classify, code_of
 from bridge.engine_client.models import (
-    Export,
-    Launch,
-    Launched,
+    LaunchRequest,
+    LaunchResult,
     OrderKey,
     PrelimMatch,
-    Session,
+    ReportExport,
+    SessionLink,
     UserInfo,
 )
-from bridge.engine_client.replies import Unreadable, export, launched, member, prelim_match, session
-from bridge.engine_client.transport import Transport, given
+from bridge.engine_client.responses import (
+    UnreadableResponse,
+    export,
+    launched,
+    member,
+    prelim_match,
+    session,
+)
+from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
 
 LAUNCH = "/api/report/launch/clinical"
@@ -30,20 +37,22 @@ def _nothing(_: object) -> None:
     """Ignore the body: the document says there is none."""
 
 
-class Reports:
+class ReportEndpoints:
     """Interface document, Endpoints: launch and session, then from content to unassign."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: EngineTransport) -> None:
         """Share one transport."""
         self._transport = transport
 
-    async def launch(self, launch: Launch) -> Launched:
+    async def launch(self, launch: LaunchRequest) -> LaunchResult:
         """Create or retrieve a report and its link."""
         return await self._transport.call(
             "POST", LAUNCH, launch.site, launched, body=_launch_body(launch)
         )
 
-    async def launch_batch(self, launches: Sequence[Launch]) -> list[Launched | EngineFailure]:
+    async def launch_batch(
+        self, launches: Sequence[LaunchRequest]
+    ) -> list[LaunchResult | EngineFailure]:
         """
         Launch several reports of one site's token in one call; one result each, in order.
 
@@ -67,15 +76,15 @@ class Reports:
         app_language: str | None = None,
         speech_language: str | None = None,
         auth: str | None = None,
-    ) -> Session:
+    ) -> SessionLink:
         """Make a short-lived link that warms up an embedded session; creates no report."""
-        clinical_info = given(
+        clinical_info = omit_none(
             SiteID=site,
             SiteLocation=location,
             AppLanguage=app_language,
             SpeechLanguage=speech_language,
         )
-        user = given(UserName=user_name, UserEmail=user_email, Auth=auth)
+        user = omit_none(UserName=user_name, UserEmail=user_email, Auth=auth)
         body = {"clinicalInfo": clinical_info, "userInfo": user}
         return await self._transport.call("POST", "/api/report/init", site, session, body=body)
 
@@ -97,7 +106,9 @@ class Reports:
             "POST", "/api/report/export/html", order.site, member("html"), body=body
         )
 
-    async def export_json(self, order: OrderKey, *, prelim_until: int | None = None) -> Export:
+    async def export_json(
+        self, order: OrderKey, *, prelim_until: int | None = None
+    ) -> ReportExport:
         """
         Export the JSON record: texts, times and people.
 
@@ -217,7 +228,7 @@ class Reports:
         )
 
 
-def _launch_body(launch: Launch) -> dict[str, Any]:
+def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
     """Build the body of `POST /api/report/launch/clinical`."""
     body: dict[str, Any] = {
         "clinicalInfo": dict(launch.clinical_info),
@@ -263,18 +274,18 @@ def _user(user: UserInfo) -> dict[str, Any]:
 
 def _one_report(order: OrderKey, **options: Any) -> dict[str, Any]:
     """Build the body of a single-report endpoint; options that are None are left out."""
-    return {"clinicalInfo": order.tags()} | given(**options)
+    return {"clinicalInfo": order.tags()} | omit_none(**options)
 
 
-def _batch_results(value: object) -> list[Launched | EngineFailure]:
+def _batch_results(value: object) -> list[LaunchResult | EngineFailure]:
     """Read the answer to a batch: launch answers and problem bodies, mixed."""
     results = value.get("results") if isinstance(value, Mapping) else value
     if not isinstance(results, list):
-        raise Unreadable("results")
+        raise UnreadableResponse("results")
     return [_batch_result(each) for each in results]
 
 
-def _batch_result(value: object) -> Launched | EngineFailure:
+def _batch_result(value: object) -> LaunchResult | EngineFailure:
     status = value.get("status") if isinstance(value, Mapping) else None
     if isinstance(status, int):
         code = code_of(value, status)

@@ -16,8 +16,8 @@ from enum import StrEnum
 import structlog
 
 from bridge.executors import Threads
-from bridge.redaction import describe, where
-from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
+from bridge.redaction import describe, stack_frames
+from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.batch import messages_in, split
 from mappings.hl7.refusals import MalformedMessage
@@ -28,7 +28,7 @@ from mllp.framing import Frame
 from mllp.session import HEAD
 
 
-class Fate(StrEnum):
+class FileDisposition(StrEnum):
     """What is done with a file."""
 
     DONE = "done"
@@ -36,13 +36,13 @@ class Fate(StrEnum):
     AGAIN = "again"
 
 
-def fate(replies: Sequence[bytes]) -> Fate:
+def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
     """Judge by all replies; a message whose sender asked for none was stored all the same."""
     acks = [ack for reply in replies for ack in _acknowledgments(reply)]
     refused = [ack for ack in acks if ack.code is None or not ack.code.positive]
     if any(ErrorCode.INTERNAL.value in ack.error_codes for ack in refused):
-        return Fate.AGAIN
-    return Fate.FAILED if refused else Fate.DONE
+        return FileDisposition.AGAIN
+    return FileDisposition.FAILED if refused else FileDisposition.DONE
 
 
 def _acknowledgments(reply: bytes) -> Iterator[ReceivedAck]:
@@ -54,7 +54,7 @@ def _acknowledgments(reply: bytes) -> Iterator[ReceivedAck]:
         yield read_ack(each)
 
 
-def settled(
+def complete_files(
     before: dict[str, tuple[int, int]], now: Sequence[tuple[str, int, int]]
 ) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """
@@ -72,10 +72,10 @@ def settled(
     return ready, seen
 
 
-LOOKS_TO_COUNT = 60
+SCANS_PER_COUNT = 60
 """Looks from one count of entries that are ignored to the next."""
 
-PATIENCE = 8
+MAX_ATTEMPTS = 8
 """Looks at a file that we cannot take for a reason of our own, before it is set aside."""
 
 
@@ -160,7 +160,7 @@ class FolderListener:
             again = not self._stopped and await self._look()
         except Exception as error:  # noqa: BLE001  # a folder may be unavailable for a while
             again = True
-            self._log.error("folder not read", error=describe(error), trace=where(error))
+            self._log.error("folder not read", error=describe(error), trace=stack_frames(error))
         every, longest = self._rules.every, self._rules.longest_wait
         self._wait = min(self._wait * 2, longest) if again else every
         return self._wait
@@ -177,7 +177,7 @@ class FolderListener:
             found = await Threads.FOLDERS.run(self._folder.waiting)
             await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
-            ready, self._seen = settled(self._seen, seen)
+            ready, self._seen = complete_files(self._seen, seen)
             sizes = {each.name: each.size for each in found}
             for name in ready:
                 if self._stopped:
@@ -188,7 +188,7 @@ class FolderListener:
 
     async def _report_ignored(self) -> None:
         """Log a change in the number of entries that are no plain files: they are never read."""
-        if next(self._looks) % LOOKS_TO_COUNT:
+        if next(self._looks) % SCANS_PER_COUNT:
             return
         count = await Threads.FOLDERS.run(self._folder.ignored)
         if count > self._ignored:
@@ -204,8 +204,8 @@ class FolderListener:
             if self._patient(name):
                 self._log.error("file not read", error=describe(error))
             return True  # one that nobody may read must not hold up the others
-        becomes = fate(replies)
-        if becomes is Fate.AGAIN and self._patient(name):
+        becomes = disposition_of(replies)
+        if becomes is FileDisposition.AGAIN and self._patient(name):
             return False
         try:
             await Threads.FOLDERS.run(self._conclude, name, becomes, [*replies, *source.late])
@@ -217,7 +217,7 @@ class FolderListener:
 
     def _patient(self, name: str) -> bool:
         self._tries[name] = self._tries.get(name, 0) + 1
-        return self._tries[name] < PATIENCE
+        return self._tries[name] < MAX_ATTEMPTS
 
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
         limit = self._rules.max_file
@@ -238,7 +238,7 @@ class FolderListener:
             replies += await self._handle(Frame(payload), source).asFuture(loop)
         return replies
 
-    def _conclude(self, name: str, becomes: Fate, replies: Sequence[bytes]) -> None:
+    def _conclude(self, name: str, becomes: FileDisposition, replies: Sequence[bytes]) -> None:
         if self._rules.answers and replies:
-            self._folder.put(f"{ACKS}/{fitting(name, '.ack')}", b"".join(replies))
-        self._folder.move(name, DONE if becomes is Fate.DONE else FAILED)
+            self._folder.put(f"{ACKS}/{fit_name(name, '.ack')}", b"".join(replies))
+        self._folder.move(name, DONE if becomes is FileDisposition.DONE else FAILED)

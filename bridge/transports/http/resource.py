@@ -17,20 +17,20 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 from typing_extensions import override
 
-from bridge.transports.web.dialect import (
+from bridge.transports.http.protocol import (
     ACCEPTED,
     CONTENT_TYPE,
-    in_listeners_charset,
-    in_senders_charset,
     read_content_type,
     status_of,
+    to_listener_charset,
+    to_sender_charset,
 )
 from mllp.contract import Handler, ServerObserver
 from mllp.framing import Frame
 
 
 @dataclass(frozen=True, slots=True)
-class WebRules:
+class HttpListenerRules:
     """What an HTTP listener asks of its senders."""
 
     path: str = "/"
@@ -39,7 +39,7 @@ class WebRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sender:
+class _RequestPeer:
     """Who sent a request; nothing can be sent to it but the answer."""
 
     host: str
@@ -51,12 +51,12 @@ class _Sender:
         return False
 
 
-class Desk(Resource):  # requests are Any: Twisted's have no types
+class MessageResource(Resource):  # requests are Any: Twisted's have no types
     """The one resource of a listener."""
 
     isLeaf = True  # noqa: N815  # Twisted's name
 
-    def __init__(self, handle: Handler, rules: WebRules, observer: ServerObserver) -> None:
+    def __init__(self, handle: Handler, rules: HttpListenerRules, observer: ServerObserver) -> None:
         """Hand what comes to `handle`."""
         super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
         self._handle = handle
@@ -64,26 +64,26 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         self._observer = observer
         self._numbers = itertools.count(1)
         self.paused = False
-        self.in_hand = 0
+        self.in_progress = 0
 
     @override
     def render(self, request: Any) -> Any:
         """Answer, now or when the message is stored."""
         refusal = self.refusal(request)
         if refusal is not None:
-            return _say(request, refusal)
+            return _status_response(request, refusal)
         content: Any = request.content
         _, declared = read_content_type(request.getHeader("content-type") or "")
-        payload = in_listeners_charset(content.getvalue(), declared, self._rules.charset)
+        payload = to_listener_charset(content.getvalue(), declared, self._rules.charset)
         self._observer.frame_received(len(payload))
         answered = self._handle(Frame(payload), self._sender(request))
-        self.in_hand += 1
+        self.in_progress += 1
         gone: list[Failure] = []
         request.notifyFinish().addErrback(gone.append)
         answered.addBoth(self._answer, request, gone, declared)
         return NOT_DONE_YET
 
-    def hears(self, request: Any) -> bool:
+    def is_authorized(self, request: Any) -> bool:
         """Whether a sender shows the header that is asked for, if one is."""
         wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
         return wanted is None or hmac.compare_digest(wanted, shown)
@@ -94,7 +94,7 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         media, _ = read_content_type(request.getHeader("content-type") or "")
         if path != self._rules.path:
             return HTTPStatus.NOT_FOUND
-        if not self.hears(request):
+        if not self.is_authorized(request):
             return HTTPStatus.UNAUTHORIZED
         if request.method != b"POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
@@ -103,11 +103,11 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         return HTTPStatus.SERVICE_UNAVAILABLE if self.paused else None
 
-    def _sender(self, request: Any) -> _Sender:
+    def _sender(self, request: Any) -> _RequestPeer:
         address = request.getClientAddress()
         if isinstance(address, IPv4Address | IPv6Address):
-            return _Sender(address.host, address.port, next(self._numbers))
-        return _Sender("", 0, next(self._numbers))
+            return _RequestPeer(address.host, address.port, next(self._numbers))
+        return _RequestPeer("", 0, next(self._numbers))
 
     def _answer(
         self,
@@ -116,19 +116,19 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         gone: list[Failure],
         charset: str,
     ) -> None:
-        self.in_hand -= 1
+        self.in_progress -= 1
         request.release()
         if gone:
             self._observer.replies_dropped(1)
         elif isinstance(replies, Failure):
-            request.write(_say(request, HTTPStatus.INTERNAL_SERVER_ERROR))
+            request.write(_status_response(request, HTTPStatus.INTERNAL_SERVER_ERROR))
             request.finish()
         else:
             # One answer a request: of two, the application's says more.
             reply = replies[-1] if replies else b""
             request.setResponseCode(status_of(reply) if reply else HTTPStatus.NO_CONTENT)
             if reply:
-                reply = in_senders_charset(reply, charset, self._rules.charset)
+                reply = to_sender_charset(reply, charset, self._rules.charset)
                 kind = f"{CONTENT_TYPE}; charset={charset}" if charset else CONTENT_TYPE
                 request.setHeader("content-type", kind)
                 request.setHeader("content-length", str(len(reply)))
@@ -136,7 +136,7 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
             request.finish()
 
 
-def _say(request: Any, status: HTTPStatus) -> bytes:
+def _status_response(request: Any, status: HTTPStatus) -> bytes:
     """Write a status that is no answer to a message, with a word for people."""
     request.setResponseCode(status)
     request.setHeader("content-type", "text/plain; charset=utf-8")

@@ -10,7 +10,12 @@ from pathlib import Path
 import trustme
 from typing_extensions import override
 
-from bridge.monitoring.probing import Step, Target, try_connection, try_folder
+from bridge.monitoring.connection_probe import (
+    ProbeStep,
+    ProbeTarget,
+    probe_connection,
+    probe_folder,
+)
 
 AUTHORITY = trustme.CA()
 
@@ -48,7 +53,7 @@ async def receiver(
         yield server.sockets[0].getsockname()[1], got
 
 
-def outcome(steps: list[Step]) -> dict[str, bool]:
+def outcome(steps: list[ProbeStep]) -> dict[str, bool]:
     """Which steps went well."""
     return {each.name: each.ok for each in steps}
 
@@ -61,20 +66,20 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 
 def tried(
-    target: Callable[[int], Target], *, tls: bool = False, hangs_up: bool = False
-) -> tuple[list[Step], list[bytes]]:
+    target: Callable[[int], ProbeTarget], *, tls: bool = False, hangs_up: bool = False
+) -> tuple[list[ProbeStep], list[bytes]]:
     """Try a receiver; give the steps, and what it got until we hung up."""
 
-    async def run() -> tuple[list[Step], list[bytes]]:
+    async def run() -> tuple[list[ProbeStep], list[bytes]]:
         async with receiver(tls=tls, hangs_up=hangs_up) as (port, got):
-            return await try_connection(target(port)), got
+            return await probe_connection(target(port)), got
 
     return asyncio.run(run())
 
 
-def nearby(port: int) -> Target:
+def nearby(port: int) -> ProbeTarget:
     """A receiver on this machine, in clear."""
-    return Target("127.0.0.1", port, 20)
+    return ProbeTarget("127.0.0.1", port, 20)
 
 
 def test_a_receiver_in_clear_is_reached_and_is_sent_nothing() -> None:
@@ -94,33 +99,33 @@ def test_nobody_there_is_told_apart_from_no_such_name() -> None:
     """The step that failed is the one that is named."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening
-        steps = asyncio.run(try_connection(nearby(taken.getsockname()[1])))
+        steps = asyncio.run(probe_connection(nearby(taken.getsockname()[1])))
     assert outcome(steps) == {"resolve": True, "connect": False}
     assert steps[-1].code == "connection refused"
-    unknown = asyncio.run(try_connection(Target("no-such-host.invalid", 1, 20)))
+    unknown = asyncio.run(probe_connection(ProbeTarget("no-such-host.invalid", 1, 20)))
     assert outcome(unknown) == {"resolve": False}
 
 
 def test_a_certificate_is_shown_with_its_end() -> None:
     """Of a receiver that we trust; of one that we do not, why."""
-    steps, _ = tried(lambda port: Target("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
+    steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
     names = ("resolve", "connect", "tls", "certificate", "stays")
     assert outcome(steps) == dict.fromkeys(names, True)
     assert next(each.expires for each in steps if each.name == "certificate") is not None
     stranger = trusting(trustme.CA())
-    doubted, _ = tried(lambda port: Target("127.0.0.1", port, 20, stranger), tls=True)
+    doubted, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 20, stranger), tls=True)
     assert outcome(doubted) == {"resolve": True, "connect": True, "tls": False}
     assert "certificate" in doubted[-1].code
 
 
 def test_silence_in_the_greeting_ends() -> None:
     """One who never answers our TLS is given up in time."""
-    steps, _ = tried(lambda port: Target("127.0.0.1", port, 0.3, trusting(AUTHORITY)))
+    steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 0.3, trusting(AUTHORITY)))
     assert (steps[-1].name, steps[-1].code) == ("tls", "timeout")
 
 
 def test_a_folder_is_tried_by_writing(tmp_path: Path) -> None:
     """It leaves nothing behind."""
-    assert outcome(asyncio.run(try_folder(tmp_path))) == {"folder": True, "write": True}
+    assert outcome(asyncio.run(probe_folder(tmp_path))) == {"folder": True, "write": True}
     assert list(tmp_path.iterdir()) == []
-    assert outcome(asyncio.run(try_folder(tmp_path / "none"))) == {"folder": False}
+    assert outcome(asyncio.run(probe_folder(tmp_path / "none"))) == {"folder": False}

@@ -14,7 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
-from bridge.engine_client.transport import Answer, Caller, Request, no_answer, target
+from bridge.engine_client.transport import (
+    EngineCaller,
+    EngineRequest,
+    EngineResponse,
+    no_answer,
+    request_target,
+)
 from bridge.request_body import IN_PROCESS
 
 Message = MutableMapping[str, Any]
@@ -27,7 +33,7 @@ _FAULT = 500
 _US = ("127.0.0.1", 0)
 
 
-class InProcess(Caller):
+class InProcessCaller(EngineCaller):
     """Asks an application that calls itself `base` (a URL)."""
 
     def __init__(self, application: Application, base: str) -> None:
@@ -39,12 +45,12 @@ class InProcess(Caller):
         self._server = (parts.hostname or "", parts.port)
 
     @override
-    async def ask(self, request: Request) -> Answer:
+    async def send(self, request: EngineRequest) -> EngineResponse:
         scope, exchange = self._scope(request), _Exchange(request.content or b"")
         with suppress(Exception):  # it has said so in its log
             await self._application(scope, exchange.receive, exchange.send)
         if not exchange.begun:
-            return Answer(_FAULT, {}, b"")
+            return EngineResponse(_FAULT, {}, b"")
         if not exchange.ended:
             raise no_answer(request.path)
         return exchange.answer()
@@ -53,9 +59,9 @@ class InProcess(Caller):
     async def aclose(self) -> None:
         """Nothing is open."""
 
-    def _scope(self, request: Request) -> Message:
+    def _scope(self, request: EngineRequest) -> Message:
         """Describe a request as ASGI does. Raises EngineFailure."""
-        path, _, query = target(request, self._base).partition("?")
+        path, _, query = request_target(request, self._base).partition("?")
         headers = [self._host]
         headers += [(n.lower().encode(), v.encode()) for n, v in request.headers.items()]
         if request.content:
@@ -118,6 +124,6 @@ class _Exchange:
             if not message.get("more_body", False):
                 self._whole.set()
 
-    def answer(self) -> Answer:
+    def answer(self) -> EngineResponse:
         """Give what was written."""
-        return Answer(self._status, self._headers, b"".join(self._written))
+        return EngineResponse(self._status, self._headers, b"".join(self._written))

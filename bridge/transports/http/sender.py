@@ -23,7 +23,7 @@ from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from bridge.transports.errors import NoAcknowledgment
-from bridge.transports.web.dialect import CONTENT_TYPE, content_type_of
+from bridge.transports.http.protocol import CONTENT_TYPE, content_type_of
 from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import Clock, Timer
 from mllp.errors import LossReason, NotConnected, ReplyLost
@@ -55,7 +55,7 @@ class _Body:
         """All was written at once."""
 
 
-class _Collector(Protocol):
+class _BodyCollector(Protocol):
     """Collects the body of an answer, up to a limit."""
 
     def __init__(self, most: int) -> None:
@@ -90,7 +90,7 @@ class _Collector(Protocol):
             transport.loseConnection()
 
 
-class WebSender:
+class HttpSender:
     """Posts messages to one address, one at a time."""
 
     def __init__(
@@ -129,15 +129,15 @@ class WebSender:
 
         timer = self._clock.callLater(self._reply_timeout, give_up)
         answered: Deferred[bytes] = asked.addCallback(self._read, payload)
-        answered.addErrback(_classified, overdue)
-        return answered.addBoth(_stopping, timer)
+        answered.addErrback(_classify, overdue)
+        return answered.addBoth(_stop_timer, timer)
 
     def close(self) -> Deferred[None]:
         """Nothing is held open: each message has a connection of its own."""
         return succeed(None)
 
     def _read(self, response: Any, payload: bytes) -> Deferred[bytes]:
-        collector = _Collector(self._most)
+        collector = _BodyCollector(self._most)
         response.deliverBody(collector)
         return collector.done.addCallback(self._judge, int(response.code), payload)
 
@@ -152,13 +152,13 @@ class WebSender:
         return body
 
 
-def _stopping(outcome: Any, timer: Timer) -> Any:
+def _stop_timer(outcome: Any, timer: Timer) -> Any:
     if timer.active():
         timer.cancel()
     return outcome
 
 
-def _classified(failure: Failure, overdue: list[None]) -> Failure:
+def _classify(failure: Failure, overdue: list[None]) -> Failure:
     """Say what a failure means: nothing was sent, or nobody knows."""
     error = failure.value
     if isinstance(error, NoAcknowledgment | ReplyLost):

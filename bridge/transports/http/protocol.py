@@ -63,27 +63,27 @@ def read_content_type(value: str) -> tuple[str, str]:
     return media, str(headers.get_param("charset", "") or "")
 
 
-def in_listeners_charset(payload: bytes, declared: str, fallback: str) -> bytes:
+def to_listener_charset(payload: bytes, declared: str, fallback: str) -> bytes:
     """
     Write a message that names no charset itself in the one that the listener will read it in.
 
     The Content-Type says what its text is then; bytes that are no such text stay as they are.
     """
     codec = _codec_of(declared)
-    return payload if codec is None else _rewritten(payload, codec, fallback)
+    return payload if codec is None else _recode(payload, codec, fallback)
 
 
-def in_senders_charset(reply: bytes, declared: str, fallback: str) -> bytes:
+def to_sender_charset(reply: bytes, declared: str, fallback: str) -> bytes:
     """Write an answer that names no charset in the one that the request's Content-Type declared."""
     codec = _codec_of(declared)
-    return reply if codec is None else _rewritten(reply, fallback, codec)
+    return reply if codec is None else _recode(reply, fallback, codec)
 
 
 def _codec_of(declared: str) -> str | None:
     return declared if declared and is_codec(declared) else known_codec(declared)
 
 
-def _rewritten(payload: bytes, before: str, after: str) -> bytes:
+def _recode(payload: bytes, before: str, after: str) -> bytes:
     if codec_for("", before) == codec_for("", after):
         return payload
     try:

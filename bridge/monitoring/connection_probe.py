@@ -22,7 +22,7 @@ _LISTENS = 0.3  # seconds in which one who wants no connection hangs up
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProbeStep:
     """One thing that was tried; `code` says what was found, `took` in ms, `expires` in ms."""
 
     name: str
@@ -33,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """Whom to connect to; `tls` None: in clear. `limit` in seconds."""
 
     host: str
@@ -43,9 +43,9 @@ class Target:
     server_name: str = ""
 
 
-async def try_connection(target: Target) -> list[Step]:
+async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
     """Look the name up, connect, greet by TLS, see whether the other side stays, hang up."""
-    steps: list[Step] = []
+    steps: list[ProbeStep] = []
     began = time.monotonic()
     try:
         async with asyncio.timeout(target.limit):
@@ -56,21 +56,21 @@ async def try_connection(target: Target) -> list[Step]:
     except TimeoutError:
         steps.append(_failed(steps, began, "timeout"))
     except ssl.SSLCertVerificationError as error:
-        steps.append(Step("tls", False, f"certificate: {error.verify_message}", _since(began)))
+        steps.append(ProbeStep("tls", False, f"certificate: {error.verify_message}", _since(began)))
     except ssl.SSLError as error:
-        steps.append(Step("tls", False, (error.reason or "tls").lower(), _since(began)))
+        steps.append(ProbeStep("tls", False, (error.reason or "tls").lower(), _since(began)))
     except OSError as error:
         code = os.strerror(error.errno) if error.errno and error.errno > 0 else "not found"
         steps.append(_failed(steps, began, code.lower()))
     return steps
 
 
-async def try_folder(path: Path) -> list[Step]:
+async def probe_folder(path: Path) -> list[ProbeStep]:
     """See that a folder is there, and that we may write into it."""
     return await Threads.CHECKS.run(_folder, path)
 
 
-def try_port(host: str, port: int) -> Step:
+def probe_port(host: str, port: int) -> ProbeStep:
     """See that we could listen there: nobody else does, and we may."""
     began = time.monotonic()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -80,17 +80,17 @@ def try_port(host: str, port: int) -> Step:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            return Step("free", False, (error.strerror or "").lower(), _since(began))
-    return Step("free", True, "", _since(began))
+            return ProbeStep("free", False, (error.strerror or "").lower(), _since(began))
+    return ProbeStep("free", True, "", _since(began))
 
 
-async def _resolve(target: Target) -> str:
+async def _resolve(target: ProbeTarget) -> str:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
 
 
-async def _connect(target: Target, steps: list[Step], began: float) -> None:
+async def _connect(target: ProbeTarget, steps: list[ProbeStep], began: float) -> None:
     reader, writer = await asyncio.open_connection(target.host, target.port)
     try:
         steps.append(_done("connect", began))
@@ -103,7 +103,7 @@ async def _connect(target: Target, steps: list[Step], began: float) -> None:
         began = time.monotonic()
         stays = await _stays(reader)
         why = "" if stays else "closed by the other side"
-        steps.append(Step("stays", stays, why, _since(began)))
+        steps.append(ProbeStep("stays", stays, why, _since(began)))
     finally:
         writer.transport.abort()
 
@@ -120,41 +120,41 @@ def _version(writer: asyncio.StreamWriter) -> str:
     return (found.version() or "") if found else ""
 
 
-def _certificate(writer: asyncio.StreamWriter) -> Step:
+def _certificate(writer: asyncio.StreamWriter) -> ProbeStep:
     """Say who the other side is, by the certificate that it shows, and until when."""
     found: ssl.SSLObject = writer.get_extra_info("ssl_object")
     shown = found.getpeercert(binary_form=True)
     if not shown:
-        return Step("certificate", False, "none was shown")
+        return ProbeStep("certificate", False, "none was shown")
     certificate = x509.load_der_x509_certificate(shown)
     expires = round(certificate.not_valid_after_utc.timestamp() * 1000)
-    return Step("certificate", True, certificate.subject.rfc4514_string()[:200], 0, expires)
+    return ProbeStep("certificate", True, certificate.subject.rfc4514_string()[:200], 0, expires)
 
 
-def _folder(path: Path) -> list[Step]:
+def _folder(path: Path) -> list[ProbeStep]:
     began = time.monotonic()
     if not path.is_dir():
-        return [Step("folder", False, "there is no such folder", _since(began))]
+        return [ProbeStep("folder", False, "there is no such folder", _since(began))]
     try:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
         return [
-            Step("folder", True),
-            Step("write", False, (error.strerror or "").lower(), _since(began)),
+            ProbeStep("folder", True),
+            ProbeStep("write", False, (error.strerror or "").lower(), _since(began)),
         ]
-    return [Step("folder", True), Step("write", True, "", _since(began))]
+    return [ProbeStep("folder", True), ProbeStep("write", True, "", _since(began))]
 
 
-def _done(name: str, began: float, code: str = "") -> Step:
-    return Step(name, True, code, _since(began))
+def _done(name: str, began: float, code: str = "") -> ProbeStep:
+    return ProbeStep(name, True, code, _since(began))
 
 
-def _failed(steps: list[Step], began: float, code: str) -> Step:
+def _failed(steps: list[ProbeStep], began: float, code: str) -> ProbeStep:
     """Name the step that came to nothing: the one behind the last that went well."""
     behind = {"resolve": "connect", "connect": "tls"}
     name = behind.get(steps[-1].name, "stays") if steps else "resolve"
-    return Step(name, False, code, _since(began))
+    return ProbeStep(name, False, code, _since(began))
 
 
 def _since(began: float) -> int:

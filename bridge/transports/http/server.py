@@ -20,8 +20,8 @@ from twisted.web.server import Request, Site
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
-from bridge.transports.web.dialect import CONTENT_TYPE
-from bridge.transports.web.intake import Desk
+from bridge.transports.http.protocol import CONTENT_TYPE
+from bridge.transports.http.resource import MessageResource
 from mllp.admission import Activity, Admission, Ceiling, source_of
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
@@ -33,7 +33,7 @@ IDLE = 30.0
 """Seconds that a connection without a request is kept where nothing is set."""
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read, to keep the connection
-_AT_ONCE = (
+_EARLY_RESPONSE = (
     "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
     "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
 )
@@ -45,10 +45,10 @@ _FURTHER = {
 _TOO_LARGE = "Content Too Large"  # the name in RFC 9110; Python 3.11 has an older one
 
 
-def _at_once(status: HTTPStatus, answer: bytes = b"") -> bytes:
+def _early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
     """Write a response that does not wait for the end of its request."""
     phrase = _TOO_LARGE if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else status.phrase
-    start = _AT_ONCE.format(
+    start = _EARLY_RESPONSE.format(
         status=status,
         phrase=phrase,
         further=_FURTHER.get(status, ""),
@@ -58,7 +58,7 @@ def _at_once(status: HTTPStatus, answer: bytes = b"") -> bytes:
     return start.encode("ascii") + answer
 
 
-class _Bounded(Request):
+class _BoundedRequest(Request):
     """
     A request whose body is kept in memory, and given up when it is too long.
 
@@ -88,7 +88,7 @@ class _Bounded(Request):
         self._refused = refusal is not None
         if refusal is not None and (length is None or length > _SMALL):
             self._given_up = True
-            self.channel.transport.write(_at_once(refusal))
+            self.channel.transport.write(_early_response(refusal))
         self._too_long = length is not None and length > site.limits.max_frame
 
     @override
@@ -129,8 +129,10 @@ class _Bounded(Request):
         self._given_up = True
         self._memory.close()
         site.observer.frame_refused(error)
-        told = site.refuse(error, head) if site.desk.hears(self) else None
-        self.channel.transport.write(_at_once(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told or b""))
+        told = site.refuse(error, head) if site.desk.is_authorized(self) else None
+        self.channel.transport.write(
+            _early_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told or b"")
+        )
 
 
 @implementer(IHandshakeListener)
@@ -138,7 +140,7 @@ class _Channel(HTTPChannel):
     """A connection on which every request has to arrive in time, and TLS before the first."""
 
     site: "MessageSite"
-    requests: list[_Bounded]
+    requests: list[_BoundedRequest]
     _handlingRequest: bool  # noqa: N815  # Twisted's name
     _networkProducer: Any  # noqa: N815  # Twisted's name
 
@@ -251,13 +253,13 @@ class _Channel(HTTPChannel):
         for request in self.requests:
             request.drop()
         self.memory.close()
-        transport.write(_at_once(HTTPStatus.SERVICE_UNAVAILABLE))
+        transport.write(_early_response(HTTPStatus.SERVICE_UNAVAILABLE))
         if self._deadline is None:
             self._begun()
         self.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's
 
 
-class _Refused(Protocol):
+class _RefusedConnection(Protocol):
     """A connection beyond the limit: closed at accept."""
 
     @override
@@ -274,7 +276,7 @@ class MessageSite(Site):
 
     def __init__(
         self,
-        desk: Desk,
+        desk: MessageResource,
         limits: ServerLimits,
         *,
         clock: Any,
@@ -289,7 +291,7 @@ class MessageSite(Site):
         `budget` and `ceiling` are shared with the other listeners of the process.
         """
         super().__init__(desk, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
-        self.requestFactory = _Bounded
+        self.requestFactory = _BoundedRequest
         self.desk = desk
         self.limits = limits
         self.clock: Clock = clock
@@ -310,7 +312,7 @@ class MessageSite(Site):
         reason = self._admission.request(host, self.clock.seconds())
         if reason is not None:
             self.observer.refused(reason, host)
-            return _Refused()
+            return _RefusedConnection()
         channel = super().buildProtocol(addr)  # type: ignore[no-untyped-call]  # Twisted's
         channel.admit(host)
         self._admission.enter(channel)

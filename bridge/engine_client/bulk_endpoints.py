@@ -11,19 +11,19 @@ from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
     ChangePage,
-    Export,
     OrderKey,
     PatientUpdate,
+    ReportExport,
     StatusRecord,
     WorklistPage,
 )
-from bridge.engine_client.replies import (
+from bridge.engine_client.responses import (
     change_page,
     signed_texts,
     status_records,
     worklist_page,
 )
-from bridge.engine_client.transport import Transport, given
+from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
 
 NO_TEXTS: Final = "no_texts"
@@ -36,10 +36,10 @@ def _nothing(_: object) -> None:
     """Ignore the body."""
 
 
-class Feeds:
+class BulkEndpoints:
     """Interface document, status and linking; DESIGN chapter 6 for the rest."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: EngineTransport) -> None:
         """Share one transport."""
         self._transport = transport
 
@@ -50,7 +50,7 @@ class Feeds:
             "POST", "/api/report/status", orders[0].site, status_records, body=body
         )
 
-    async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, Export]:
+    async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, ReportExport]:
         """
         Read the texts of signed reports, by their orders: an addition of our own engine.
 
@@ -101,7 +101,7 @@ class Feeds:
         with it the sites that are seen. Events of `without` need not be told; a service may
         tell them all the same.
         """
-        query = given(
+        query = omit_none(
             after=after,
             limit=limit,
             wait=wait or None,
@@ -134,7 +134,7 @@ class Feeds:
         cursor: str | None = None,
     ) -> WorklistPage:
         """Read a page of a site's worklist."""
-        query = given(
+        query = omit_none(
             SiteID=site,
             status=status,
             PatientMRN=mrn,

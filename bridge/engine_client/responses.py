@@ -11,28 +11,28 @@ from typing import Any, TypeVar
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.models import (
-    Account,
-    Change,
+    AccountInfo,
     ChangePage,
-    Enrolment,
-    Export,
+    EnrolmentLink,
+    ExportedPerson,
     ExportedPrelim,
     ExportedText,
-    Launched,
+    FeedRelease,
+    LaunchResult,
     OrderKey,
-    Person,
     PrelimMatch,
-    Release,
-    Session,
+    ReportChange,
+    ReportExport,
+    SessionLink,
+    SignedInUser,
     StatusRecord,
-    Visitor,
     WorklistPage,
 )
 
 T = TypeVar("T")
 
 
-class Unreadable(ValueError):  # noqa: N818  # says what the answer is
+class UnreadableResponse(ValueError):  # noqa: N818  # says what the answer is
     """A member of an answer is missing or of another type."""
 
     def __init__(self, place: str) -> None:
@@ -42,13 +42,13 @@ class Unreadable(ValueError):  # noqa: N818  # says what the answer is
 
 def _object(value: object, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Unreadable(place)
+        raise UnreadableResponse(place)
     return value
 
 
 def _list(value: object, place: str) -> Sequence[Any]:
     if not isinstance(value, list):
-        raise Unreadable(place)
+        raise UnreadableResponse(place)
     return value
 
 
@@ -56,7 +56,7 @@ def _text(value: object, place: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Unreadable(place)
+        raise UnreadableResponse(place)
     return value
 
 
@@ -64,7 +64,7 @@ def _number(value: object, place: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unreadable(place)
+        raise UnreadableResponse(place)
     return value
 
 
@@ -75,7 +75,7 @@ def moment(value: object, place: str) -> int | None:
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
-        raise Unreadable(place) from None
+        raise UnreadableResponse(place) from None
     return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
 
 
@@ -104,7 +104,7 @@ def status_record(value: object) -> StatusRecord:
     try:
         status = ReportStatus(_text(body.get("status"), "status"))
     except ValueError:
-        raise Unreadable("status") from None
+        raise UnreadableResponse("status") from None
     content = body.get("hasContent")
     return StatusRecord(
         report_id=_text(body.get("reportId"), "reportId"),
@@ -122,23 +122,23 @@ def status_records(value: object) -> tuple[StatusRecord, ...]:
     return _each(value, "records", status_record)
 
 
-def signed_texts(value: object) -> tuple[tuple[StatusRecord, Export | None], ...]:
+def signed_texts(value: object) -> tuple[tuple[StatusRecord, ReportExport | None], ...]:
     """Read status records with the texts of their reports; None where a record has none."""
     return _each(value, "records", _signed_text)
 
 
-def _signed_text(value: object) -> tuple[StatusRecord, Export | None]:
+def _signed_text(value: object) -> tuple[StatusRecord, ReportExport | None]:
     text = _object(value, "record").get("text")
     return status_record(value), None if text is None else export(
         {**_object(text, "text"), "clinicalInfo": []}
     )
 
 
-def launched(value: object) -> Launched:
+def launched(value: object) -> LaunchResult:
     """Read a launch's answer; both spellings of the QR code's member."""
     body = _object(value, "launch")
     owner = _object(body.get("owner") or {}, "owner")
-    return Launched(
+    return LaunchResult(
         status=_text(body.get("status"), "status"),
         owner_name=_text(owner.get("name"), "owner.name"),
         owner_email=_text(owner.get("email"), "owner.email"),
@@ -150,10 +150,10 @@ def launched(value: object) -> Launched:
     )
 
 
-def session(value: object) -> Session:
+def session(value: object) -> SessionLink:
     """Read a pre-warm session link."""
     body = _object(value, "session")
-    return Session(
+    return SessionLink(
         _text(body.get("sessionLink"), "sessionLink"), _text(body.get("expiresAt"), "expiresAt")
     )
 
@@ -163,12 +163,12 @@ def member(name: str) -> Callable[[object], str]:
     return lambda value: _text(_object(value, name).get(name), name)
 
 
-def _person(value: object) -> Person | None:
+def _person(value: object) -> ExportedPerson | None:
     if not value:
         return None
     body = _object(value, "person")
     signature = body.get("signature")
-    return Person(
+    return ExportedPerson(
         _text(body.get("name"), "name"),
         _text(body.get("email"), "email"),
         signature if isinstance(signature, str) else None,
@@ -197,10 +197,10 @@ def _exported_prelim(value: object) -> ExportedPrelim:
     )
 
 
-def export(value: object) -> Export:
+def export(value: object) -> ReportExport:
     """Read a JSON export record."""
     body = _object(value, "export")
-    return Export(
+    return ReportExport(
         site_info=_object(body.get("siteInfo") or {}, "siteInfo"),
         orders=_each(body.get("clinicalInfo"), "clinicalInfo", _tags),
         report=_exported_text(body.get("reportInfo") or {}),
@@ -223,10 +223,10 @@ def prelim_match(value: object) -> PrelimMatch:
     )
 
 
-def _change(value: object) -> Change:
+def _change(value: object) -> ReportChange:
     body = _object(value, "change")
     release = body.get("release")
-    return Change(
+    return ReportChange(
         cursor=_number(body.get("cursor"), "cursor") or 0,
         at=moment(body.get("at"), "at") or 0,
         event=_text(body.get("event"), "event"),
@@ -238,9 +238,9 @@ def _change(value: object) -> Change:
     )
 
 
-def _release(value: object) -> Release:
+def _release(value: object) -> FeedRelease:
     body = _object(value, "release")
-    return Release(
+    return FeedRelease(
         _text(body.get("kind"), "release.kind"),
         _number(body.get("sequence"), "release.sequence") or 0,
     )
@@ -262,13 +262,13 @@ def worklist_page(value: object) -> WorklistPage:
     return WorklistPage(_each(body.get("items"), "items", _tags), str(body.get("next") or ""))
 
 
-def account(value: object) -> Account:
+def account(value: object) -> AccountInfo:
     """Read an account. Raises Unreadable."""
     if not isinstance(value, dict) or not isinstance(value.get("accountId"), str):
-        raise Unreadable("accountId")
+        raise UnreadableResponse("accountId")
     if not value["accountId"] or not isinstance(value.get("email"), str):
-        raise Unreadable("email")
-    return Account(
+        raise UnreadableResponse("email")
+    return AccountInfo(
         value["accountId"],
         value["email"],
         disabled=value.get("disabled") is not False,
@@ -279,27 +279,29 @@ def account(value: object) -> Account:
     )
 
 
-def enrolment(value: object) -> Enrolment:
+def enrolment(value: object) -> EnrolmentLink:
     """Read an enrolment. Raises Unreadable."""
     if not isinstance(value, dict):
-        raise Unreadable("enrolment")
+        raise UnreadableResponse("enrolment")
     link, until = value.get("link"), value.get("expiresAt")
-    return Enrolment(str(link) if link else None, moment(until, "expiresAt"))
+    return EnrolmentLink(str(link) if link else None, moment(until, "expiresAt"))
 
 
-def visitor(value: object) -> Visitor:
+def visitor(value: object) -> SignedInUser:
     """Read a profile. What says how far the session reaches must be there."""
     if not isinstance(value, dict):
-        raise Unreadable("profile")
+        raise UnreadableResponse("profile")
     site, since = value.get("site", ""), moment(value.get("authenticatedAt"), "authenticatedAt")
     account_id, email = value.get("accountId"), value.get("email")
     if not isinstance(account_id, str) or not account_id:
-        raise Unreadable("accountId")
+        raise UnreadableResponse("accountId")
     if not isinstance(email, str):
-        raise Unreadable("email")
+        raise UnreadableResponse("email")
     if site == "" or not isinstance(site, str | None):
-        raise Unreadable("site")
+        raise UnreadableResponse("site")
     if since is None:
-        raise Unreadable("authenticatedAt")
+        raise UnreadableResponse("authenticatedAt")
     name, theme = (str(value.get(each) or "") for each in ("name", "theme"))
-    return Visitor(account_id, email, name, theme, site, since, value.get("secondFactor") is True)
+    return SignedInUser(
+        account_id, email, name, theme, site, since, value.get("secondFactor") is True
+    )

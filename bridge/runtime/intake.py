@@ -1,8 +1,7 @@
 """
-The parts of a running service, each a start and a stop around what wiring has joined.
+The intake parts of a process: ledger, worker, listeners.
 
-Order of start: what others need comes first; listeners come last, when every order that they
-acknowledge can be stored and applied.
+The listeners start last, when every message that they acknowledge can be stored and applied.
 """
 
 import asyncio
@@ -10,9 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
-
-import structlog
-from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
@@ -24,8 +20,7 @@ from bridge.intake.receive.offload import FrameOffload, offloaded
 from bridge.intake.receive.statistics import Timed
 from bridge.intake.receive.unmapped_codes import Tally
 from bridge.metrics import Metrics
-from bridge.monitoring import start_failures
-from bridge.monitoring.channels import Kind, channels
+from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import queries
 from bridge.queue.inbox import Inbox
@@ -34,23 +29,20 @@ from bridge.queue.states import QueueState
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.queue.worker.throttle import ProcessingThrottle
 from bridge.queue.worker.worker import Worker
-from bridge.request_body import BUDGET
-from bridge.runtime.activation_follower import Following, latest_activation
-from bridge.runtime.channel_control import Switchboard
-from bridge.runtime.http_connections import HttpLimits
+from bridge.runtime.activation_follower import ActivationFollower, latest_activation
+from bridge.runtime.channel_control import ChannelControl
 from bridge.runtime.listener_registry import (
+    ActiveListeners,
     FolderPort,
-    Gate,
-    Gates,
-    Known,
+    ListenerDefinitions,
+    ListenerRegistry,
     Port,
-    Senders,
+    RunningListener,
     SocketPort,
-    bare,
+    without_mappings,
 )
 from bridge.runtime.membership import Membership
-from bridge.runtime.schedule import Job, Schedule, Step, now_ms
-from bridge.runtime.web_server import WebServer
+from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import in_force, recaller
@@ -59,46 +51,13 @@ from bridge.wiring.ports import Answering, Shared, folder_listener, handler, seq
 from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import Listener
-from config.quantities import Address
-from config.sections import Http
 from mllp.admission import Ceiling
 from mllp.contract import Handler
 from mllp.memory_budget import FrameBudget
 
 
-def engine_parts(application: FastAPI, schedule: Schedule) -> list[Step]:
-    """Run the internal engine's background work."""
-    engine = application.state.engine
-    tidying = schedule.periodic(Job.ENGINE_TIDYING, engine.tidy)
-    return [Step("engine", engine.start, engine.stop), tidying]
-
-
-def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) -> Step:
-    """Serve HTTP."""
-    limits = HttpLimits(
-        settings.max_connections,
-        settings.max_connections_per_source,
-        settings.head_timeout,
-        settings.body_timeout,
-        settings.body_rate,
-        settings.idle_timeout,
-        settings.write_timeout,
-        tuple(settings.trusted_proxies),
-    )
-    BUDGET.size = settings.body_memory
-    closed = metrics.http_connections_closed
-    web = WebServer(application, bind, limits, lambda reason: closed.labels(reason).inc())
-    log = structlog.get_logger("web")
-
-    async def start() -> None:
-        await web.start()
-        log.info("listening", address=f"{bind.host}:{web.port}")
-
-    return Step("web", start, web.stop)
-
-
-class Intake:
-    """Ledger, worker and listeners of one process."""
+class IntakeParts:
+    """Creates and connects the intake parts of a process."""
 
     def __init__(
         self,
@@ -117,9 +76,9 @@ class Intake:
         tracer: Tracer | None = None,
     ) -> None:
         """
-        Join them; large messages are read by `offload`, `ceiling` bounds all listeners together.
+        Use `offload` to parse large messages; `ceiling` limits the connections of all listeners.
 
-        `tracer`, where traces are asked for, hears of frames and of what is applied.
+        `owner` claims messages, `tally` counts unmapped codes, `tracer` exports spans.
         """
         self._settings, self._schedule = settings, schedule
         self._tracer, self._metrics = tracer, metrics
@@ -157,75 +116,75 @@ class Intake:
             else POLL_WITHOUT_NOTIFICATIONS,
         )
 
-    def parts(self) -> list[Step]:
-        """Give the parts in the order of their start."""
-        must = [bare(each) for each in self._settings.listener]
-        gates = Gates(self._gate)
-        gates.begin(self._first, must)
-        self._board = self._switchboard(gates)
+    def parts(self) -> list[ServicePart]:
+        """Return the parts in the order of their start."""
+        required = [without_mappings(each) for each in self._settings.listener]
+        listeners = ListenerRegistry(self._create_listener)
+        listeners.create_all(self._first, required)
+        self._control = self._channel_control(listeners)
         worker = self._worker
 
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
 
-        async def adopt(found: Senders) -> None:
+        async def adopt(found: ActiveListeners) -> None:
             self._forwarder.adopt(self._known(found))
-            await gates.adopt(found, self._board)
-            await self._tell(gates)
+            await listeners.adopt(found, self._control)
+            await self._store_failures(listeners)
 
         async def begin() -> None:
-            await gates.open(must)
-            await self._tell(gates)
+            await listeners.open(required)
+            await self._store_failures(listeners)
 
         return [
-            Step("ledger", begin_ledger, self._ledger.stop),
+            ServicePart("ledger", begin_ledger, self._ledger.stop),
             self._schedule.periodic(Job.INBOX_LEASES, worker.keep_leases, every=worker.lease / 3),
-            Step("worker", worker.start, worker.stop),
-            Step("switches", self._board.start, self._board.stop),
-            Step("listeners", begin, gates.close),
-            Following(
+            ServicePart("worker", worker.start, worker.stop),
+            ServicePart("switches", self._control.start, self._control.stop),
+            ServicePart("listeners", begin, listeners.close),
+            ActivationFollower(
                 self._database,
                 self._first.activation,
                 self._compiled,
                 adopt,
-                lambda: gates.troubles,
+                lambda: listeners.failures,
             ).part(self._schedule, Job.LISTENER_ACTIVATIONS),
         ]
 
-    def _switchboard(self, gates: Gates) -> Switchboard:
-        return Switchboard(
+    def _channel_control(self, listeners: ListenerRegistry) -> ChannelControl:
+        return ChannelControl(
             self._database,
-            Kind.LISTENER,
-            gates.ports,
+            ChannelKind.LISTENER,
+            listeners.ports,
             self._metrics,
             now_ms,
             self._schedule,
             self._seen,
         )
 
-    async def _tell(self, gates: Gates) -> None:
-        """Write down what could not begin here."""
-        found, now = dict(gates.troubles), now_ms()
+    async def _store_failures(self, listeners: ListenerRegistry) -> None:
+        """Store which listeners could not start on this node."""
+        found, now = dict(listeners.failures), now_ms()
         await Threads.INTAKE.run(
-            start_failures.note, self._database, Kind.LISTENER, self._owner, found, now
+            store_start_failures, self._database, ChannelKind.LISTENER, self._owner, found, now
         )
 
-    def _compiled(self) -> Senders:
-        """Compile what is in force. Blocking."""
+    def _compiled(self) -> ActiveListeners:
+        """Compile the active versions. Blocking."""
         activation = latest_activation(self._database)
         settings = active_settings.current(self._settings, self._database)
         find = in_force(settings, self._database)
-        known = channels(self._database, Kind.LISTENER)
+        known = read_channels(self._database, ChannelKind.LISTENER)
         made = listenings(settings, find, self._find_version, self._tally.note)
-        return Senders(
+        return ActiveListeners(
             activation,
             {name: offloaded(each, self._offload) for name, each in made.items()},
-            {each.name: bare(each) for each in settings.listener if each.enabled},
+            {each.name: without_mappings(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )
 
-    def _known(self, found: Senders) -> Known:
-        """Give what is known now; what another node knows sooner is looked for when asked for."""
+    def _known(self, found: ActiveListeners) -> ListenerDefinitions:
+        """Return the definitions of all listeners, which load newer ones on demand."""
         seen = found.activation
 
         def again() -> Mapping[str, Listening]:
@@ -236,9 +195,9 @@ class Intake:
             seen = newer.activation
             return newer.listenings
 
-        return Known(found.listenings, again)
+        return ListenerDefinitions(found.listenings, again)
 
-    def _gate(self, listener: Listener, plain: Listening) -> Gate:
+    def _create_listener(self, listener: Listener, plain: Listening) -> RunningListener:
         check = validator(self._settings, listener, self._metrics)
         known = acquaintance(plain, self._database)
         listening = policy(plain, check, known)
@@ -254,7 +213,7 @@ class Intake:
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)
-        return Gate(self._port(listener, handle), answering, check, known)
+        return RunningListener(self._port(listener, handle), answering, check, known)
 
     def _port(self, listener: Listener, handle: Answering) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)

@@ -14,28 +14,28 @@ from pathlib import Path
 from cryptography import x509
 from sqlalchemy import text
 
-from bridge.monitoring.conditions import Files, Life
+from bridge.monitoring.conditions import NodeFiles, Validity
 from bridge.store.database import Database
 
 _END_OF_LIST = b"-----END X509 CRL-----"
 
 
-def expiries(files: Mapping[str, Path]) -> dict[str, int]:
+def expiry_times(files: Mapping[str, Path]) -> dict[str, int]:
     """Give, for what each file belongs to, when the first of its chain expires (ms)."""
-    return {owner: life.ends for owner, life in chains(files).items()}
+    return {owner: life.ends for owner, life in certificate_chains(files).items()}
 
 
-def chains(files: Mapping[str, Path]) -> dict[str, Life]:
+def certificate_chains(files: Mapping[str, Path]) -> dict[str, Validity]:
     """Give, for what each file belongs to, how long the first of its chain to expire is valid."""
     return _each(files, lambda data: min(_certificates(data), key=_end))
 
 
-def authorities(files: Mapping[str, Path]) -> dict[str, Life]:
+def authorities(files: Mapping[str, Path]) -> dict[str, Validity]:
     """Give the authority of each file that is valid longest: after it nobody is trusted."""
     return _each(files, lambda data: max(_certificates(data), key=_end))
 
 
-def revocation_lists(files: Mapping[str, Path]) -> dict[str, Life]:
+def revocation_lists(files: Mapping[str, Path]) -> dict[str, Validity]:
     """
     Give the list of each file that wants to be renewed first.
 
@@ -44,7 +44,7 @@ def revocation_lists(files: Mapping[str, Path]) -> dict[str, Life]:
     return _each(files, lambda data: min(_lists(data), key=_end))
 
 
-def _each(files: Mapping[str, Path], choose: Callable[[bytes], Life]) -> dict[str, Life]:
+def _each(files: Mapping[str, Path], choose: Callable[[bytes], Validity]) -> dict[str, Validity]:
     found = {}
     for owner, file in files.items():
         with suppress(OSError, ValueError):  # `bridge check` and the start say what is wrong
@@ -52,22 +52,22 @@ def _each(files: Mapping[str, Path], choose: Callable[[bytes], Life]) -> dict[st
     return found
 
 
-def _end(life: Life) -> int:
+def _end(life: Validity) -> int:
     return life.ends
 
 
-def _certificates(data: bytes) -> list[Life]:
+def _certificates(data: bytes) -> list[Validity]:
     return [
-        Life(_ms(each.not_valid_before_utc), _ms(each.not_valid_after_utc))
+        Validity(_ms(each.not_valid_before_utc), _ms(each.not_valid_after_utc))
         for each in x509.load_pem_x509_certificates(data)
     ]
 
 
-def _lists(data: bytes) -> list[Life]:
+def _lists(data: bytes) -> list[Validity]:
     parts = data.split(_END_OF_LIST)[:-1]
     lists = [x509.load_pem_x509_crl(part.lstrip() + _END_OF_LIST) for part in parts]
     return [
-        Life(_ms(each.last_update_utc), _ms(each.next_update_utc))
+        Validity(_ms(each.last_update_utc), _ms(each.next_update_utc))
         for each in lists
         if each.next_update_utc is not None
     ]
@@ -88,15 +88,19 @@ _STANDING = text("SELECT host, files FROM node_files WHERE node <> :node AND at 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeAddress:
     """Where a node is: the name of its slot, and that of its host for people."""
 
     node: str
     host: str
 
 
-def note(
-    database: Database, place: Place, certificates: Mapping[str, Life], free: int | None, now: int
+def save_node_files(
+    database: Database,
+    place: NodeAddress,
+    certificates: Mapping[str, Validity],
+    free: int | None,
+    now: int,
 ) -> None:
     """Write down what a node sees now (`now` in ms, `free` in bytes)."""
     lives = {name: [life.begins, life.ends] for name, life in certificates.items()}
@@ -107,14 +111,14 @@ def note(
         connection.execute(_FORGET, {"before": now - _KEPT})
 
 
-def of_others(database: Database, node: str, after: int) -> list[Files]:
+def files_of_other_nodes(database: Database, node: str, after: int) -> list[NodeFiles]:
     """Give what all nodes but this one wrote down after a time, ms."""
     with database.read() as connection:
         rows = connection.execute(_STANDING, {"node": node, "after": after}).all()
     return [_read(row.host, json.loads(row.files)) for row in rows]
 
 
-def _read(host: str, files: Mapping[str, Mapping[str, tuple[int, int]]]) -> Files:
-    lives = {name: Life(*life) for name, life in files["certificates"].items()}
+def _read(host: str, files: Mapping[str, Mapping[str, tuple[int, int]]]) -> NodeFiles:
+    lives = {name: Validity(*life) for name, life in files["certificates"].items()}
     free = files["disk_free"]
-    return Files(host, lives, free if isinstance(free, int) else None)
+    return NodeFiles(host, lives, free if isinstance(free, int) else None)

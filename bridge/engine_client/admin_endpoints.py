@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Visitor
-from bridge.engine_client.replies import Unreadable, visitor
-from bridge.engine_client.transport import Transport, given
+from bridge.engine_client.models import SignedInUser
+from bridge.engine_client.responses import UnreadableResponse, visitor
+from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
 
 _ACCOUNTS: Final = "/api/account"
@@ -19,10 +19,10 @@ _PROFILE: Final = "/reporting/api/account"
 _SIGNED_OUT: Final = 401
 
 
-class Administration:
+class AdminEndpoints:
     """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser's session."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: EngineTransport) -> None:
         """Share one transport."""
         self._transport = transport
 
@@ -38,12 +38,12 @@ class Administration:
         self, site: str, after: int | None = None, limit: int = 100
     ) -> list[dict[str, Any]]:
         """Read a site's audit trail: behind a sequence number oldest first, else newest first."""
-        query = given(after=after, limit=limit)
+        query = omit_none(after=after, limit=limit)
         path = f"{_path(site)}/audit"
         answer = await self._transport.call("GET", path, site, _object, query=query)
         events = answer.get("events")
         if not isinstance(events, list):
-            raise Unreadable("events")
+            raise UnreadableResponse("events")
         return events
 
     async def administer(
@@ -61,7 +61,7 @@ class Administration:
         The words of a refusal are for that person, and for no log.
         """
         whole = f"/api/admin{path}"
-        return await self._transport.relay(method, whole, site, body=body, query=query)
+        return await self._transport.forward(method, whole, site, body=body, query=query)
 
     async def import_template(self, site: str, number: int, html: str) -> None:
         """Create or replace a numbered template from an IHE MRRT file."""
@@ -86,18 +86,22 @@ class Administration:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Call an endpoint in our own name; give status and body of the answer."""
-        return await self._transport.relay(method, f"{_ACCOUNTS}{path}", "", body=body, query=query)
+        return await self._transport.forward(
+            method, f"{_ACCOUNTS}{path}", "", body=body, query=query
+        )
 
-    async def visitor(self, cookies: str, *, unattended: bool = False) -> Visitor | None:
+    async def visitor(self, cookies: str, *, unattended: bool = False) -> SignedInUser | None:
         """Say who is there; None: nobody. `unattended` keeps nobody signed in."""
         try:
-            response = await self._transport.visit(_PROFILE, cookies, unattended=unattended)
+            response = await self._transport.get_as_browser(
+                _PROFILE, cookies, unattended=unattended
+            )
             return visitor(response.json())
         except EngineFailure as failure:
             if failure.status == _SIGNED_OUT:
                 return None
             raise
-        except (Unreadable, ValueError, RecursionError):
+        except (UnreadableResponse, ValueError, RecursionError):
             raise EngineFailure(_PROFILE, FailureKind.PERMANENT, "unreadable") from None
 
 
@@ -107,5 +111,5 @@ def _path(site: str) -> str:
 
 def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unreadable("object")
+        raise UnreadableResponse("object")
     return value

@@ -15,14 +15,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from twisted.internet.defer import Deferred, fail, succeed
 from typing_extensions import override
 
-from bridge.monitoring.telemetry import (
-    Linking,
+from bridge.monitoring.otlp_export import (
+    LinkingTracer,
     TracingUnavailable,
-    end_within,
-    identities,
     open_tracer,
+    shut_down_within,
+    span_context_ids,
 )
-from bridge.monitoring.tracing import mark_of, traced, traced_apply, traced_handler
+from bridge.monitoring.tracing import trace_key, traced_apply, traced_handler, traced_sender
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.states import QueueEvent
@@ -83,7 +83,7 @@ def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
 
     recorder = Recorder()
     got: list[Any] = []
-    traced(Line(), recorder, "out").send(b"SECRET").addBoth(got.append)
+    traced_sender(Line(), recorder, "out").send(b"SECRET").addBoth(got.append)
     ((name, attributes),) = recorder.spans
     assert name == "hl7 send"
     assert attributes.get("error.type") == ("ReplyLost" if lost else None)
@@ -94,7 +94,7 @@ def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
 def test_nothing_is_wrapped_without_a_tracer() -> None:
     """The connection itself."""
     line = MemoryClient(lambda payload: payload)
-    assert traced(line, None, "out") is line
+    assert traced_sender(line, None, "out") is line
 
 
 ORDER = b"MSH|^~\\&|RIS\rPID|1||SECRET\r"
@@ -118,12 +118,12 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
         assert delivery is DELIVERY
-        return mark_of(ORDER)
+        return trace_key(ORDER)
 
     current_delivery.set(DELIVERY)
-    line = traced(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
+    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
-    assert recorder.marks == [mark_of(ORDER)] * 3
+    assert recorder.marks == [trace_key(ORDER)] * 3
     assert recorder.ended == 3
     assert recorder.spans[1] == (
         "hl7 apply",
@@ -146,7 +146,7 @@ async def test_an_origin_that_cannot_be_found_stops_nothing() -> None:
         raise OSError
 
     current_delivery.set(DELIVERY)
-    line = traced(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
+    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
     assert recorder.marks == [None]
 
@@ -168,27 +168,27 @@ async def test_applying_that_fails_ends_its_spans() -> None:
 
 def test_marks_are_traces() -> None:
     """The same on every node, and valid: neither is nought."""
-    assert identities(-5) == identities(-5) != identities(5)
-    trace, span = identities(-5)
+    assert span_context_ids(-5) == span_context_ids(-5) != span_context_ids(5)
+    trace, span = span_context_ids(-5)
     assert 0 < trace < 1 << 128
     assert 0 < span < 1 << 64
 
 
 def test_opentelemetry_is_told_which_trace_a_span_is_of() -> None:
     """By the parent that all spans with a mark have."""
-    span: Any = Linking(api.NoOpTracer()).start_span("hl7 apply", attributes={}, mark=-5)
+    span: Any = LinkingTracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, mark=-5)
     context = span.get_span_context()
-    assert (context.trace_id, context.span_id) == identities(-5)
+    assert (context.trace_id, context.span_id) == span_context_ids(-5)
     assert context.trace_flags.sampled
 
 
 def test_a_collector_that_takes_nothing_holds_up_no_end() -> None:
     """What it has not taken by then is lost."""
     taken = Flag()
-    end_within(taken.wait, patience=0.01)
+    shut_down_within(taken.wait, patience=0.01)
     assert not taken.is_set()
     taken.set()
-    end_within(taken.wait)
+    shut_down_within(taken.wait)
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -230,7 +230,7 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
     await handle(Frame(ORDER), MemoryPeer())
     current_delivery.set(None)
-    line = traced(MemoryClient(lambda payload: b"ACK"), tracer, "out")
+    line = traced_sender(MemoryClient(lambda payload: b"ACK"), tracer, "out")
     await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
     await asyncio.to_thread(end)
 
@@ -238,7 +238,7 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     named = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert named["service.name"] == "report-bridge"
     received, sent = [each for scope in resource.scope_spans for each in scope.spans]
-    trace, parent = identities(mark_of(ORDER))
+    trace, parent = span_context_ids(trace_key(ORDER))
     assert (received.name, sent.name) == ("hl7 receive", "hl7 send")
     assert (int.from_bytes(received.trace_id), int.from_bytes(received.parent_span_id)) == (
         trace,

@@ -1,0 +1,189 @@
+"""
+Delivery history: what a receiver got of a report before, and what follows for the next message.
+
+The document numbers (TXA-12, TXA-13) and the OBX segments that a later message must delete at the
+receiver follow from the history. Reads deliveries and sent messages; changes nothing.
+"""
+
+from base64 import b32encode
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.states import QueueState
+from bridge.store.statements import execute_keys, key_statement
+from mappings.hl7.message import Message
+from mappings.outbound.results import DocumentNames, ResultEvent, SentSection
+
+ALL_ORDERS = "all"
+"""The end of the release key of a message about all orders of a report."""
+
+FINAL_EVENTS = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RETRACTION})
+ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
+
+_NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
+_DELIVERED = key_statement(
+    """
+    SELECT id, report_id, release_key, event FROM delivery
+    WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
+    """,
+    "reports",
+    "text",
+)
+_SENT = text("""
+    SELECT d.release_key, b.payload FROM delivery AS d
+    JOIN delivery_body AS b ON b.delivery_id = d.id
+    WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
+    AND d.state = :done ORDER BY d.id
+""")
+_ORDER_DETAIL = "O"
+_REMOVED = frozenset({"D", "W", "X"})  # HL7 table 0085: deleted, wrong, cannot be obtained
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredEvent:
+    """The event of a delivered message; `sequence` is that of its addendum, else 0."""
+
+    event: ResultEvent
+    sequence: int = 0
+
+
+def delivered_before(
+    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
+) -> dict[int, list[DeliveredEvent]]:
+    """
+    Read what a receiver got before each of these deliveries, by delivery id.
+
+    Contains only messages about the same report and orders, in the order of delivery.
+    """
+    reports = sorted({each.report_id for each in deliveries})
+    answer = execute_keys(
+        connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
+    )
+    delivered: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in answer.all():
+        delivered[row.report_id].append(row)
+    return {
+        each.delivery_id: _delivered_events(each, delivered[each.report_id]) for each in deliveries
+    }
+
+
+def _delivered_events(delivery: ClaimedDelivery, rows: Iterable[Any]) -> list[DeliveredEvent]:
+    delivered: list[DeliveredEvent] = []
+    for row in rows:
+        if row.id < delivery.delivery_id and share_an_order(delivery.release_key, row.release_key):
+            delivered.append(as_delivered_event(delivered, ResultEvent(row.event), row.release_key))
+    return delivered
+
+
+def as_delivered_event(
+    before: Sequence[DeliveredEvent], event: ResultEvent, release_key: str
+) -> DeliveredEvent:
+    """Return an event as the receiver sees it: a final text after another one is a correction."""
+    if event is ResultEvent.FINAL and any(each.event in FINAL_EVENTS for each in before):
+        event = ResultEvent.CORRECTION
+    return DeliveredEvent(event, _sequence(release_key) if event in ADDENDUM_EVENTS else 0)
+
+
+def events_since_cancellation(delivered: Sequence[DeliveredEvent]) -> tuple[ResultEvent, ...]:
+    """Return the events after the last cancellation: it withdraws all before it."""
+    events = [each.event for each in delivered]
+    while ResultEvent.CANCELLATION in events:
+        del events[: events.index(ResultEvent.CANCELLATION) + 1]
+    return tuple(events)
+
+
+def document_names(
+    report_id: str, release_key: str, delivered: Sequence[DeliveredEvent]
+) -> DocumentNames:
+    """
+    Return the document number of the last of `delivered`, and the number of its parent document.
+
+    The parent of a retraction is the document of its addendum. The parent of a correction is the
+    document of the report, else the retraction of the last addendum.
+    """
+    base = _base(report_id, _order_part(release_key))
+    current, number, parent, cancelled, replaced = base, base, "", 0, 0
+    report = withdrawn = ""  # the document of the report; the last retraction of an addendum
+    addenda: dict[int, str] = {}
+    for each in delivered:
+        number, parent = current, ""
+        if each.event is ResultEvent.ADDENDUM:
+            number, parent = f"{base}.A{each.sequence}", current
+            addenda[each.sequence] = number
+        elif each.event is ResultEvent.RETRACTION:
+            replaced += 1
+            number, parent = f"{base}.R{replaced}", addenda.pop(each.sequence, report or current)
+            withdrawn = number
+        elif each.event is ResultEvent.CORRECTION:
+            replaced += 1
+            number, parent = f"{base}.R{replaced}", report or withdrawn or current
+            report = current = number
+        elif each.event is ResultEvent.CANCELLATION:
+            cancelled += 1
+            current, report = f"{base}.N{cancelled}", ""
+        else:
+            report = current
+    return DocumentNames(number, parent)
+
+
+def _base(report_id: str, order: str) -> str:
+    digest = blake2b(f"{report_id}\x1f{order}".encode(), digest_size=_NUMBER_BYTES).digest()
+    return b32encode(digest).decode()
+
+
+def share_an_order(one: str, other: str) -> bool:
+    """Tell whether two release keys of a report are about the same order, or one is about all."""
+    first, second = _order_part(one), _order_part(other)
+    return first == second or ALL_ORDERS in (first, second)
+
+
+def _order_part(release_key: str) -> str:
+    """Return the part of a release key that names the order, or `ALL_ORDERS`."""
+    return release_key.rpartition(":")[2]
+
+
+def _sequence(release_key: str) -> int:
+    number = release_key.split(":")[-2]
+    return int(number) if number.isdecimal() else 0
+
+
+def observations_sent_before(
+    connection: Connection, delivery: ClaimedDelivery
+) -> tuple[SentSection, ...]:
+    """Read the OBX segments that the receiver has of the same report and orders."""
+    sent = connection.execute(
+        _SENT,
+        {
+            "report_id": delivery.report_id,
+            "id": delivery.delivery_id,
+            "destination": delivery.destination,
+            "done": QueueState.DONE.value,
+        },
+    )
+    return current_observations(
+        bytes(row.payload) for row in sent if share_an_order(delivery.release_key, row.release_key)
+    )
+
+
+def current_observations(messages: Iterable[bytes]) -> tuple[SentSection, ...]:
+    """Return the observations after messages in order: OBX-11 adds or removes each of them."""
+    current: dict[SentSection, None] = {}
+    for each in messages:
+        for observation in Message.parse(each).named("OBX"):
+            status = observation.value("OBX-11")
+            key = SentSection(
+                observation.value("OBX-3.1"),
+                observation.value("OBX-3.3"),
+                observation.value("OBX-4"),
+            )
+            if status in _REMOVED:
+                current.pop(key, None)
+            elif status != _ORDER_DETAIL:
+                current[key] = None
+    return tuple(current)

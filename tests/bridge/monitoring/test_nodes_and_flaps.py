@@ -1,0 +1,69 @@
+"""Every node's own files and disk are watched; what comes and goes is held down."""
+
+from dataclasses import replace
+
+from bridge.monitoring import node_files
+from bridge.monitoring.alerts import AlertEvent, list_alerts, update_alerts
+from bridge.monitoring.conditions import (
+    DAY,
+    AlertCondition,
+    AlertSeverity,
+    AlertThresholds,
+    NodeFiles,
+    SystemSnapshot,
+    Validity,
+    find_conditions,
+)
+from bridge.monitoring.node_files import NodeAddress
+from bridge.store.database import Database
+
+NOW = 100 * DAY
+SOON, FINE, PAST = Validity(0, NOW + 3 * DAY), Validity(0, NOW + 90 * DAY), Validity(0, NOW - 1)
+CERTIFICATE = "certificate of listener a"
+SIGHT = SystemSnapshot(NOW, NOW, {}, {}, {}, {CERTIFICATE: FINE}, disk_free=99, host="one")
+FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 wait in x")
+
+
+def texts(*other_nodes: NodeFiles) -> list[str]:
+    """What stands, as it is told."""
+    sight = replace(SIGHT, other_nodes=other_nodes)
+    return [each.text for each in find_conditions(sight, AlertThresholds(disk_free=50))]
+
+
+def test_whose_files(database: Database) -> None:
+    """What another node has is told with its name; what is old or our own is not heard of."""
+    for number, (node, lives, free) in enumerate(
+        [("b", {CERTIFICATE: SOON}, 10), ("c", {CERTIFICATE: PAST}, None), ("me", {}, 1)]
+    ):
+        node_files.save_node_files(
+            database, NodeAddress(node, f"host-{node}"), lives, free, NOW + number
+        )
+    assert node_files.files_of_other_nodes(database, "me", NOW + 1) == []
+    near, *further = node_files.files_of_other_nodes(database, "me", NOW - 1)
+    assert texts(near) == [
+        f"the {CERTIFICATE} expires in 3 d on host-b",
+        "less than 0 MiB are left on the disk of HOME on host-b",
+    ]
+    assert texts(near, *further)[0] == f"the {CERTIFICATE} has expired on host-c"
+    assert texts() == []
+    assert texts(NodeFiles("one", {CERTIFICATE: SOON}, 99)) == [f"the {CERTIFICATE} expires in 3 d"]
+    node_files.save_node_files(database, NodeAddress("b", "host-b"), {}, 99, NOW + 2 * DAY)
+    assert node_files.files_of_other_nodes(database, "me", 0) == [NodeFiles("host-b", {}, 99)]
+
+
+def test_what_comes_and_goes(database: Database) -> None:
+    """Told thrice as new, then as what comes and goes, then no more until it stays away."""
+    told = []
+    for now in range(40):
+        standing = [FLAP] if now % 2 == 0 else []
+        told += update_alerts(database, standing, now, 0, hold=10)
+    assert [each.news for each in told] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
+        AlertEvent.RAISED
+    ]
+    assert told[-1].condition.text == f"{FLAP.text}; it comes and goes"
+    assert list_alerts(database)[0]["cleared_at"] is None
+    assert update_alerts(database, [], 47, 0, hold=10) == []
+    (over,) = update_alerts(database, [], 48, 0, hold=10)
+    assert over.news is AlertEvent.CLEARED
+    (anew,) = update_alerts(database, [FLAP], 58, 0, hold=10)
+    assert anew.condition.text == FLAP.text
