@@ -62,7 +62,7 @@ class Administration:
         event = {**self.event("site-create", site_id), "before": {}}
         with self.auditing(event) as (connection, now):
             sites.add_site(connection, site, now)
-            event["after"] = site_changes.audited(site)
+            event["after"] = site_changes.audit_state(site)
 
     def sites(self) -> list[dict[str, Any]]:
         """Return all sites as the API shows them."""
@@ -81,7 +81,7 @@ class Administration:
         event = self.event("site-update", site_id, members=sorted(members))
         with self.auditing(event) as (connection, _):
             current = sites.get_site(connection, site_id, lock=True)
-            changed = site_changes.changed(current, members)
+            changed = site_changes.apply_changes(current, members)
             sites.update_site(connection, changed)
             event.update(site_changes.difference(current, changed))
 

@@ -1,1 +1,1 @@
-"""The internal report engine: it lives behind HTTP and is imported by the wiring alone."""
+"""The report engine: it stores reports and serves HTTP. Only wiring and admin import it."""

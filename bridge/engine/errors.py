@@ -1,26 +1,26 @@
 """
-Why the engine refuses: every refusal brings its HTTP status and a stable code.
+Errors of the engine, each with an HTTP status and a stable code.
 
     EngineError
     ├── RuleBroken            400  a rule is broken; the reason is the code
     ├── Forbidden             403  the caller may not do this
-    │   └── AuthorNotPermitted     nor may the owner, in whose name it would be done
+    │   └── AuthorNotPermitted     the owner, in whose name it would be done, may not either
     ├── NotFound              404
     │   ├── SiteNotFound
     │   ├── ReportNotFound
     │   └── PrelimNotFound
     ├── StateConflict         409
-    │   ├── Changed                changed during processing; retry
-    │   ├── VersionConflict        somebody saved in between; load again
+    │   ├── OrderChanged           changed during processing; retry
+    │   ├── VersionConflict        saved by another session; load again
     │   ├── BeingEdited            another session writes
-    │   ├── PatientNameMismatch    not retryable as it stands
-    │   ├── MergeConflict          not retryable as it stands
+    │   ├── PatientNameMismatch    not retryable
+    │   ├── MergeConflict          not retryable
     │   ├── CursorBeyondEnd        the change feed is shorter: read it again from 0
     │   └── CursorOfAnotherFeed    the change feed is another one: read it again from 0
     ├── NotBuilt              503  the web apps were not built
-    └── BusinessFailure       500  the interface document's literal 500s (Errors)
+    └── BusinessFailure       500  the 500 responses that the interface document defines (Errors)
         ├── AlreadySigned
-        ├── NotSigned
+        ├── ReportNotSigned
         ├── CoolingElapsed
         ├── NoSignedAddendum
         └── SignDelayDisabled
@@ -36,9 +36,10 @@ from bridge.errors import BridgeError
 
 class EngineError(BridgeError):
     """
-    A refusal. `pointer` is the JSON pointer of the guilty part of the request, or empty.
+    The base of all errors. `pointer` is the JSON pointer of the faulty part of the request, or
+    empty.
 
-    `more` are further guilty parts, each with what is wrong there.
+    `more` are further faulty parts, each with its detail.
     """
 
     status: ClassVar[int] = 500
@@ -65,7 +66,7 @@ class RuleBroken(EngineError):  # noqa: N818  # named for what happened
 
 
 class NotBuilt(EngineError):  # noqa: N818  # named for what happened
-    """The web apps were not built into this installation: `make app` does it."""
+    """The web apps were not built into this installation; `make app` builds them."""
 
     status = 503
     code = "app_not_built"
@@ -73,7 +74,7 @@ class NotBuilt(EngineError):  # noqa: N818  # named for what happened
 
 
 class Forbidden(EngineError):  # noqa: N818  # named for what happened
-    """The caller is known, and may not do this."""
+    """The caller is authenticated but may not do this."""
 
     status = 403
     code = "forbidden"
@@ -92,7 +93,7 @@ class AuthorNotPermitted(Forbidden):
 
 
 class NotFound(EngineError):  # noqa: N818  # named for what happened
-    """Not there, or not the caller's: the two look alike."""
+    """The object does not exist, or is not the caller's: the response is the same."""
 
     status = 404
     code = "not_found"
@@ -121,14 +122,14 @@ class PrelimNotFound(NotFound):
 
 
 class PrelimReadNotFound(NotFound):
-    """The report had no preliminary read by then that still counts."""
+    """The report had no active preliminary read at that time."""
 
     code = "prelim_read_not_found"
     text = "the report has no preliminary read of that time"
 
 
 class StateConflict(EngineError):  # noqa: N818  # named for what happened
-    """The request is sound, and does not fit what is stored now."""
+    """The request is valid but conflicts with the stored state."""
 
     status = 409
     code = "conflict"
@@ -136,7 +137,7 @@ class StateConflict(EngineError):  # noqa: N818  # named for what happened
 
 
 class OrderChanged(StateConflict):
-    """An order changed during processing: the same request may well succeed when repeated."""
+    """An order changed during processing: a repeated request may succeed."""
 
     code = "changed"
     text = "an order changed during processing; retry"
@@ -165,41 +166,41 @@ class PatientNameMismatch(StateConflict):
 
 
 class MergeConflict(StateConflict):
-    """Both patients have a report that was begun for the same accession."""
+    """Both patients have started reports for the same accession."""
 
     code = "merge_conflict"
     text = "both patients have begun reports for the same accession"
 
 
 class CursorBeyondEnd(StateConflict):
-    """A cursor is beyond the newest change: the database was restored from a backup."""
+    """The cursor is beyond the newest change: the database was restored from a backup."""
 
     code = FeedFault.BEYOND_END.value
     text = "the cursor is beyond the end of the feed: it was restored or replaced; read it from 0"
 
 
 class CursorOfAnotherFeed(StateConflict):
-    """The change at a cursor is not the one that it was given out for."""
+    """The change at the cursor is not the one for which the cursor was given out."""
 
     code = FeedFault.OTHER_FEED.value
     text = "the cursor belongs to another feed: it was restored or replaced; read it from 0"
 
 
 class BusinessFailure(EngineError):  # noqa: N818  # named for what happened
-    """A state that the interface document answers with 500, on purpose (Errors)."""
+    """A state for which the interface document defines a 500 response (Errors)."""
 
     status = 500
 
 
 class AlreadySigned(BusinessFailure):
-    """Sign, and the report is signed already."""
+    """Sign: the report is already signed."""
 
     code = "already_signed"
     text = "the report is already signed"
 
 
 class ReportNotSigned(BusinessFailure):
-    """Unsign, and the report is Draft, Preliminary or Ordered."""
+    """Unsign: the report is Draft, Preliminary or Ordered."""
 
     code = "not_signed"
     text = "the report is not signed"

@@ -1,15 +1,15 @@
-"""Sealed links: opaque handles, and payloads encrypted with AES-256-GCM under a rotating key ring.
+"""
+Sealed links: opaque handles, and payloads encrypted with AES-256-GCM under a rotating key ring.
 
     LinkError
-    ├── UnknownKey     sealed under a key that is no longer in the ring
-    └── SealBroken     altered, or sealed for another handle, site or purpose
+    ├── UnknownSealKey  sealed under a key that is no longer in the ring
+    └── SealBroken      altered, or sealed for another handle, site or purpose
 
-128 random bits as 22 characters, short enough for an 80-pixel QR code.
-Only the hash of a handle is ever stored.
+A handle is 128 random bits as 22 characters, short enough for an 80-pixel QR code. Only its hash is
+stored.
 
-The newest key seals, every key of the ring opens. The associated data binds a
-payload to its handle, site and purpose, so that stored rows cannot be swapped.
-Stores nothing and makes no handles.
+The newest key seals, every key of the ring opens. The associated data binds a payload to its
+handle, site and purpose, so that stored rows cannot be swapped. This module stores nothing.
 """
 
 import base64
@@ -25,18 +25,18 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
 class LinkError(Exception):
-    """A sealed payload that does not open."""
+    """A sealed payload cannot be opened."""
 
 
 class UnknownSealKey(LinkError):  # noqa: N818  # named for what happened
-    """The key ring lacks the key that sealed this payload."""
+    """The key that sealed this payload is not in the key ring."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"no key {key_id!r} in the key ring")
 
 
 class SealBroken(LinkError):  # noqa: N818  # named for what happened
-    """The authentication tag does not match: nothing of the payload can be trusted."""
+    """The authentication tag does not match: the payload was altered or belongs to another link."""
 
     def __init__(self) -> None:
         super().__init__("the sealed payload does not belong here or was altered")
@@ -49,7 +49,7 @@ RandomBytes = Callable[[int], bytes]
 
 
 class Purpose(StrEnum):
-    """What a handle is good for; a handle of one purpose opens nothing of another."""
+    """The purpose of a handle; a handle of one purpose opens nothing of another."""
 
     LAUNCH = "launch"
     INIT = "init"
@@ -67,12 +67,12 @@ def new_handle(random_bytes: RandomBytes) -> str:
 
 
 def handle_hash(handle: str) -> str:
-    """Return the SHA-256 of a handle in hexadecimal: the only form that is stored."""
+    """Return the SHA-256 of a handle in hexadecimal, the only form that is stored."""
     return hashlib.sha256(handle.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_handle(text: str) -> bool:
-    """Tell whether `text` can be a handle at all."""
+    """Tell whether `text` has the form of a handle."""
     return _SHAPE.fullmatch(text) is not None
 
 
@@ -81,20 +81,20 @@ NONCE_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a sealed payload belongs to; opening it for anything else fails."""
+    """Handle, site and purpose of a sealed payload; it cannot be opened with another binding."""
 
     handle_hash: str
     site_id: str
     purpose: Purpose
 
     def associated_data(self) -> bytes:
-        """Return the three parts, unambiguously joined."""
+        """Return the three parts, joined unambiguously."""
         return f"{self.purpose}\x00{self.handle_hash}\x00{self.site_id}".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """Nonce and ciphertext, and the id of the key that made them."""
+    """Nonce and ciphertext, and the id of the key that sealed them."""
 
     key_id: str
     data: bytes
@@ -108,8 +108,8 @@ class KeyRing:
     """
     The keys of sealed links.
 
-    `changed` gives the ring when it is another one than at the last call, else None: so keys are
-    rotated under a running service. It is asked before each sealing and for an unknown key.
+    `changed` returns the ring if it was rotated since the last call, otherwise None. It is called
+    before each sealing and for an unknown key, so keys can be rotated while the service runs.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class KeyRing:
     ) -> None:
         self._random = random_bytes
         self._changed = changed
-        self._take(keys)
+        self._use(keys)
 
     @property
     def newest(self) -> str:
@@ -149,7 +149,7 @@ class KeyRing:
             raise SealBroken from None
 
     def reseal(self, sealed: Sealed, binding: Binding) -> Sealed | None:
-        """Return the payload under the newest key, or None when it already is."""
+        """Return the payload sealed under the newest key, or None if it already is."""
         if sealed.key_id == self.newest:
             return None
         return self.seal(self.open(sealed, binding), binding)
@@ -157,11 +157,11 @@ class KeyRing:
     def _refresh(self) -> None:
         keys = self._changed()
         if keys:
-            self._take(keys)
+            self._use(keys)
 
-    def _take(self, keys: Keys) -> None:
+    def _use(self, keys: Keys) -> None:
         if not keys:
             message = "the key ring is empty"
             raise ValueError(message)
-        # One assignment, so that threads see the old ring or the new one.
+        # One assignment: other threads see either the old or the new ring.
         self._ring = (keys[0][0], {key_id: AESGCM(key) for key_id, key in keys})

@@ -1,9 +1,9 @@
-"""Speech recognition and language models by OpenAI-compatible endpoints of the installation's own
-choice.
+"""
+Speech recognition and language models, by OpenAI-compatible endpoints that the installation
+chooses.
 
-The model answers with numbers of lines and headings: none of its words ever reaches a report.
-
-The recording is relayed and forgotten; it is neither kept nor logged here.
+A language model answers with numbers of lines and headings only, so its words never enter a report.
+Recordings are relayed to the endpoint and neither stored nor logged.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class NoRecognizer(EngineError):  # noqa: N818  # named for what happened
 
 
 class NotARecording(EngineError):  # noqa: N818  # named for what happened
-    """What was sent is no audio that a browser records."""
+    """The body is not audio that a browser records."""
 
     status: ClassVar[int] = 415
     text: ClassVar[str] = "the body is no recording of a kind that is known here"
@@ -35,7 +35,7 @@ class NotARecording(EngineError):  # noqa: N818  # named for what happened
 
 
 class ModelFailed(EngineError):  # noqa: N818  # named for what happened
-    """The endpoint did not answer, or not as its interface says."""
+    """The endpoint did not answer, or not as its interface defines."""
 
     status: ClassVar[int] = 502
     text: ClassVar[str] = "the model's endpoint did not answer as expected"
@@ -45,10 +45,10 @@ class ModelFailed(EngineError):  # noqa: N818  # named for what happened
 
 async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
     """
-    Return the JSON answer of a POST; `content` is what httpx takes (`json`, `files`, `data`).
+    Return the JSON object of a POST; `content` are arguments of httpx (`json`, `files`, `data`).
 
-    Raises ModelFailed for anything but a JSON object with status 200. Proxies of the
-    environment are not used: the address is the installation's own choice.
+    Raises ModelFailed for anything but a JSON object with status 200. Proxies of the environment
+    are not used, because the installation chooses the address.
     """
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     try:
@@ -72,13 +72,13 @@ _TASK: Final = (
 )
 
 
-async def place(
+async def place_lines(
     endpoint: ModelEndpoint, headings: Sequence[str], lines: Sequence[str]
 ) -> Mapping[str, str]:
     """
-    Return a heading for each line that the model placed; the rest is left to the rules.
+    Return a heading for each line that the model placed; rules place the other lines.
 
-    Raises ModelFailed when the answer is none.
+    Raises ModelFailed if the answer is not as requested.
     """
     if not headings or not lines:
         return {}
@@ -99,7 +99,7 @@ async def place(
 
 
 def _pairs(answer: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
-    """Give the pairs of numbers that name a line and a heading which there are."""
+    """Yield the pairs of line and heading numbers that are in range."""
     try:
         pairs = json.loads(answer["choices"][0]["message"]["content"])["places"]
     except (LookupError, TypeError, ValueError):
@@ -123,17 +123,17 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
         "audio/mpeg": "mp3",
     }
 )
-"""What browsers record (MediaRecorder), and the file name's end by which recognizers know it."""
+"""Media types that browsers record (MediaRecorder), and their file suffixes for recognizers."""
 
 
 async def transcribe(
     endpoint: ModelEndpoint, recording: bytes, media_type: str, language: str
 ) -> str:
     """
-    Return the words of a recording; `language` is one of the 17 codes.
+    Return the text of a recording; `language` is one of the 17 codes.
 
-    Raises NotARecording for a media type that no browser records, ModelFailed when the
-    endpoint gives no text.
+    Raises NotARecording for a media type that no browser records, and ModelFailed if the endpoint
+    returns no text.
     """
     kind = media_type.partition(";")[0].strip().lower()
     suffix = SUFFIXES.get(kind)

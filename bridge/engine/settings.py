@@ -1,7 +1,7 @@
 """
-Everything that can be set about the engine, as plain frozen values.
+Settings of the engine, as frozen values.
 
-Reads no file and no environment: the composition root hands a complete
+This module reads no file and no environment. The composition root passes a complete
 `EngineSettings` to `bridge.engine.http.application.create_application`.
 """
 
@@ -22,11 +22,11 @@ class Quota:
 @dataclass(frozen=True, slots=True)
 class RateLimits:
     """
-    Quotas a token (reads, launches, exports) and an address (failed authentications).
+    Quotas per token (reads, launches, exports) and per address (failed authentications).
 
-    Service tokens are exempt: the bridge paces itself. Loopback addresses are exempt from the last
-    one where tokens are concerned: behind an undeclared proxy they are everybody. Attempts to sign
-    in are counted from every address (`service.throttle`).
+    Service tokens are exempt, because the bridge limits its own rate. Loopback addresses are exempt
+    from the quota of failed token authentications: behind an undeclared proxy all clients have that
+    address. Sign-in attempts are limited for every address (`service.accounts.sign_in_limit`).
     """
 
     reads: Quota = Quota(6000)
@@ -37,7 +37,7 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class SizeLimits:
-    """Sizes in bytes (decoded) and counts; beyond them a request is refused with 413 or 400."""
+    """Sizes in bytes (decoded) and counts; larger requests are refused with 413 or 400."""
 
     body: int = 64 * MIB
     structured_reports: int = 20
@@ -58,7 +58,7 @@ class SizeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long links and sessions live, in seconds (a site may override `frame_link`)."""
+    """How long links and sessions are valid, in seconds (a site may override `frame_link`)."""
 
     frame_link: int = 12 * 3600
     login_link: int = 90 * 24 * 3600
@@ -70,7 +70,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """An OpenAI-compatible endpoint: its whole address, the model's name, a key or none."""
+    """An OpenAI-compatible endpoint: its URL, the model's name, and the key if there is one."""
 
     url: str
     model: str
@@ -81,9 +81,11 @@ class ModelEndpoint:
 @dataclass(frozen=True, slots=True)
 class WritingAids:
     """
-    Which models help to write; without any, rules sort findings and the browser hears speech.
+    The models that help to write. Without them, rules sort findings and the browser recognizes
+    speech.
 
-    `browser_speech` lets pages use the recognizer of the browser, whose maker may hear it.
+    `browser_speech` permits pages to use the browser's recognizer, which may send speech to its
+    vendor.
     """
 
     transcription: ModelEndpoint | None = None
@@ -94,9 +96,9 @@ class WritingAids:
 @dataclass(frozen=True, slots=True)
 class SingleSignOn:
     """
-    An OpenID Connect provider: `issuer` as it calls itself, without a slash at its end.
+    An OpenID Connect provider: `issuer` is its identifier without a trailing slash.
 
-    `label` stands on the button; `ca` is a file with its authorities, '' for the machine's.
+    `label` is the text of the button; `ca` is a file with CA certificates, '' for the system's.
     """
 
     issuer: str
@@ -112,13 +114,13 @@ class SingleSignOn:
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """
-    The engine as one installation runs it.
+    The engine's settings for one installation.
 
-    `link_keys` is the key ring of sealed links, newest first: (key id, 32 bytes);
-    `changed_link_keys` gives it when it has been rotated since it was last asked, else None.
-    `regional_urls` are further public addresses; a link carries the one its request came in on.
-    `trusted_proxies` are networks (`10.0.0.0/8`) whose forwarded headers are believed.
-    `service_token`, when given, becomes a token that administers every site.
+    `link_keys` is the key ring of sealed links, newest first: (key id, 32 bytes).
+    `changed_link_keys` returns the ring if it was rotated since the last call, otherwise None.
+    `regional_urls` are further public addresses; a link has the address at which its request
+    arrived. `trusted_proxies` are networks (`10.0.0.0/8`) whose forwarding headers are trusted.
+    `service_token`, if given, becomes a token that administers every site.
     """
 
     link_keys: tuple[tuple[str, bytes], ...] = field(repr=False)
@@ -129,16 +131,18 @@ class EngineSettings:
     regional_urls: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     service_token: str | None = field(default=None, repr=False)
-    browser_init: bool = True  # GET /reporting/init, which carries a token in its address
+    browser_init: bool = True  # GET /reporting/init, which has a token in its URL
     threads: int = 8
-    alone: bool = False  # in its process, so that no listener waits while it computes
+    alone: bool = False  # no listener shares the process, so short work may block the loop
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: Lifetimes = Lifetimes()
     assistance: WritingAids = WritingAids()
     single_sign_on: SingleSignOn | None = None
-    passwords: bool = True  # people may sign in with a password of ours
-    second_factor: bool = True  # accounts with a console role need one, unless a provider is asked
+    passwords: bool = True  # users may sign in with a password that the engine stores
+    second_factor: bool = (
+        True  # required for accounts with a console role, unless a provider is used
+    )
 
     @property
     def asks_for_codes(self) -> bool:

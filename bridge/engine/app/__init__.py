@@ -1,1 +1,1 @@
-"""The report page: its files, and what may be done on it."""
+"""The reporting app: its built files, and the controls that a page shows."""

@@ -1,7 +1,7 @@
 """
-Which controls the report page shows, from where the report stands and what its user may.
+The controls that the report page shows, by the report's status and the user's permissions.
 
-Pure. A convenience for people: the use cases check everything again.
+Pure. Hidden controls are no access check: the use cases check permissions again.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Control(StrEnum):
 
 
 def controls(page: Mapping[str, Any]) -> list[Control]:
-    """Return the controls for a page as `service.paging.load` describes it."""
+    """Return the controls for a page that `service.signing.page_state.load` describes."""
     status, permitted = Status(page["status"]), frozenset(page["permitted"])
     found = _signed(page) if status in SIGNED else _unsigned(status, writable=page["writable"])
     return [control for control, deed in found.items() if deed in permitted]

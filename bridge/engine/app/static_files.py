@@ -1,8 +1,7 @@
 """
-The built apps' files, and which of them a page begins with.
+The built files of the web apps, and the files that each page loads first.
 
-`web/build.py` writes them with hashes in their names, so that browsers keep them for
-good. Knows nothing of what the apps do.
+`web/build.py` writes them with hashes in their names, so browsers can cache them without expiry.
 """
 
 import gzip
@@ -31,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class AppEntry:
-    """The files a page of an app loads first, by name."""
+    """The names of the files that a page of an app loads first."""
 
     script: str
     preloads: tuple[str, ...]
@@ -40,19 +39,19 @@ class AppEntry:
 
 @cache
 def entry(source: str) -> AppEntry:
-    """Return what a page loads for an entry ('src/report/main.ts'); raise NotBuilt."""
+    """Return the files of an entry point ('src/report/main.ts'); raise NotBuilt."""
     manifest = _folder() / "manifest.json"
     if not manifest.is_file():
         raise NotBuilt
     chunks = json.loads(manifest.read_text("utf-8"))
-    seen = _reached(chunks, source)
+    seen = _with_imports(chunks, source)
     styles = [style for name in seen for style in chunks[name].get("css", [])]
     preloads = tuple(chunks[name]["file"] for name in seen if name != source)
     return AppEntry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)))
 
 
-def _reached(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
-    """Return an entry and what it imports at once, innermost first: so go the styles."""
+def _with_imports(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
+    """Return an entry and its static imports, innermost first: the order of the style sheets."""
     seen: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -67,7 +66,7 @@ def _reached(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
 
 
 def media_type(name: str) -> str | None:
-    """Return the media type of a built file; None for a name that is no built file's."""
+    """Return the media type of a built file; None if the name cannot be that of a built file."""
     if name == "manifest.json" or not _NAME.fullmatch(name):
         return None
     return MEDIA_TYPES.get(name.rpartition(".")[2])
@@ -75,7 +74,7 @@ def media_type(name: str) -> str | None:
 
 @cache
 def content(name: str, *, compressed: bool) -> bytes | None:
-    """Return a built file, gzipped if wanted; None when there is none."""
+    """Return a built file, gzipped if `compressed`; None if it does not exist."""
     path = _folder() / name
     if not path.is_file():
         return None

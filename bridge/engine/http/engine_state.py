@@ -65,7 +65,7 @@ class EngineState:
         self.clock = clock
         self.random = secrets.token_bytes
         self.work = DatabaseExecutor(database, settings.threads, alone=settings.alone)
-        self.journal = AuditBuffer(self.work, clock)
+        self.audit_buffer = AuditBuffer(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter()
         self.streams = WaitingRequests(STREAMS, STREAMS_EACH)
@@ -103,7 +103,7 @@ class EngineState:
         await self.hub.stop()
         await self.work.run(self._listener.stop)
         await self._ticker.stop()
-        await self.journal.stop()
+        await self.audit_buffer.stop()
         await self.work.run(lambda: None)
         self.hashing.close()
         self.work.close()

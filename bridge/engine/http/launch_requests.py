@@ -36,9 +36,9 @@ from bridge.engine.launch.request import LaunchRequest, NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso
+from bridge.engine.service.launch.batches import BatchRefused
 from bridge.engine.service.launch.init_links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.launch.launches import (
-    BatchRefused,
     LaunchContext,
     audit_events_of,
     launch_all,
@@ -118,16 +118,18 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     )
     launches = [each[1] for each in parsed if isinstance(each, tuple)]
 
-    def apply(work: Work, *, at_once: bool) -> list[LaunchOutcome | EngineError]:
-        outcomes = launch_all(work, context, launches, at_once=at_once)
+    def apply(work: Work, *, without_savepoint: bool) -> list[LaunchOutcome | EngineError]:
+        outcomes = launch_all(work, context, launches, without_savepoint=without_savepoint)
         work.audit_events += audit_events_of(context, launches, outcomes, request_origin(request))
         return outcomes
 
     actor, now = actor_of(context.caller), engine.clock()
     try:
-        outcomes = await engine.work.change(actor, now, partial(apply, at_once=True), brief=inline)
+        outcomes = await engine.work.change(
+            actor, now, partial(apply, without_savepoint=True), brief=inline
+        )
     except BatchRefused:  # rare, so a retry is cheaper than a savepoint for each batch
-        outcomes = await engine.work.change(actor, now, partial(apply, at_once=False))
+        outcomes = await engine.work.change(actor, now, partial(apply, without_savepoint=False))
     base, request_id = engine.base_url(request), request.state.request_id
 
     def responses() -> list[dict[str, Any]]:
@@ -279,7 +281,7 @@ async def issue(engine: EngineState, request: Request, wanted: InitRequest) -> I
         prepared = issue_init_link(
             work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, wanted
         )
-        work.note(audit_event(request, "init", wanted.site_id))
+        work.audit(audit_event(request, "init", wanted.site_id))
         return prepared
 
     return await engine.work.change(actor_of(caller), engine.clock(), apply)

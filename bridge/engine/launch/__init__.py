@@ -1,1 +1,1 @@
-"""What a launch asks for, checked and decoded, before anything is stored. No database."""
+"""Launch requests: parsed and checked before anything is stored. No database."""

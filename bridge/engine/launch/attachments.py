@@ -1,8 +1,8 @@
 """
-Decode and check the files of a launch: all of them, or none is taken.
+Decodes and checks the files of a launch. One bad file refuses the launch.
 
-Limits are applied before anything is decoded; worker processes read the files. What a file says
-is not judged here.
+Limits are checked before anything is decoded; worker processes read the files. Whether a file
+belongs to the patient is checked later (`service.reports.files`).
 """
 
 import base64
@@ -100,13 +100,13 @@ def _key_image(
         image.sha256,
         image.data,
         image.media_type,
-        name=_bare_name(name or ""),
+        name=_file_name(name or ""),
         details={"width": image.width, "height": image.height},
     )
 
 
 def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
-    # Four characters hold three bytes: too long is known before decoding.
+    # Four characters encode three bytes, so the size is known before decoding.
     if len(text) > limit * 4 // 3 + 4 + text.count("\n") + text.count("\r"):
         detail = f"{named}: the file is larger than {limit} bytes"
         raise BadLaunch("file_too_large", detail, pointer=pointer)
@@ -121,7 +121,7 @@ def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
     return data
 
 
-def _bare_name(name: str) -> str:
-    """Keep the last part of a path, without control characters."""
+def _file_name(name: str) -> str:
+    """Return the last part of a path, without control characters."""
     bare = name.replace("\\", "/").rpartition("/")[2]
     return "".join(each for each in bare if each.isprintable())[:NAME_LENGTH]

@@ -1,14 +1,14 @@
 """
-Why a launch or a link is refused.
+Errors of launches and links.
 
     EngineError
-    ├── BadLaunch           400  a value of the request makes no sense; `code` says which kind
-    ├── NoAuthority         403  only site administrators launch for people they name
-    ├── BadAuthority        403  `userInfo.Auth` is no valid access token
+    ├── BadLaunch           400  a value of the request is invalid; `code` names the kind
+    ├── NoAuthority         403  only site administrators launch for other users
+    ├── BadAuthority        403  `userInfo.Auth` is not a valid access token
     ├── FrameForbidden      403  the link opens in a tab or window only
-    ├── LoginNeeded         401  the link names nobody: its bearer signs in first
-    └── LinkGone            404  unknown, expired or revoked: strangers cannot tell which
-        └── LinkExpired     410  a handle that was good once; its bearer may know
+    ├── LoginNeeded         401  the link names no user: its bearer must sign in
+    └── LinkGone            404  unknown, expired or revoked: the response does not tell which
+        └── LinkExpired     410  the handle was valid once
             └── ReportDeleted  410  its report was deleted
 """
 
@@ -16,7 +16,7 @@ from bridge.engine.errors import EngineError, Forbidden, NotFound
 
 
 class BadLaunch(EngineError):  # noqa: N818  # named for what was sent
-    """A launch whose values make no sense; the detail names places, never values."""
+    """A launch with invalid values; the detail names places, never values."""
 
     status = 400
 
@@ -40,14 +40,14 @@ class BadAuthority(Forbidden):
 
 
 class LinkGone(NotFound):
-    """There is no such link, or none any more."""
+    """The link does not exist, or no longer."""
 
     code = "link_not_found"
     text = "this link does not exist"
 
 
 class LinkExpired(LinkGone):
-    """The link was real and its time is over."""
+    """The link has expired."""
 
     status = 410
     code = "link_expired"
@@ -69,7 +69,7 @@ class FrameForbidden(Forbidden):
 
 
 class LoginNeeded(EngineError):  # noqa: N818  # named for what happened
-    """The link does not say who opens it."""
+    """The link names no user: its bearer must sign in."""
 
     status = 401
     code = "login_needed"

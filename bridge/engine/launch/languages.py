@@ -1,7 +1,7 @@
 """
-The 17 language codes of the interface document, and what other BCP-47 codes come to.
+The 17 language codes of the interface document, and the mapping of other BCP-47 codes.
 
-Pure. Knows no translations: those belong to the reporting app.
+Pure. Translations belong to the reporting app.
 """
 
 from collections.abc import Sequence
@@ -48,10 +48,10 @@ _TRADITIONAL = frozenset({"hant", "tw", "hk", "mo"})
 
 def language(code: str) -> str | None:
     """
-    Return the supported code that `code` means, or None.
+    Return the supported code for `code`, or None.
 
-    `zh-TW`, `zh-HK`, `zh-MO` and any `zh-Hant-…` are `zh-Hant`; other Chinese is
-    `zh-CN`; `en`, `pt`, `es-MX` … come to the one code of their language.
+    `zh-TW`, `zh-HK`, `zh-MO` and any `zh-Hant-…` map to `zh-Hant`, other Chinese to `zh-CN`, and
+    `en`, `pt`, `es-MX` … to the code of their language.
     """
     lowered = code.strip().replace("_", "-").lower()
     if exact := _BY_LOWER.get(lowered):
@@ -63,6 +63,6 @@ def language(code: str) -> str | None:
     return _BY_LANGUAGE.get(primary)
 
 
-def first_language(wishes: Sequence[str | None]) -> str:
-    """Return the first wish that is set: request, user, site, and at last `en-US`."""
-    return next((wish for wish in wishes if wish), DEFAULT_LANGUAGE)
+def first_language(choices: Sequence[str | None]) -> str:
+    """Return the first code that is set, in the order request, user, site; otherwise `en-US`."""
+    return next((each for each in choices if each), DEFAULT_LANGUAGE)

@@ -1,7 +1,7 @@
 """
-What a launch came to, in the words of its response (interface document, launch).
+Outcomes of launches, with the members of the response (interface document, launch).
 
-Pure values: the link itself and its QR code are added by HTTP.
+Pure values: HTTP adds the link and its QR code.
 """
 
 from dataclasses import dataclass
@@ -20,20 +20,22 @@ class LaunchStatus(StrEnum):
 
 
 class LaunchWarning(StrEnum):
-    """What a launch could not do, and why it was launched nevertheless."""
+    """What a launch could not do; it was executed nevertheless."""
 
     UNKNOWN_TEMPLATE = "unknown_template"
     REPORT_SIGNED = "report_signed"
-    AUTH_IGNORED = "auth_ignored"  # userInfo.Auth is no administrator's; the header's token is
-    SYNC_REFUSED = "sync_refused"  # the user's window stays where it is, and says so there
-    SYNC_PENDING = "sync_pending"  # it has not followed yet
-    SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file was set aside
+    AUTH_IGNORED = (
+        "auth_ignored"  # userInfo.Auth is not an administrator's, but the header's token is
+    )
+    SYNC_REFUSED = "sync_refused"  # the user's window did not follow, and shows why
+    SYNC_PENDING = "sync_pending"  # the window has not followed yet
+    SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file of another patient was set aside
     FILES_NOT_ADDED = "files_not_added"  # the report is signed and does not have them
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedWindow:
-    """A window that stands open and is to follow the launch: whose, and the launch's number."""
+    """An open window that should follow the launch, and the launch's sequence number."""
 
     site_id: str
     account_id: int
@@ -42,19 +44,19 @@ class AwaitedWindow:
 
 @dataclass(frozen=True, slots=True)
 class SetAsideFile:
-    """A DICOM SR file of another patient, and the tags by which it contradicts the order."""
+    """A DICOM SR file of another patient, and the tags that contradict the order."""
 
     sop_instance_uid: str
     contradicts: tuple[str, ...]
 
     def as_json(self) -> dict[str, object]:
-        """Return it as responses show it."""
+        """Return the file as responses show it."""
         return {"sopInstanceUID": self.sop_instance_uid, "contradicts": list(self.contradicts)}
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcome:
-    """The outcome of one launch; `owner` is None while nobody owns the report."""
+    """The outcome of one launch; `owner` is None if the report has none."""
 
     status: LaunchStatus
     report_status: Status | None
@@ -67,7 +69,7 @@ class LaunchOutcome:
 
 
 def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:
-    """Return the word of the response for where a report stands; None is no report yet."""
+    """Return the `status` of a launch response; a status of None means no report yet."""
     if status is None or (status is Status.ORDERED and lazy):
         return LaunchStatus.PRE_LAUNCH
     return LaunchStatus.FINAL if status in SIGNED else LaunchStatus(status.value)

@@ -1,8 +1,8 @@
 """
-Turn the body of a launch into a `LaunchRequest`, or say what in it makes no sense.
+Parses the body of a launch into a `LaunchRequest`.
 
-DICOM SR values fill only the tags that clinicalInfo leaves unset (interface document,
-launch). Knows nothing of what is stored.
+Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface document,
+launch). Stored data is not read.
 """
 
 import json
@@ -24,13 +24,13 @@ from bridge.workers.documents import Budget
 IDENTITY_TAGS = ("PatientMRN", "Accession")
 _LOCATION = "SiteLocation"
 _METADATA = "Metadata"
-_APART = frozenset({_LOCATION, _METADATA})
-_SILENT = ReportingOptions()
+_NOT_TAGS = frozenset({_LOCATION, _METADATA})
+_NO_OPTIONS = ReportingOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchParts:
-    """The decoded JSON of a launch, of which only the shape was checked so far."""
+    """The decoded JSON of a launch. Only its shape has been checked."""
 
     clinical_info: Mapping[str, Any]
     reporting_app: Mapping[str, Any]
@@ -40,7 +40,7 @@ class LaunchParts:
     lazy: bool = False
     register_order: bool = False
     force_name: bool = False
-    emptied: Sequence[str] = ()  # tags that were sent, and sent empty
+    emptied: Sequence[str] = ()  # tags that were sent empty
     link_group: str = ""
 
 
@@ -75,7 +75,7 @@ def read_launch(
 
 
 def fill_tags(own: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
-    """Return the tags of clinicalInfo, and those that only the files have; earlier files first."""
+    """Return the tags of clinicalInfo, and those that only the files have; earlier files win."""
     tags = dict(own)
     for file in files:
         for name, value in file.tags.items():
@@ -88,7 +88,7 @@ def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str
     tags = {
         name: value
         for name, value in clinical_info.items()
-        if value and name not in _APART and isinstance(value, str) and value.strip()
+        if value and name not in _NOT_TAGS and isinstance(value, str) and value.strip()
     }
     for name in ("KeyFindings", "Notes", "ReasonForExam"):
         if len(tags.get(name, "")) > limits.key_findings:
@@ -115,7 +115,9 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
         if has_unseen(tags[name]):
             detail = f"{name} has control characters, line ends or marks of direction"
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
-        if len(tags[name].encode()) > limits.tag:  # an SR file's; the request's own were checked
+        if (
+            len(tags[name].encode()) > limits.tag
+        ):  # from an SR file; those of the request are checked already
             detail = f"{name} is longer than {limits.tag} bytes"
             raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
 
@@ -127,7 +129,7 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
     if _depth(value) > limits.metadata_depth:
         detail = f"Metadata is nested deeper than {limits.metadata_depth}"
         raise BadLaunch("metadata_too_deep", detail, pointer=pointer)
-    # Nothing is written twice as long with spaces as without.
+    # Spaces at most double the length, so this cheap check excludes small values.
     large = 2 * len(to_json(value)) > limits.metadata
     if large and len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
         detail = f"Metadata is larger than {limits.metadata} bytes"
@@ -136,7 +138,7 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep objects and lists are nested; the shape check bounded it already."""
+    """Return how deep objects and lists are nested; the shape check has limited it already."""
     depth, level = 0, [value]
     while level := [each for each in level if isinstance(each, (dict, list))]:
         depth += 1
@@ -163,7 +165,7 @@ def _register(parts: LaunchParts) -> bool:
 
 
 def _force_name(parts: LaunchParts) -> bool:
-    # A file's name renames nobody: it must stand in clinicalInfo (interface document, launch).
+    # The name of a file never renames a patient (interface document, launch).
     if parts.force_name and not parts.clinical_info.get("PatientName", "").strip("^ "):
         detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
         raise BadLaunch("missing_tag", detail, pointer="/clinicalInfo/PatientName")
@@ -171,7 +173,7 @@ def _force_name(parts: LaunchParts) -> bool:
 
 
 def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Drop repeated files: SR by their SOP instance, images by their bytes."""
+    """Drop repeated files: SR by SOP instance, images by content."""
     found: dict[tuple[FileKind, str], Attachment] = {}
     for each in attachments:
         found.setdefault((each.kind, each.sop_instance_uid or each.sha256), each)
@@ -181,7 +183,7 @@ def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
 def read_app(options: Mapping[str, Any]) -> ReportingOptions:
     """Return `reportingApp` with its languages mapped; raise `BadLaunch`."""
     if all(each is None or each == "" for each in options.values()):
-        return _SILENT
+        return _NO_OPTIONS
     return_format = options.get("ReturnFormat") or None
     if return_format is not None and return_format.upper() != "HL7":
         detail = "ReturnFormat is not HL7"
@@ -199,7 +201,7 @@ def read_app(options: Mapping[str, Any]) -> ReportingOptions:
 
 
 def read_language(code: str | None, pointer: str) -> str | None:
-    """Return the supported language that `code` means, None for none; raise `BadLaunch`."""
+    """Return the supported language for `code`, None for an empty one; raise `BadLaunch`."""
     if not code or not code.strip():
         return None
     found = language(code)
@@ -210,7 +212,7 @@ def read_language(code: str | None, pointer: str) -> str | None:
 
 
 def _template(value: int | str | None) -> int | None:
-    """Read a template number; a blank one is none."""
+    """Parse a template number; None if it is blank."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     text = str(value).strip()

@@ -1,8 +1,8 @@
 """
-A launch as the use case sees it: checked, decoded, without HTTP.
+A launch request as use cases get it: checked and decoded, without HTTP.
 
-`to_json` and `from_json` are inverses: a lazy launch is kept sealed in this form
-until its link is first opened.
+`to_json` and `from_json` are inverses: the link of a lazy launch contains the request in this form
+until it is first opened.
 """
 
 import base64
@@ -24,7 +24,7 @@ class NamedUser:
 
 @dataclass(frozen=True, slots=True)
 class ReportingOptions:
-    """`reportingApp`, with languages already mapped; None where the launch is silent."""
+    """`reportingApp`, with languages already mapped; None for options that were not sent."""
 
     app_language: str | None = None
     speech_language: str | None = None
@@ -34,11 +34,11 @@ class ReportingOptions:
     auto_compare: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored with the report: the wishes that were expressed."""
+        """Return the options that were sent, as they are stored with the report."""
         return {name: value for name, value in self.members().items() if value is not None}
 
     def members(self) -> dict[str, Any]:
-        """Return all of it; what it holds are plain values, which `asdict` would copy."""
+        """Return all options. The values are immutable, so `asdict`'s copies are not needed."""
         return {each.name: getattr(self, each.name) for each in _APP_FIELDS}
 
 
@@ -56,7 +56,9 @@ class Attachment:
     name: str = ""
     sop_instance_uid: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tags: Mapping[str, str] = field(default_factory=dict, repr=False)  # clinicalInfo of an SR file
+    tags: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # clinicalInfo tags of an SR file
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object, the bytes in base64."""
@@ -88,11 +90,10 @@ class LaunchRequest:
     """
     One launch.
 
-    `tags` are the clinicalInfo tags that have a value, identity and KeyFindings included;
-    `cleared` names those that were sent empty on purpose, which only an order that is
-    registered again heeds; `metadata` is None when the launch does not mention it. `filled` names
-    the tags whose value comes from a DICOM SR file. `link_group` names the orders of the same batch
-    that share a report, where they are new.
+    `tags` are the clinicalInfo tags that have a value, including identity and KeyFindings.
+    `cleared` names the tags that were sent empty; only the registration of a known order uses it.
+    `metadata` is None if it was not sent. `filled` names the tags whose value comes from a DICOM SR
+    file. `link_group` is a name that new orders of one batch share if they get one report.
     """
 
     identity: OrderId
@@ -121,12 +122,12 @@ class LaunchRequest:
         """The KeyFindings, or empty."""
         return self.tags.get("KeyFindings", "")
 
-    def pointer(self) -> "LaunchRequest":
-        """Return the launch without what its report already holds: enough to open that report."""
+    def without_content(self) -> "LaunchRequest":
+        """Return the request without the data that the report has: enough to open it."""
         return replace(self, tags={}, cleared=(), metadata=None, attachments=(), filled=frozenset())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what opening the link needs; never the authority."""
+        """Return what is needed to open the link; never the authority."""
         return {
             "triple": [self.identity.site_id, self.identity.mrn, self.identity.accession],
             "tags": dict(self.tags),
@@ -151,5 +152,5 @@ class LaunchRequest:
             force_transfer=value["force_transfer"],
             force_name=value["force_name"],
             attachments=tuple(Attachment.from_json(each) for each in value["attachments"]),
-            filled=frozenset(value.get("filled", ())),  # older links have none
+            filled=frozenset(value.get("filled", ())),  # absent in links of older releases
         )

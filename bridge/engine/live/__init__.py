@@ -1,1 +1,1 @@
-"""What happens without a request: releases that fall due, waiting readers that wake up."""
+"""Work on the event loop: database access, batches, scheduled releases, event streams."""

@@ -1,8 +1,9 @@
-"""Record who read what, a moment later and many at once.
+"""
+Audit events of reads, buffered and written in batches.
 
-A read writes nothing itself, so its deed joins those of its neighbours in one transaction.
-A process that is killed loses at most the last moment of reads; changes are recorded in their
-own transaction and lose nothing.
+A read has no transaction of its own to record its audit event in, so the events of a short period
+share one. A process that is killed loses at most the events of that period. Changes are recorded in
+their own transaction and lose nothing.
 """
 
 import asyncio
@@ -20,19 +21,19 @@ from bridge.engine.service.accounts import audit_trail
 from bridge.store.errors import StoreError
 
 PAUSE_SECONDS = 0.2
-"""How long a deed may wait for others to share its commit."""
+"""How long an event may wait for others to share its commit."""
 
 MAX_WAITING = 20_000
-"""Beyond so many the oldest give way to the newest, and their number is recorded instead."""
+"""The size of the buffer. Beyond it the oldest events are dropped, and their number is recorded."""
 
 MOST_AT_ONCE = 500
-"""Of deeds so many share a commit: nobody else appends to the trail meanwhile."""
+"""Events in one commit: other writers of the trail wait meanwhile."""
 
 log = structlog.get_logger(__name__)
 
 
 class AuditBuffer:
-    """Deeds on their way to the audit trail."""
+    """A buffer of audit events on their way to the audit trail."""
 
     def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
@@ -41,16 +42,16 @@ class AuditBuffer:
         self._dropped = 0
         self._tally = audit_trail.RefusalTally()
         self._task: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()  # who asks for a record waits for one that is under way
+        self._writing = asyncio.Lock()  # a caller of `flush` waits for a write in progress
 
-    def note(self, audit_events: Sequence[AuditEvent]) -> None:
-        """Take deeds, which are recorded a moment later. On the event loop."""
+    def add(self, events: Sequence[AuditEvent]) -> None:
+        """Buffer events, which are written shortly after. Call it on the event loop."""
         now = self._clock()
-        for deed in audit_events:
-            if audit_trail.is_anonymous(deed):
-                self._tally.count(deed, now)
+        for event in events:
+            if audit_trail.is_anonymous(event):
+                self._tally.count(event, now)
             else:
-                self._waiting.append((now, deed))
+                self._waiting.append((now, event))
         excess = len(self._waiting) - MAX_WAITING
         if excess > 0:
             self._dropped += excess
@@ -59,7 +60,7 @@ class AuditBuffer:
             self._task = asyncio.get_running_loop().create_task(self._later(), name="audit")
 
     async def flush(self) -> None:
-        """Record what waits; what cannot be recorded goes on waiting."""
+        """Write the buffered events; those that cannot be written stay buffered."""
         async with self._writing:
             await self._flush()
 
@@ -69,26 +70,24 @@ class AuditBuffer:
         counts = self._tally.take()
         if not taken and not counts:
             return
-        audit_events = merged(taken)
+        events = merged(taken)
         if dropped:
             note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
-            audit_events.append((self._clock(), note))
-        while audit_events or counts:
-            some, audit_events = audit_events[:MOST_AT_ONCE], audit_events[MOST_AT_ONCE:]
+            events.append((self._clock(), note))
+        while events or counts:
+            some, events = events[:MOST_AT_ONCE], events[MOST_AT_ONCE:]
             try:
                 await self._work.run(partial(self._record, some, counts))
             except StoreError as error:
-                audit_events = some + audit_events
-                log.warning(
-                    "audit_waits", failure=type(error).__name__, audit_events=len(audit_events)
-                )
-                self._waiting = audit_events + self._waiting
+                events = some + events
+                log.warning("audit_waits", failure=type(error).__name__, events=len(events))
+                self._waiting = events + self._waiting
                 self._tally.give_back(counts)
                 return
             counts.clear()  # written
 
     async def stop(self) -> None:
-        """Record what waits, and take the time for it."""
+        """Stop the background task and write the buffered events."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -103,7 +102,7 @@ class AuditBuffer:
 
     def _record(
         self,
-        audit_events: Sequence[tuple[int, AuditEvent]],
+        events: Sequence[tuple[int, AuditEvent]],
         counts: Mapping[audit_trail.RefusalKey, int],
     ) -> None:
         database = self._work.database
@@ -111,19 +110,19 @@ class AuditBuffer:
             if counts:
                 database.serialize(connection, audit_trail.LOCK)
                 audit_trail.add_counts(connection, counts)
-            ENGINE_CHAIN.record_all(connection, database, audit_events)
+            ENGINE_CHAIN.record_all(connection, database, events)
 
 
-def merged(audit_events: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
-    """Make one event of refusals that differ in nothing but their request; keep all successes."""
+def merged(events: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
+    """Merge refusals that differ only in their request into one event; keep all successes."""
     counted: dict[object, tuple[int, AuditEvent, int]] = {}
-    for number, (at, deed) in enumerate(audit_events):
-        details = {name: value for name, value in deed.details.items() if name != "request"}
-        alike = str(replace(deed, details=dict(sorted(details.items()))))
-        key: object = number if deed.outcome is Outcome.SUCCESS else alike
+    for number, (at, event) in enumerate(events):
+        details = {name: value for name, value in event.details.items() if name != "request"}
+        alike = str(replace(event, details=dict(sorted(details.items()))))
+        key: object = number if event.outcome is Outcome.SUCCESS else alike
         first = counted.get(key)
-        counted[key] = (at, deed, 1) if first is None else (*first[:2], first[2] + 1)
+        counted[key] = (at, event, 1) if first is None else (*first[:2], first[2] + 1)
     return [
-        (at, deed if count == 1 else replace(deed, details={**deed.details, "count": count}))
-        for at, deed, count in counted.values()
+        (at, event if count == 1 else replace(event, details={**event.details, "count": count}))
+        for at, event, count in counted.values()
     ]

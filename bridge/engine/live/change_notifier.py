@@ -1,9 +1,9 @@
 """
-Wake whoever waits for a change: readers of the feed, the release clock.
+Notifies waiters of a change: readers of the feed, event streams, the release scheduler.
 
-Says only "something changed", and of which kind where that is known; the waiter reads the
-database again. Writers of other processes ring through PostgreSQL; whatever is missed, the
-waiter's own poll notices.
+A notification says only that something changed, and the kinds of events if they are known. The
+waiter then reads the database. Writers of other processes notify through PostgreSQL. A waiter also
+polls, so a missed notification only delays it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 
 class ChangeNotifier:
-    """One bell for all waiters of this process; rung from any thread."""
+    """Notifies all waiters of this process; thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], frozenset[str]] = {}
@@ -21,12 +21,12 @@ class ChangeNotifier:
 
     def notify(self, events: frozenset[str] = frozenset()) -> None:
         """
-        Wake everybody but who waits for none of these events; none given: for whatever it may be.
+        Wake all waiters except those that exclude all of these events. Without events, wake all.
 
-        Harmless before anybody ever waited. To wake the loop for nobody would hold up the thread
-        that rings, and that has more to say: whoever takes a bell later reads what it rang for.
+        Waking the event loop costs the calling thread time, so it is skipped if nobody waits. A
+        waiter that registers later reads the change from the database.
         """
-        if self._loop is None or self._loop.is_closed() or self._is_for_nobody(events):
+        if self._loop is None or self._loop.is_closed() or self._has_no_waiter(events):
             return
         if self._thread == threading.get_ident():
             self._wake(events)
@@ -35,9 +35,9 @@ class ChangeNotifier:
 
     def notification(self, without: Collection[str] = ()) -> asyncio.Future[None]:
         """
-        Return a future that the next ring resolves, unless it tells of such events alone.
+        Return a future that the next notification resolves, unless all its events are in `without`.
 
-        Take it before reading the database, so that no change falls between.
+        Call it before reading the database, so that no change is missed in between.
         """
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         future: asyncio.Future[None] = self._loop.create_future()
@@ -45,7 +45,7 @@ class ChangeNotifier:
         future.add_done_callback(lambda done: self._waiting.pop(done, None))
         return future
 
-    def _is_for_nobody(self, events: frozenset[str]) -> bool:
+    def _has_no_waiter(self, events: frozenset[str]) -> bool:
         return bool(events) and all(events <= each for each in tuple(self._waiting.values()))
 
     def _wake(self, events: frozenset[str]) -> None:
@@ -55,7 +55,7 @@ class ChangeNotifier:
 
 
 async def wait_notified(notification: asyncio.Future[None], seconds: float) -> bool:
-    """Wait for the bell, at most so long; tell whether it rang."""
+    """Wait for a notification, at most so many seconds; tell whether it came."""
     try:
         async with asyncio.timeout(max(0.0, seconds)):
             await notification

@@ -1,11 +1,11 @@
-"""Database work off the event loop: one bounded pool of threads, and group commit.
+"""
+Runs the engine's database work off the event loop: one bounded thread pool, and group commit.
 
-Each stands behind a savepoint of its own, so that one that fails is undone alone. What they
-announce is appended once, at the end. Whoever lost a race is told to try again alone.
+Use cases that wait at the same time share a transaction. Each runs in its own savepoint, so one
+that fails is rolled back alone. Their audit events and feed changes are appended once, at the end.
 
-Use cases that wait at the same moment share a transaction. A write that lost a race (a unique
-key, a lock) is tried again as a whole, and after a few times refused as `Changed`. Every write
-that succeeded rings the bell.
+A transaction that lost a race (a unique key, a lock) is repeated, and after `ATTEMPTS` refused as
+`OrderChanged`. Every successful write notifies the waiters of this process.
 """
 
 import asyncio
@@ -33,77 +33,77 @@ from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.store.short_work import ShortWork
 
-PATIENCE_MS, LITTLE_PATIENCE_MS = 200, 10
+FIRST_LOCK_WAIT_MS, NEXT_LOCK_WAIT_MS = 200, 10
 """
-How long a shared transaction waits for a lock, at first and after it has waited in vain.
+How long a shared transaction waits for a lock: the first time, and after a wait that timed out.
 
-Then the piece that wants the lock goes alone, where it may wait as long as ever.
+A use case whose wait timed out runs again alone, with the normal lock timeout.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingUseCase:
-    """A use case that waits for its transaction: who does it, when, and what."""
+    """A use case that waits for its transaction."""
 
     actor: Actor
     now: int
-    deed: Callable[[Work], Any]
+    action: Callable[[Work], Any]
 
 
 class RetryAlone(Exception):  # noqa: N818  # named for what to do
-    """The piece was undone because of others: in a transaction of its own it may succeed."""
+    """The use case was rolled back because of others: it may succeed in its own transaction."""
 
 
 def run_together(
-    database: Database, pieces: Sequence[PendingUseCase]
+    database: Database, use_cases: Sequence[PendingUseCase]
 ) -> tuple[list[Any], frozenset[str]]:
     """
-    Carry out pieces in one transaction, in their order; return a result or an error for each.
+    Execute use cases in one transaction, in their order.
 
-    And which kinds of events they announced.
-    Raise StoreUnavailable when nothing was kept, or nobody knows whether it was.
+    Return a result or an error for each, and the kinds of events that they announced. Raise
+    StoreUnavailable if the transaction was rolled back, or if its outcome is unknown.
     """
     try:
-        return _in_one(database, pieces)
+        return _in_one(database, use_cases)
     except StoreUnavailable as error:
         if not isinstance(error, Busy):
             raise
-    except Exception:  # noqa: BLE001, S110  # whose fault it was shows when each goes alone
+    except Exception:  # noqa: BLE001, S110  # executed alone, each use case gets its own error
         pass
-    return [RetryAlone() for _ in pieces], frozenset()
+    return [RetryAlone() for _ in use_cases], frozenset()
 
 
 def _in_one(
-    database: Database, pieces: Sequence[PendingUseCase]
+    database: Database, use_cases: Sequence[PendingUseCase]
 ) -> tuple[list[Any], frozenset[str]]:
-    minutes, outcomes = CommitRecords(), []
+    records, outcomes = CommitRecords(), []
     with database.write() as connection:
-        database.set_lock_timeout(connection, PATIENCE_MS)
-        for piece in pieces:
-            outcomes.append(outcome := _attempt(database, connection, minutes, piece))
+        database.set_lock_timeout(connection, FIRST_LOCK_WAIT_MS)
+        for use_case in use_cases:
+            outcomes.append(outcome := _attempt(database, connection, records, use_case))
             if isinstance(outcome, RetryAlone):
-                database.set_lock_timeout(connection, LITTLE_PATIENCE_MS)
+                database.set_lock_timeout(connection, NEXT_LOCK_WAIT_MS)
         database.set_lock_timeout(connection, None)
-        minutes.append(connection, database)
-    return outcomes, event_kinds(minutes.announced)
+        records.append(connection, database)
+    return outcomes, event_kinds(records.announced)
 
 
 def _attempt(
-    database: Database, connection: Connection, minutes: CommitRecords, piece: PendingUseCase
+    database: Database, connection: Connection, records: CommitRecords, use_case: PendingUseCase
 ) -> Any:
     try:
         with (
             database.savepoint(connection),
-            nested_work(connection, piece.actor, piece.now) as work,
+            nested_work(connection, use_case.actor, use_case.now) as work,
         ):
-            result = piece.deed(work)
+            result = use_case.action(work)
     except (Conflict, Busy):
         return RetryAlone()
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001  # it is this piece's answer, not its neighbours'
+    except Exception as error:  # noqa: BLE001  # the result of this use case only
         return error
-    minutes.take(work)
+    records.add(work)
     return result
 
 
@@ -111,29 +111,29 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 4
 MOST_SHARING = 64
-"""So many use cases share a transaction at most: more would only make the first ones wait."""
+"""Use cases in one transaction: more would make the first ones wait."""
 
 LANES = {"sqlite": 1, "postgresql": 4}
-"""So many transactions of use cases at a time: one that waits for a lock holds up its own lane."""
+"""Concurrent shared transactions: one that waits for a lock blocks only its own lane."""
 
 
-GLANCE_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
-"""How often to look for what another process wrote: on PostgreSQL its writers ring."""
+POLL_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
+"""How often to check for writes of other processes. On PostgreSQL they also notify."""
 
 
 class DatabaseExecutor:
-    """The only way from the event loop to the database."""
+    """The only access of the event loop to the database."""
 
     def __init__(self, database: Database, threads: int, *, alone: bool = False) -> None:
-        """`alone`: nobody but the engine's own callers waits for this loop."""
+        """`alone`: the event loop serves the engine only, so short writes may block it."""
         self.database = database
-        self._alone_here = alone
+        self._has_loop_alone = alone
         self.changed = ChangeNotifier()
-        self.patience = GLANCE_SECONDS[database.dialect]
+        self.poll_seconds = POLL_SECONDS[database.dialect]
         self._watch = database.reader()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._changes = Batcher[PendingUseCase, Any](
-            self._share, MOST_SHARING, LANES[database.dialect]
+            self._change_batch, MOST_SHARING, LANES[database.dialect]
         )
 
     async def run(self, work: Callable[[], Result]) -> Result:
@@ -141,7 +141,7 @@ class DatabaseExecutor:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` on one state of the database."""
+        """Run `work` on one snapshot of the database."""
 
         def reading() -> Result:
             with self.database.read() as connection:
@@ -151,47 +151,50 @@ class DatabaseExecutor:
 
     async def read_inline(self, work: Callable[[Connection], Result]) -> Result:
         """
-        As `read`, of what is a few rows: from a file of this machine in the loop's own turn.
+        Read a few rows; on SQLite without a thread, which would take longer than the read.
 
-        To hand that over to a thread and back takes longer than to read it. A server is asked
-        without a transaction around what is asked. The loop never waits for a connection: where
-        none is kept, a thread waits for one.
+        PostgreSQL is read in a thread, without a transaction. The event loop never waits for a
+        connection: if none is free, a thread waits for one.
         """
 
-        def looking() -> Result:
+        def reading() -> Result:
             with self.database.read_committed() as connection:
                 return work(connection)
 
         with suppress(Busy), self.database.read_on_loop() as connection:
             return work(connection)
-        return await self.run(looking)
+        return await self.run(reading)
 
-    def mark(self) -> int | None:
-        """Give what a commit changes, by whatever process; None where the database rings."""
+    def change_mark(self) -> int | None:
+        """Return a number that each commit of any process changes; None on PostgreSQL."""
         return self._watch.data_version()
 
     async def wait_for_change(
-        self, notification: asyncio.Future[None], mark: int | None, seconds: float
+        self, notification: asyncio.Future[None], data_version: int | None, seconds: float
     ) -> bool:
         """
-        Wait for the bell, at most so long; tell whether it rang.
+        Wait for a notification, at most so many seconds; tell whether it came.
 
-        Ends before it where another process may have changed something: since `mark` was taken,
-        or, where there are no marks, from time to time.
+        The wait ends early if another process may have written: when the mark differs from
+        `mark`, or, without marks, every `poll_seconds`.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while True:
             left = max(0.0, end - loop.time())
-            await asyncio.wait({notification}, timeout=min(left, self.patience))
+            await asyncio.wait({notification}, timeout=min(left, self.poll_seconds))
             if notification.done():
                 return not notification.cancelled()
-            if left <= self.patience or mark is None or self.mark() != mark:
+            if (
+                left <= self.poll_seconds
+                or data_version is None
+                or self.change_mark() != data_version
+            ):
                 notification.cancel()
                 return False
 
     async def read_session(self, work: Callable[[Session], Result]) -> Result:
-        """Run `work` with an ORM session on one state of the database."""
+        """Run `work` with an ORM session on one snapshot of the database."""
 
         def reading(connection: Connection) -> Result:
             with Session(bind=connection) as session:
@@ -200,20 +203,24 @@ class DatabaseExecutor:
         return await self.read(reading)
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one write transaction; all of it is kept, or nothing."""
-        result = await self.run(lambda: self._insist(work))
+        """Run `work` in one write transaction."""
+        result = await self.run(lambda: self._retry(work))
         self.changed.notify()
         return result
 
-    async def _change_alone(self, piece: PendingUseCase) -> Any:
-        return await self.run(lambda: self._rung(self._insist(lambda c: self._alone(c, piece))))
+    async def _change_alone(self, use_case: PendingUseCase) -> Any:
+        return await self.run(
+            lambda: self._notified(self._retry(lambda c: self._execute(c, use_case)))
+        )
 
-    def _here(self, short_work: ShortWork, piece: PendingUseCase) -> Any:
-        """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
-        return short_work.run(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
+    def _change_inline(self, short_work: ShortWork, use_case: PendingUseCase) -> Any:
+        """Execute a use case on the event loop. Raises Busy if that would delay others."""
+        return short_work.run(
+            lambda: self._notified(self._write(lambda c: self._execute(c, use_case)))
+        )
 
-    def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
-        """Ring for what was committed, where that was done: nobody waits for a thread's return."""
+    def _notified(self, done: tuple[Result, frozenset[str]]) -> Result:
+        """Notify the waiters of a commit, still in the thread that committed."""
         result, events = done
         self.changed.notify(events)
         return result
@@ -222,45 +229,47 @@ class DatabaseExecutor:
         self,
         actor: Actor,
         now: int,
-        deed: Callable[[Work], Result],
+        action: Callable[[Work], Result],
         *,
         brief: bool = False,
         urgent: bool = False,
     ) -> Result:
         """
-        Run a use case, all of it or nothing; what it announces goes into the feed.
+        Run a use case in one transaction; its changes go into the feed.
 
-        `brief`: it takes a few milliseconds. `urgent`: so it does, and comes so rarely that
-        listeners may wait for it too.
+        `brief`: it takes a few milliseconds. `urgent`: it is brief and so rare that it may also
+        block an event loop that serves listeners.
         """
-        piece = PendingUseCase(actor, now, deed)
-        short = urgent or (brief and self._alone_here)
+        use_case = PendingUseCase(actor, now, action)
+        short = urgent or (brief and self._has_loop_alone)
         if short and self.database.short_work is not None and not self._changes.is_busy:
-            with suppress(Busy, Conflict):  # a thread tries it again
-                done: Result = self._here(self.database.short_work, piece)
+            with suppress(Busy, Conflict):  # a thread repeats it
+                done: Result = self._change_inline(self.database.short_work, use_case)
                 return done
         try:
-            result: Result = await self._changes.give(piece)
+            result: Result = await self._changes.submit(use_case)
         except RetryAlone:
-            result = await self._change_alone(piece)
+            result = await self._change_alone(use_case)
         return result
 
     def close(self) -> None:
-        """Let running work finish and take no more."""
+        """Wait for running work and accept no more."""
         self._pool.shutdown(wait=True)
         self._watch.close()
 
-    async def _share(self, pieces: Sequence[PendingUseCase]) -> list[Any]:
-        if len(pieces) == 1:
-            return [await self._change_alone(pieces[0])]
-        return await self.run(lambda: self._rung(run_together(self.database, pieces)))
+    async def _change_batch(self, use_cases: Sequence[PendingUseCase]) -> list[Any]:
+        if len(use_cases) == 1:
+            return [await self._change_alone(use_cases[0])]
+        return await self.run(lambda: self._notified(run_together(self.database, use_cases)))
 
-    def _alone(self, connection: Connection, piece: PendingUseCase) -> tuple[Any, frozenset[str]]:
-        with work_within(connection, self.database, piece.actor, piece.now) as work:
-            result = piece.deed(work)
+    def _execute(
+        self, connection: Connection, use_case: PendingUseCase
+    ) -> tuple[Any, frozenset[str]]:
+        with work_within(connection, self.database, use_case.actor, use_case.now) as work:
+            result = use_case.action(work)
         return result, event_kinds(work.announced)
 
-    def _insist(self, work: Callable[[Connection], Result]) -> Result:
+    def _retry(self, work: Callable[[Connection], Result]) -> Result:
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._write(work)

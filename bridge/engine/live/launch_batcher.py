@@ -1,8 +1,8 @@
 """
-Launches that wait at the same moment are carried out together.
+Batches launches that arrive at the same time.
 
-Those of one token share their statements and their commit; each keeps its own outcome or refusal
-and its own deed in the audit trail. Launches that bring files go alone: they take longer.
+Launches of one token share statements and one commit. Each has its own outcome or error and its own
+audit event. Launches with files are executed alone because they take longer.
 """
 
 import asyncio
@@ -30,89 +30,91 @@ MOST_TOGETHER = 64
 
 @dataclass(frozen=True, slots=True)
 class PendingLaunch:
-    """A launch that was asked for; `origin` says where from, for the audit trail."""
+    """A requested launch; `origin` is its source address for the audit trail."""
 
-    desk: LaunchContext
+    context: LaunchContext
     request: LaunchRequest
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
 class LaunchBatcher:
-    """Takes launches on the event loop; hands them to the workshop in parties."""
+    """Accepts launches on the event loop and executes them in batches."""
 
     def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
-        self._parties = Batcher[PendingLaunch, LaunchOutcome](self._together, MOST_TOGETHER)
+        self._batcher = Batcher[PendingLaunch, LaunchOutcome](self._execute_batch, MOST_TOGETHER)
 
-    async def launch(self, asked: PendingLaunch) -> LaunchOutcome:
-        """Carry out one launch, or raise its refusal."""
-        if asked.request.attachments:
-            return await self._alone(asked)
-        return await self._parties.give(asked)
+    async def launch(self, launch: PendingLaunch) -> LaunchOutcome:
+        """Execute one launch, or raise its error."""
+        if launch.request.attachments:
+            return await self._execute_alone(launch)
+        return await self._batcher.submit(launch)
 
-    async def _together(self, party: Sequence[PendingLaunch]) -> list[LaunchOutcome | Exception]:
-        tables: dict[Caller, list[int]] = {}
-        for place, asked in enumerate(party):
-            tables.setdefault(asked.desk.caller, []).append(place)
-        served = await asyncio.gather(
-            *(self._of_one_caller([party[place] for place in table]) for table in tables.values())
+    async def _execute_batch(
+        self, batch: Sequence[PendingLaunch]
+    ) -> list[LaunchOutcome | Exception]:
+        """Execute the launches of each caller together; return the outcomes in their order."""
+        positions: dict[Caller, list[int]] = {}
+        for position, launch in enumerate(batch):
+            positions.setdefault(launch.context.caller, []).append(position)
+        outcomes_by_caller = await asyncio.gather(
+            *(self._of_one_caller([batch[each] for each in own]) for own in positions.values())
         )
-        places = (place for table in tables.values() for place in table)
-        outcomes = (outcome for each in served for outcome in each)
-        return [outcome for _, outcome in sorted(zip(places, outcomes, strict=True), key=_place)]
+        outcomes: dict[int, LaunchOutcome | Exception] = {}
+        for own, found in zip(positions.values(), outcomes_by_caller, strict=True):
+            outcomes.update(zip(own, found, strict=True))
+        return [outcomes[position] for position in range(len(batch))]
 
     async def _of_one_caller(
-        self, party: Sequence[PendingLaunch]
+        self, batch: Sequence[PendingLaunch]
     ) -> list[LaunchOutcome | Exception]:
-        if len(party) > 1:
+        if len(batch) > 1:
             try:
-                return [*await self._in_one(party)]
+                return [*await self._in_one_transaction(batch)]
             except StoreUnavailable as error:
-                return [error] * len(party)
-            except Exception:  # noqa: BLE001, S110  # whose fault it was shows when each goes alone
+                return [error] * len(batch)
+            except Exception:  # noqa: BLE001, S110  # executed alone, each launch gets its own error
                 pass
-        alone = (self._alone(asked) for asked in party)
+        alone = (self._execute_alone(launch) for launch in batch)
         done = await asyncio.gather(*alone, return_exceptions=True)
         return [_checked(outcome) for outcome in done]
 
-    async def _in_one(self, party: Sequence[PendingLaunch]) -> list[LaunchOutcome | EngineError]:
-        desk, requests = party[0].desk, [asked.request for asked in party]
+    async def _in_one_transaction(
+        self, batch: Sequence[PendingLaunch]
+    ) -> list[LaunchOutcome | EngineError]:
+        context = batch[0].context
 
-        def deed(work: Work) -> list[LaunchOutcome | EngineError]:
-            outcomes = launch_all(work, desk, requests)
-            for asked, outcome in zip(party, outcomes, strict=True):
+        def execute(work: Work) -> list[LaunchOutcome | EngineError]:
+            outcomes = launch_all(work, context, [launch.request for launch in batch])
+            for launch, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, LaunchOutcome):
-                    work.audit_events += audit_events_of(
-                        desk, [asked.request], [outcome], asked.origin
-                    )
+                    _audit(work, launch, outcome)
             return outcomes
 
-        brief = len(party) <= SHORT
-        return await self._work.change(_actor(desk), self._clock(), deed, brief=brief)
+        brief = len(batch) <= SHORT
+        return await self._work.change(_actor(context), self._clock(), execute, brief=brief)
 
-    async def _alone(self, asked: PendingLaunch) -> LaunchOutcome:
-        def deed(work: Work) -> LaunchOutcome:
-            outcome = launch_one(work, asked.desk, asked.request)
-            work.audit_events += audit_events_of(
-                asked.desk, [asked.request], [outcome], asked.origin
-            )
+    async def _execute_alone(self, launch: PendingLaunch) -> LaunchOutcome:
+        def execute(work: Work) -> LaunchOutcome:
+            outcome = launch_one(work, launch.context, launch.request)
+            _audit(work, launch, outcome)
             return outcome
 
-        brief = not asked.request.attachments
-        return await self._work.change(_actor(asked.desk), self._clock(), deed, brief=brief)
+        brief = not launch.request.attachments
+        return await self._work.change(_actor(launch.context), self._clock(), execute, brief=brief)
 
 
-def _actor(desk: LaunchContext) -> Actor:
-    return Actor(desk.caller.account_id, desk.caller.token_id)
+def _audit(work: Work, launch: PendingLaunch, outcome: LaunchOutcome) -> None:
+    work.audit_events += audit_events_of(launch.context, [launch.request], [outcome], launch.origin)
 
 
-def _place(pair: tuple[int, LaunchOutcome | Exception]) -> int:
-    return pair[0]
+def _actor(context: LaunchContext) -> Actor:
+    return Actor(context.caller.account_id, context.caller.token_id)
 
 
 def _checked(outcome: LaunchOutcome | BaseException) -> LaunchOutcome | Exception:
-    """Return a result or an error; what ends the whole loop is raised."""
+    """Return a result or an error; raise exceptions that end the event loop."""
     if isinstance(outcome, (LaunchOutcome, Exception)):
         return outcome
     raise outcome

@@ -1,6 +1,8 @@
-"""Hash passwords off the event loop, in a pool of their own with a short queue.
+"""
+Password hashing off the event loop, in its own thread pool with a short queue.
 
-A flood of attempts fills this queue and no other: health checks, leases and reports go on.
+A flood of sign-in attempts fills only this queue: health checks, leases and reports are not
+delayed.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ Result = TypeVar("Result")
 THREADS: Final = 2
 MOST_WAITING: Final = 16
 RESERVED: Final = 6
-"""Places that unknown browsers never take: guessing does not fill the queue for owners."""
+"""Places that unknown browsers cannot take, so that guessing does not fill the queue for owners."""
 
 
 class TooBusy(EngineError):  # noqa: N818  # named for what happened
@@ -34,10 +36,10 @@ class HashingPool:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sign-in")
         self._free = threads + waiting
         self.computed = 0
-        """How many computations were begun, for the metrics."""
+        """The number of computations started, for the metrics."""
 
     async def run(self, work: Callable[[], Result], *, known: bool = True) -> Result:
-        """Run one computation; `known`: for a session or a remembered device. Raise `TooBusy`."""
+        """Run one computation; `known`: for a session or a known device. Raise `TooBusy`."""
         if self._free <= (0 if known else RESERVED):
             raise TooBusy
         self._free -= 1
@@ -50,5 +52,5 @@ class HashingPool:
         self._free += 1
 
     def close(self) -> None:
-        """Let running computations finish and take no more."""
+        """Wait for running computations and accept no more."""
         self._pool.shutdown(wait=True, cancel_futures=True)

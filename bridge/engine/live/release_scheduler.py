@@ -1,7 +1,8 @@
-"""Release what falls due, at the moment it falls due.
+"""
+Releases signed reports at the moment their release is due.
 
-The due times are rows, so a restart loses nothing and any node may release; the
-database, not this loop, makes sure that each release happens once.
+Due times are rows, so a restart loses nothing and any node may release. The database guarantees
+that each release happens once.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from bridge.engine.service.work import ChangeEvent
 from bridge.store.errors import StoreError
 
 RETRY_SECONDS = 0.5
-"""How soon to look again at what could not be released."""
+"""How soon a failed release is tried again."""
 
-STEP_BACK = 0.02
-"""Seconds between a change and the look for what it makes due."""
+CHECK_DELAY = 0.02
+"""Seconds between a change and the check for what it makes due."""
 
 NOTHING_DUE = frozenset({
     ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED,
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReleaseScheduler:
-    """The loop that wakes exactly at the next due time."""
+    """The loop that wakes at the next due time."""
 
     def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
@@ -48,12 +49,12 @@ class ReleaseScheduler:
         self._mark: int | None = None
 
     def start(self) -> None:
-        """Begin; does nothing when already begun."""
+        """Start the loop, unless it runs already."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="engine-ticker")
 
     async def stop(self) -> None:
-        """End, and wait until it has ended."""
+        """Stop the loop and wait until it has ended."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -69,14 +70,14 @@ class ReleaseScheduler:
             except StoreError as error:
                 log.warning("release_check_failed", failure=type(error).__name__)
                 pause = RETRY_SECONDS
-            # A change may bring a nearer due time. Whoever waits for the change itself goes first,
-            # and many changes are one reason to look.
+            # A change may bring an earlier due time. The delay lets waiting requests go first and
+            # collects several changes into one check.
             until = loop.time() + pause
             if await wait_notified(notification, pause):
-                await asyncio.sleep(max(0.0, min(STEP_BACK, until - loop.time())))
+                await asyncio.sleep(max(0.0, min(CHECK_DELAY, until - loop.time())))
 
     async def tidy(self) -> None:
-        """Remove expired links, sessions and answers to repeated requests, in small batches."""
+        """Delete expired links, sessions and stored responses, in small batches."""
         now = self._clock()
         for purge in (purge_sessions, purge_links, purge_repeats):  # sessions refer to links
             while await self._work.run(partial(self._purge, purge, now)):
@@ -87,20 +88,20 @@ class ReleaseScheduler:
             return purge(connection, now)
 
     async def _release(self) -> float:
-        """Release what is due; return the seconds until it is worth looking again."""
+        """Release what is due; return the seconds until the next check."""
         due = await self._next_due()
         now = self._clock()
         if due is not None and due <= now:
             if await self._work.run(lambda: release_due(self._work.database, now)):
                 self._work.changed.notify()
                 return 0.0
-            return RETRY_SECONDS  # somebody works on that report at this moment
-        patience = self._work.patience
-        return patience if due is None else min(patience, (due - now) / 1000)
+            return RETRY_SECONDS  # the report is locked at this moment
+        poll_seconds = self._work.poll_seconds
+        return poll_seconds if due is None else min(poll_seconds, (due - now) / 1000)
 
     async def _next_due(self) -> int | None:
-        """Read it, unless it is known that nobody has written since it was read."""
-        mark = self._work.mark()
+        """Read the next due time, unless no database write happened since it was read."""
+        mark = self._work.change_mark()
         if mark is None or mark != self._mark:
             self._due = await self._work.read_inline(next_due)
             self._mark = mark

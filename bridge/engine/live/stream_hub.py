@@ -1,7 +1,8 @@
-"""Wake the streams whose report, onlookers or launch to follow has changed, in whichever process.
+"""
+Wakes event streams whose report, other windows or launch to follow has changed, in any process.
 
-One glance at the database serves all streams of this process; what exactly is new each
-stream reads by itself, so nothing is lost when a glance comes late. Renews the windows too.
+One database snapshot serves all streams of this process. Each stream reads the details itself, so a
+late snapshot loses nothing. The hub also renews the windows.
 """
 
 import asyncio
@@ -34,30 +35,30 @@ POLL_SECONDS = 0.5
 """How late a change that another process wrote may be noticed."""
 
 PAUSE_SECONDS = 0.03
-"""So long after a glance comes no other, however often the bell rings."""
+"""The minimum time between two snapshots."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class StreamWatch:
-    """One stream's place: `news` is set when it should read again."""
+    """One event stream; `changed` is set when it should read again."""
 
     session: BrowserSession
     stream: str
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     seen: object = None
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until there may be news, at most so long; tell whether there may be."""
+        """Wait for a possible change, at most so many seconds; tell whether there may be one."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.news.wait(), seconds)
-        return self.news.is_set()
+            await asyncio.wait_for(self.changed.wait(), seconds)
+        return self.changed.is_set()
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSnapshot:
-    """What the database says about everything that is watched, at one moment."""
+    """The state of everything that the streams watch, at one moment."""
 
     newest: int
     changed: frozenset[str]
@@ -69,7 +70,7 @@ class LiveSnapshot:
 
 
 class StreamHub:
-    """The streams of this process. Runs while there are any."""
+    """The event streams of this process. Its task runs while there are any."""
 
     def __init__(
         self, work: DatabaseExecutor, clock: Callable[[], int], stopping: Callable[[], bool]
@@ -85,7 +86,7 @@ class StreamHub:
 
     @contextlib.contextmanager
     def watching(self, session: BrowserSession, stream: str) -> Iterator[StreamWatch]:
-        """Watch what a session's page should know, from now on."""
+        """Register a stream for a session's page while the block runs."""
         watch = StreamWatch(session, stream)
         self._watches.add(watch)
         if self._task is None or self._task.done():
@@ -98,9 +99,9 @@ class StreamHub:
             self._closed[stream] = session.report_id
 
     async def stop(self) -> None:
-        """Let all streams go, and wait until their windows are forgotten."""
+        """End all streams and wait until their windows are deleted."""
         for watch in self._watches:
-            watch.news.set()
+            watch.changed.set()
         task, self._task = self._task, None
         if task is not None:
             await task
@@ -109,18 +110,18 @@ class StreamHub:
         while (self._watches or self._closed) and not self._stopping():
             notification = self._work.changed.notification()
             try:
-                await self._look()
+                await self._wake_changed()
             except StoreError as error:
                 log.warning("live_glance_failed", failure=type(error).__name__)
             await asyncio.sleep(PAUSE_SECONDS)
             await wait_notified(notification, POLL_SECONDS)
         for watch in self._watches:
-            watch.news.set()
-        await self._tidy()
+            watch.changed.set()
+        await self._close_windows()
 
-    async def _look(self) -> None:
+    async def _wake_changed(self) -> None:
         now = self._clock()
-        await self._tidy()
+        await self._close_windows()
         streams = frozenset(each.stream for each in self._watches)
         if streams and now - self._renewed_at >= RENEWED_EVERY_MS:
             self._renewed_at = now
@@ -129,26 +130,26 @@ class StreamHub:
         if not sessions:
             return
         since = self._newest
-        glance = await self._work.read(lambda c: look(c, sessions, since, now))
-        self._newest = glance.newest
+        snapshot = await self._work.read(lambda c: read_snapshot(c, sessions, since, now))
+        self._newest = snapshot.newest
         for watch in self._watches:
-            _tell(watch, glance, first=since is None)
+            _wake_if_changed(watch, snapshot, first=since is None)
 
-    async def _tidy(self) -> None:
+    async def _close_windows(self) -> None:
         closed, self._closed = self._closed, {}
         if not closed:
             return
         await self._write(lambda connection: close_windows(connection, closed))
-        # Whoever read between two glances may know of a window that neither of them has seen.
+        # A stream may have read a window that opened and closed between two snapshots.
         for watch in self._watches:
             if watch.session.report_id in closed.values():
-                watch.news.set()
+                watch.changed.set()
 
-    async def _write(self, deed: Callable[[Connection], None]) -> None:
-        # Presence is no change of a report: the bell is not rung for it.
+    async def _write(self, write: Callable[[Connection], None]) -> None:
+        # Presence is no change of a report, so nobody is notified.
         def writing() -> None:
             with self._work.database.write() as connection:
-                deed(connection)
+                write(connection)
 
         try:
             await self._work.run(writing)
@@ -156,24 +157,24 @@ class StreamHub:
             log.warning("live_windows_not_kept", failure=type(error).__name__)
 
 
-def _tell(watch: StreamWatch, glance: LiveSnapshot, *, first: bool) -> None:
+def _wake_if_changed(watch: StreamWatch, snapshot: LiveSnapshot, *, first: bool) -> None:
     session = watch.session
     seen = (
-        glance.writers.get(session.report_id),
-        glance.windows.get(session.report_id),
-        glance.targets.get((session.site_id, session.account_id)),
-        session.pk in glance.ended,
-        glance.handovers.get(session.pk),
+        snapshot.writers.get(session.report_id),
+        snapshot.windows.get(session.report_id),
+        snapshot.targets.get((session.site_id, session.account_id)),
+        session.pk in snapshot.ended,
+        snapshot.handovers.get(session.pk),
     )
-    if first or session.report_id in glance.changed or seen != watch.seen:
+    if first or session.report_id in snapshot.changed or seen != watch.seen:
         watch.seen = seen
-        watch.news.set()
+        watch.changed.set()
 
 
-def look(
+def read_snapshot(
     connection: Connection, sessions: list[BrowserSession], since: int | None, now: int
 ) -> LiveSnapshot:
-    """Return what is new about the sessions' reports, and who stands at them."""
+    """Read the changes of the sessions' reports, and their windows and writers."""
     newest = connection.execute(select(func.max(CHANGES.c.cursor))).scalar_one() or 0
     reports = sorted({each.report_id for each in sessions})
     changed = (
@@ -220,7 +221,7 @@ def _targets(connection: Connection, accounts: list[int]) -> dict[tuple[str, int
 
 
 def _states(connection: Connection, keys: list[int]) -> tuple[frozenset[int], dict[int, str]]:
-    """Return which sessions ended, and which were asked to hand the writing over, and when."""
+    """Return which sessions ended, and when sessions were asked to hand over the write lease."""
     asked = SESSIONS.c.details[HANDOVER].as_string()
     query = select(SESSIONS.c.pk, SESSIONS.c.ended_at, asked.label("asked"))
     rows = connection.execute(query.where(SESSIONS.c.pk.in_(keys))).all()

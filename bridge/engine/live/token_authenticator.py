@@ -1,8 +1,8 @@
 """
-Whose tokens are presented: asked at once where the database is at hand, else together.
+Authenticates access tokens: at once if a database connection is free, otherwise in batches.
 
-Nothing is remembered from one request to the next but when a token's use was last noted: a token
-that was revoked, on whatever node, is refused at once.
+Results are not cached, so a token that was revoked on any node is refused at once. Only the time at
+which the use of a token was last recorded is remembered.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ MOST_TOGETHER = 200
 
 
 class TokenAuthenticator:
-    """Tells who presents a token."""
+    """Finds the bearers of access tokens."""
 
     def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
         self._reader = work.database.reader()
-        self._parties = Batcher[str, Caller | None](self._read, MOST_TOGETHER)
+        self._batcher = Batcher[str, Caller | None](self._read, MOST_TOGETHER)
         self._used: dict[int, int] = {}
 
     async def bearer(self, secret: str) -> Caller | None:
-        """Return whoever a token belongs to, and note once a minute that it is used."""
+        """Return the bearer of a token, and record once a minute that the token is used."""
         if self._reader.is_local:
-            caller = self._asked([secret])[0]
+            caller = self._authenticate([secret])[0]
         else:
-            caller = await self._parties.give(secret)
+            caller = await self._batcher.submit(secret)
         now = self._clock()
         if caller is not None and now - self._used.get(caller.token_id, 0) >= (
             tokens.USE_RECORDED_EVERY_MS
@@ -41,16 +41,16 @@ class TokenAuthenticator:
         return caller
 
     async def _read(self, secrets: Sequence[str]) -> list[Caller | None]:
-        return await self._work.run(lambda: self._asked(secrets))
+        return await self._work.run(lambda: self._authenticate(secrets))
 
-    def _asked(self, secrets: Sequence[str]) -> list[Caller | None]:
+    def _authenticate(self, secrets: Sequence[str]) -> list[Caller | None]:
         return tokens.authenticate_all(self._reader, secrets, self._clock())
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the database reader."""
         self._reader.close()
 
     def _record_use(self, token_id: int, now: int) -> None:
-        # Not a change of any report: nobody is woken for it.
+        # No report changes, so no waiter is notified.
         with self._work.database.write() as connection:
             tokens.record_use(connection, token_id, now)

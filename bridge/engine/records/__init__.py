@@ -1,6 +1,6 @@
 """
-The engine's own tables: rows as SQLModel classes, one file a subject, and their migrations.
+The engine's tables: rows as SQLModel classes, one module per subject, and their migrations.
 
-`bridge.engine.records.tables` names them all. Rows hold data and no rule: what may happen to a
-report stands in `bridge.engine.rules`, and what does happen in `bridge.engine.service`.
+`bridge.engine.records.tables` exports them all. Rows contain data and no rules. The rules are in
+`bridge.engine.rules`, the use cases in `bridge.engine.service`.
 """

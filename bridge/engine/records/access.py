@@ -1,7 +1,7 @@
 """
-The tables of the engine's edge: links, browser sessions, the audit trail, repeated requests.
+Tables of access: links, browser sessions, the audit trail, stored responses.
 
-Handles and session secrets are stored as hashes only; a link's payload is sealed.
+Handles and session secrets are stored as hashes only; the payload of a link is sealed.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from bridge.store.columns import BIG_KEY
 
 
 class IssuedLink(Record, table=True):
-    """A link that was given out: what it holds is sealed, `target` finds the links of one order."""
+    """A link that was given out. The payload is sealed; `target` finds the links of one order."""
 
     __tablename__ = "engine_link"
 
@@ -44,7 +44,7 @@ class IssuedLink(Record, table=True):
 
 
 class BrowserSessionRow(Record, table=True):
-    """Somebody's signed-in browser; the secret is in the browser, its hash here."""
+    """A browser session; the browser has the secret, the table its hash."""
 
     __tablename__ = "engine_browser_session"
 
@@ -63,9 +63,9 @@ class BrowserSessionRow(Record, table=True):
 
 class AuditEventRow(Record, table=True):
     """
-    One audit event (`bridge.audit`); each row's hash covers the row before it.
+    One audit event (`bridge.audit`); each row's hash includes the row before it.
 
-    It refers to accounts and tokens by number alone: an event outlives what it is about.
+    It has no foreign keys to accounts and tokens, because it outlives them.
     """
 
     __tablename__ = "engine_audit_event"
@@ -99,9 +99,9 @@ class AuditEventRow(Record, table=True):
 
 class AnonymousRefusals(Record, table=True):
     """
-    Refusals of callers that nobody knows, counted by minute: outside of the chain.
+    Refusals of unauthenticated callers, counted per minute, outside of the hash chain.
 
-    `minute` is its begin in milliseconds; `source` an address, an IPv6 network, or `others`.
+    `minute` is its start in milliseconds; `source` is an address, an IPv6 network, or `others`.
     """
 
     __tablename__ = "engine_audit_anonymous"
@@ -114,7 +114,7 @@ class AnonymousRefusals(Record, table=True):
 
 
 class IndexKey(Record, table=True):
-    """The fingerprint of the key that hashes of identifiers are made with; one row."""
+    """The fingerprint of the key with which identifiers are hashed; one row."""
 
     __tablename__ = "engine_index_key"
 
@@ -123,7 +123,7 @@ class IndexKey(Record, table=True):
 
 
 class Idempotency(Record, table=True):
-    """An answered request with an Idempotency-Key, so that its repeat gets the same answer."""
+    """The response to a request with an Idempotency-Key, which a repeated request gets."""
 
     __tablename__ = "engine_idempotency"
 

@@ -1,8 +1,9 @@
 """
-The few kinds of columns that the engine's tables are made of.
+The column types of the engine's tables.
 
 Moments are integers, milliseconds since the Unix epoch, so that both databases compare them alike.
-JSON stays text-like (`JSON`, not `JSONB`), because the order of a sender's Metadata keys is kept.
+The type of JSON columns is `JSON`, not `JSONB`, because the order of a sender's Metadata keys is
+kept.
 """
 
 from enum import StrEnum
@@ -25,30 +26,33 @@ metadata = MetaData(
 
 
 class Record(SQLModel):
-    """A row of the engine: its tables are in a catalogue of their own, apart from the bridge's."""
+    """
+    The base of all tables of the engine. Their metadata is separate from that of the bridge's
+    tables.
+    """
 
     metadata = metadata
 
     @override
     def __repr__(self) -> str:
-        """Name the table only: a row may hold what no log may show."""
+        """Show the class name only: a row may contain data that must not be logged."""
         return f"<{type(self).__name__}>"
 
     __str__ = __repr__
 
 
 def key() -> Any:
-    """Give the surrogate key of a table: a number that the database hands out."""
+    """Return the surrogate key of a table: a number that the database assigns."""
     return Field(default=None, primary_key=True, sa_type=BIG_KEY)
 
 
 def moment(*, index: bool = False) -> Any:
-    """Give a moment that must be known, in milliseconds since the epoch."""
+    """Return a required moment, in milliseconds since the epoch."""
     return Field(sa_type=BigInteger, index=index)
 
 
 def moment_or_none() -> Any:
-    """Give a moment that may not have come, in milliseconds since the epoch."""
+    """Return an optional moment, in milliseconds since the epoch."""
     return Field(default=None, sa_type=BigInteger)
 
 
@@ -59,7 +63,7 @@ def foreign_key_to(
     index: bool = True,
     on_delete: Literal["CASCADE", "SET NULL"] | None = None,
 ) -> Any:
-    """Give a reference to another table's key, such as `engine_report.pk`."""
+    """Return a reference to another table's key, such as `engine_report.pk`."""
     options: dict[str, Any] = {} if required else {"default": None}
     if on_delete:
         options["ondelete"] = on_delete
@@ -67,32 +71,32 @@ def foreign_key_to(
 
 
 def json_object() -> Any:
-    """Give a JSON object, empty at first; replace it, never change it in place."""
+    """Return a JSON object, initially empty. Replace it: changes in place are not noticed."""
     return Field(default_factory=dict, sa_type=JSON)
 
 
 def json_list() -> Any:
-    """Give a JSON list, empty at first; replace it, never change it in place."""
+    """Return a JSON list, initially empty. Replace it: changes in place are not noticed."""
     return Field(default_factory=list, sa_type=JSON)
 
 
 def json_or_none() -> Any:
-    """Give a JSON value that may be missing."""
+    """Return an optional JSON value."""
     return Field(default=None, sa_type=JSON(none_as_null=True))
 
 
 def binary() -> Any:
-    """Give a column of bytes."""
+    """Return a column of bytes."""
     return Field(sa_type=LargeBinary)
 
 
 def binary_or_none() -> Any:
-    """Give a column of bytes that may be missing."""
+    """Return an optional column of bytes."""
     return Field(default=None, sa_type=LargeBinary)
 
 
 def enum_type(kind: type[StrEnum]) -> Any:
-    """Give the column type of a closed set: stored as its word, read back as its member."""
+    """Return the column type of an enumeration: stored as its value, read as its member."""
     return Enum(
         kind,
         native_enum=False,

@@ -1,7 +1,7 @@
 """
-What leaves the engine: releases for delivery, and the feed of changes in commit order.
+Tables of the output: releases for delivery, and the change feed in commit order.
 
-A release is written in the transaction of its cause; the feed in the transaction of each change.
+A release is written in the transaction that causes it, a change in the transaction that makes it.
 """
 
 from typing import Any
@@ -23,12 +23,12 @@ from bridge.store.columns import BIG_KEY
 
 
 class ReportRelease(Record, table=True):
-    """Something to be delivered, now or at the end of a cooling period."""
+    """A report or addendum to be delivered, at once or at the end of a cooling period."""
 
     __tablename__ = "engine_release"
     __table_args__ = (
         UniqueConstraint("report_pk", "kind", "sequence"),
-        # the ticker: what is not released yet, by the moment it is due
+        # the release scheduler: pending releases by due time
         Index("ix_engine_release_due", "released_at", "due_at"),
     )
 
@@ -44,12 +44,12 @@ class ReportRelease(Record, table=True):
 
 
 class FeedChange(Record, table=True):
-    """One change of one report; cursors grow in the order of the commits."""
+    """One change of one report; cursors increase in commit order."""
 
     __tablename__ = "engine_change"
     __table_args__ = (
         Index("ix_engine_change_site", "site_id", "cursor"),
-        {"sqlite_autoincrement": True},  # a pruned cursor is never given out again
+        {"sqlite_autoincrement": True},  # the cursor of a pruned change is never reused
     )
 
     cursor: int | None = key()

@@ -1,7 +1,7 @@
 """
-Reports and what belongs to them: orders, addenda, preliminary reads, signatures, files.
+Tables of reports: orders, addenda, preliminary reads, signatures, files.
 
-A report's orders stand in linking order: position 0 is the anchor.
+The orders of a report have positions in linking order: position 0 is the anchor.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ from bridge.engine.rules.status import AddendumState, FileKind, ReportOrigin, St
 from bridge.store.columns import BIG_KEY
 
 DETACHED = "_alone"
-"""In the values of a report that no session knows: what is set of it, nobody needs to be told."""
+"""Marks a report that no ORM session tracks, so that setting its attributes bypasses the ORM."""
 
 
 class Report(Record, table=True):
-    """One report: one status, one owner, one content for all its orders."""
+    """One report: one status, one owner and one content for all its orders."""
 
     __tablename__ = "engine_report"
     __table_args__ = (
@@ -73,7 +73,7 @@ class Report(Record, table=True):
 
 
 class ReportOrder(Record, table=True):
-    """An order, known by site, patient and accession; it always belongs to one report."""
+    """An order, identified by site, patient and accession; it belongs to exactly one report."""
 
     __tablename__ = "engine_report_order"
     __table_args__ = (
@@ -91,13 +91,13 @@ class ReportOrder(Record, table=True):
     location: str = ""
     tags: dict[str, Any] = json_object()  # the clinicalInfo tags that have a value
     order_metadata: dict[str, Any] = json_object()
-    search: str = Field(default="", sa_type=Text)  # what the worklist's `q` looks through
+    search: str = Field(default="", sa_type=Text)  # the text that the worklist's `q` searches
     created_at: int = moment()
     updated_at: int = moment()
 
 
 class Addendum(Record, table=True):
-    """Text added to a signed report; `number` counts within the report and is never used again."""
+    """Text added to a signed report; `number` counts within the report and is never reused."""
 
     __tablename__ = "engine_addendum"
     __table_args__ = (UniqueConstraint("report_pk", "number"),)
@@ -119,7 +119,7 @@ class Addendum(Record, table=True):
 
 
 class PrelimRead(Record, table=True):
-    """A preliminary read: who, when, for which group and tag, and the text as it was."""
+    """A preliminary read: who read it, when, for which group and tag, and the text at that time."""
 
     __tablename__ = "engine_prelim_read"
     __table_args__ = (Index("ix_engine_prelim_read_queue", "group_name", "tag_name", "read_at"),)
@@ -139,7 +139,7 @@ class PrelimRead(Record, table=True):
 
 
 class Signature(Record, table=True):
-    """Every signing of a report, also one that was recalled: the text as it was signed."""
+    """One signing of a report, also if it was recalled: the text as it was signed."""
 
     __tablename__ = "engine_signature"
 
@@ -170,14 +170,12 @@ class ReportFile(Record, table=True):
     name: str = ""
     data: bytes = binary()
     details: dict[str, Any] = json_object()
-    orders: list[int] = (
-        json_list()
-    )  # keys of those that brought it, and take it along when unlinked
+    orders: list[int] = json_list()  # keys of the orders that brought it and keep it when unlinked
     created_at: int = moment()
 
 
 class Share(Record, table=True):
-    """A read-only link to a report that its reader gave away; of the handle only the hash."""
+    """A read-only link to a report that a user gave away; only the hash of the handle is stored."""
 
     __tablename__ = "engine_share"
 
@@ -202,7 +200,7 @@ class Billing(Record, table=True):
 
 
 class DraftKey(Record, table=True):
-    """The key under which a user's page keeps what is not saved yet on its computer."""
+    """The key with which a user's page encrypts unsaved text on the user's computer."""
 
     __tablename__ = "engine_journal_key"
 
@@ -215,7 +213,7 @@ class DraftKey(Record, table=True):
 
 
 class DeletedReport(Record, table=True):
-    """What is left of a deleted report: that it existed, and when it went."""
+    """A deleted report: its id and when it was deleted."""
 
     __tablename__ = "engine_tombstone"
 
@@ -226,7 +224,7 @@ class DeletedReport(Record, table=True):
 
 
 class PatientPointer(Record, table=True):
-    """A merged patient identifier, and the one that stands for it now (never a chain)."""
+    """A merged patient identifier, and the current one (never a chain)."""
 
     __tablename__ = "engine_patient_pointer"
     __table_args__ = (Index("ix_engine_patient_pointer_mrn", "site_id", "mrn"),)

@@ -1,7 +1,7 @@
 """
-Who works where: sites, accounts, memberships, access tokens, and what a site has set up.
+Tables of sites, accounts, memberships and access tokens, and of a site's settings.
 
-Secrets are never here: of a token only its SHA-256, of a password only its Argon2 hash.
+Secrets are not stored: a token as its SHA-256, a password as its Argon2 hash.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from bridge.store.columns import BIG_KEY
 
 
 class Site(Record, table=True):
-    """An organization: everything about a report happens inside one."""
+    """An organization. Every report belongs to one."""
 
     __tablename__ = "engine_site"
 
@@ -46,10 +46,10 @@ class Site(Record, table=True):
 
 class Account(Record, table=True):
     """
-    A person, or a program that signs in by token; known by a canonical e-mail address.
+    A person, or a program with access tokens; identified by a canonical e-mail address.
 
-    The secret of the one-time codes (RFC 6238) is sealed with the key ring; `totp_step` is the
-    newest time step whose code was accepted.
+    The secret of one-time codes (RFC 6238) is sealed with the key ring; `totp_step` is the newest
+    time step whose code was accepted.
     """
 
     __tablename__ = "engine_account"
@@ -67,7 +67,7 @@ class Account(Record, table=True):
 
 
 class Enrolment(Record, table=True):
-    """A one-time link by which the owner of an account sets a password; only its hash is here."""
+    """A one-time link with which the owner of an account sets a password; stored as a hash."""
 
     __tablename__ = "engine_enrolment"
 
@@ -83,19 +83,19 @@ class Enrolment(Record, table=True):
 
 
 class SignInBucket(Record, table=True):
-    """How many attempts to sign in are left: until when the bucket fills up again (GCRA)."""
+    """The remaining sign-in attempts of a bucket: the moment at which it is full again (GCRA)."""
 
     __tablename__ = "engine_sign_in_bucket"
 
     name: str = Field(primary_key=True)
-    full_at: int = moment(index=True)  # milliseconds of a clock that nobody sets (service.throttle)
+    full_at: int = moment(index=True)  # milliseconds of the clock of service.accounts.sign_in_limit
 
 
 class Membership(Record, table=True):
     """
-    An account on a site: its role there, and all that the site knows of the person.
+    An account on a site: its role there, and what the site knows about the person.
 
-    It stays when the person has left, so that what they wrote there keeps its author's name.
+    It stays when the person leaves, so that their reports keep the author's name.
     """
 
     __tablename__ = "engine_membership"
@@ -112,9 +112,9 @@ class Membership(Record, table=True):
 
 class AccessToken(Record, table=True):
     """
-    An access token, as far as it may be known: a service token administers every site.
+    An access token. A service token administers every site.
 
-    One that was made by a site's administrator opens that site only.
+    A token that a site's administrator made is valid for that site only.
     """
 
     __tablename__ = "engine_access_token"
@@ -133,7 +133,7 @@ class AccessToken(Record, table=True):
 
 
 class PrelimGroup(Record, table=True):
-    """A site's group of preliminary readers; `configured` tells it from one seen on first use."""
+    """A site's group of preliminary readers; `configured` is false for one added on first use."""
 
     __tablename__ = "engine_prelim_group"
     __table_args__ = (UniqueConstraint("site_id", "name"),)
@@ -148,7 +148,7 @@ class PrelimGroup(Record, table=True):
 
 
 class CodeMap(Record, table=True):
-    """One row of a site's own billing code map, in the order in which it was supplied."""
+    """One row of a site's billing code map, in the order in which it was supplied."""
 
     __tablename__ = "engine_code_map"
 
@@ -176,7 +176,7 @@ class Template(Record, table=True):
 
 
 class Macro(Record, table=True):
-    """A text behind a short trigger: a site's own (no account), or one user's on that site."""
+    """A text with a short trigger, of a site (no account) or of one user on that site."""
 
     __tablename__ = "engine_macro"
     __table_args__ = (UniqueConstraint("site_id", "account_id", "trigger"),)

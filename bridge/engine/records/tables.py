@@ -1,5 +1,5 @@
 """
-Every table of the engine under one roof, and the catalogue that the migrations are checked by.
+All tables of the engine, and the metadata that the migrations are compared with.
 
 Import rows from here: `from bridge.engine.records.tables import Report, ReportOrder`.
 """

@@ -1,1 +1,1 @@
-"""Use cases of the report engine, one file a chapter of the interface document."""
+"""Use cases of the report engine: one action of one actor, in the caller's transaction."""

@@ -1,8 +1,8 @@
 """
-Who asks, and whether they may ask it of a site.
+Access checks: who calls, and whether the caller may use a site.
 
-Order of the checks: the site exists (404), the caller's role fits (403), the location
-exists (400). The answer never depends on whether the object asked for exists.
+The checks run in this order: the site exists (404), the caller's role permits the request (403),
+the location exists (400). The result never depends on whether the requested object exists.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,10 @@ MEMBERSHIPS = metadata.tables["engine_membership"]
 
 
 class TokenScope(StrEnum):
-    """What a token may be limited to; a token without scopes may do all that its account may."""
+    """
+    A permission that a token can be limited to. A token without scopes has all permissions of its
+    account.
+    """
 
     LAUNCH = "launch"
     READ = "read"
@@ -33,7 +36,7 @@ class TokenScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The bearer of a valid access token; one with a `site_id` opens no other site."""
+    """The bearer of a valid access token. A token with a `site_id` is valid for that site only."""
 
     token_id: int
     account_id: int | None
@@ -46,34 +49,37 @@ class Caller:
         """Tell whether the token's scopes include this one."""
         return not self.scopes or scope in self.scopes
 
-    def enters(self, site_id: str) -> bool:
-        """Tell whether the token is good for a site, whatever its account is there."""
+    def is_valid_for(self, site_id: str) -> bool:
+        """Tell whether the token is valid for a site. The role of the account is not checked."""
         return self.site_id in (None, site_id)
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserUser:
     """
-    Who sits at the browser, by a session that was already there.
+    The account that an existing browser session belongs to.
 
-    `site_id` bounds what the session proves: one that a link began, or a password of a site's
-    administrator, proves nothing on other sites, which have not vouched for it. None: it is good
-    for all of the account's sites.
+    `site_id` limits the session to one site. A session that was started by a link, or with a
+    password that a site administrator issued, has this limit, because other sites have not verified
+    the user. None: the session is valid for all sites of the account.
     """
 
     account_id: int
     site_id: str | None = None
 
-    def on(self, site_id: str) -> int | None:
-        """Return whom a site may take them for; None: nobody."""
+    def account_on(self, site_id: str) -> int | None:
+        """Return the account id if the session is valid for the site, otherwise None."""
         return self.account_id if self.site_id in (None, site_id) else None
 
 
 def role_on(connection: Connection, caller: Caller, site_id: str) -> SiteRole | None:
-    """Return the caller's role on a site, None for strangers; service tokens administer all."""
+    """
+    Return the caller's role on a site, None if the caller is not a member. Service tokens
+    administer all sites.
+    """
     if caller.service:
         return SiteRole.ADMINISTRATOR
-    if caller.account_id is None or not caller.enters(site_id):
+    if caller.account_id is None or not caller.is_valid_for(site_id):
         return None
     return account_role(connection, caller.account_id, site_id)
 
@@ -91,7 +97,7 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> SiteR
 
 
 def account_role_in(connection: Connection, account_id: int, site_id: str) -> SiteRole | None:
-    """Return an account's role on a site that must exist, None for strangers."""
+    """Return an account's role on a site, None if it is not a member; raise `SiteNotFound`."""
     known = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
     if connection.execute(known).first() is None:
         raise SiteNotFound
@@ -100,7 +106,7 @@ def account_role_in(connection: Connection, account_id: int, site_id: str) -> Si
 
 @dataclass(frozen=True, slots=True)
 class SiteAccess:
-    """A caller on a site, by which name, and what of the site decides about requests."""
+    """The caller's role and name on a site, and the site's locations and settings."""
 
     role: SiteRole | None
     name: str
@@ -113,8 +119,8 @@ class SiteAccess:
             raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer=pointer)
 
 
-# Asked by every request, so in the driver's form.
-_STANDING: Final = dialect_statement(
+# Every request runs this statement: it bypasses SQLAlchemy's statement objects.
+_SITE_ACCESS: Final = dialect_statement(
     """
     SELECT s.locations, s.settings, m.role, m.name FROM engine_site AS s
     LEFT JOIN engine_membership AS m
@@ -125,11 +131,11 @@ _STANDING: Final = dialect_statement(
 
 
 def read_site_access(connection: Connection, caller: Caller, site_id: str) -> SiteAccess:
-    """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
-    row = execute(connection, _STANDING, site_id=site_id, account_id=caller.account_id).first()
+    """Return the caller's role on a site, with the site's settings; raise `SiteNotFound`."""
+    row = execute(connection, _SITE_ACCESS, site_id=site_id, account_id=caller.account_id).first()
     if row is None:
         raise SiteNotFound
-    role = SiteRole(row.role) if row.role is not None and caller.enters(site_id) else None
+    role = SiteRole(row.role) if row.role is not None and caller.is_valid_for(site_id) else None
     role = SiteRole.ADMINISTRATOR if caller.service else role
     settings = stored_json(row.settings)
     return SiteAccess(role, row.name or "", tuple(stored_json(row.locations)), settings)
@@ -142,7 +148,7 @@ def require_administrator(
     location: str = "",
     pointer: str = "/clinicalInfo/SiteLocation",
 ) -> None:
-    """Raise unless the site exists, the caller administers it, and the location is known."""
+    """Raise an error unless the site exists, the caller administers it, and it has the location."""
     site_access = read_site_access(connection, caller, site_id)
     if site_access.role is not SiteRole.ADMINISTRATOR:
         raise Forbidden
@@ -158,4 +164,4 @@ def administered_sites(connection: Connection, caller: Caller) -> list[str] | No
         MEMBERSHIPS.c.role == SiteRole.ADMINISTRATOR,
         MEMBERSHIPS.c.left_at.is_(None),
     )
-    return sorted(filter(caller.enters, connection.execute(query).scalars()))
+    return sorted(filter(caller.is_valid_for, connection.execute(query).scalars()))

@@ -1,15 +1,17 @@
-"""The change feed: what a change says, how it is read back, and the text that a release released.
+"""
+The change feed: what a change contains, how pages are read, and the text of released reports.
 
-The service numbers changes; the edge gives out cursors (`bridge.contract.mark_cursor`), which also
-say whether the feed is still the one they came from.
+A change is
 
     {cursor, at, event, reportId, record, orders: [tags + Metadata],
      release: {kind, sequence} | null}
 
-Waiting for the next change is the edge's business.
+The service numbers the changes. HTTP gives out cursors with a mark (`bridge.contract.mark_cursor`)
+that tells whether the feed is still the one that the cursor came from, and waits for the next
+change.
 
-The same texts, times and people as the JSON export's, without pictures, tags and preliminary
-reads; for a whole page of the feed in two statements.
+Released texts, times and people are those of the JSON export without images, tags and preliminary
+reads; two statements read them for a whole page of the feed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -46,7 +48,7 @@ from bridge.store.statements import (
     stored_json,
 )
 
-# What the bridge's follower asks again and again, so in the driver's form.
+# The bridge polls these statements: they bypass SQLAlchemy's statement objects.
 _NEWEST: Final = dialect_statement("SELECT max(cursor) AS newest FROM engine_change")
 _NEXT: Final = DialectStatement(
     """
@@ -61,7 +63,7 @@ _NEXT: Final = DialectStatement(
     """,
 )
 
-# The change at a cursor, and the last number of all that were ever given out, those pruned too.
+# The change at a cursor, and the highest number that was ever assigned, pruned changes included.
 _AT: Final = dialect_statement(
     "SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor"
 )
@@ -78,8 +80,8 @@ _END: Final = DialectStatement(
 
 
 @cache
-def _of_sites(without: bool) -> Select[Any]:  # names the statement
-    """Make a statement once: that costs more than to run it."""
+def _changes_of_sites(without: bool) -> Select[Any]:
+    """Build the statement; cached because building costs more than executing."""
     query = select(CHANGES).where(
         CHANGES.c.cursor > bindparam("after"),
         CHANGES.c.site_id.in_(bindparam("sites", expanding=True)),
@@ -91,23 +93,23 @@ def _of_sites(without: bool) -> Select[Any]:  # names the statement
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Changes in commit order, and the cursor to go on from."""
+    """Changes in commit order, and the cursor to continue from."""
 
     changes: tuple[Mapping[str, Any], ...]
     cursor: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the page as the edge sends it, with times in ISO 8601."""
+        """Return the page as HTTP sends it, with times in ISO 8601."""
         changes = [{**each, "at": iso(each["at"])} for each in self.changes]
         return {"changes": changes, "cursor": self.cursor}
 
 
 def require_cursor(connection: Connection, cursor: int) -> int:
     """
-    Return the number of the change that a cursor is at.
+    Return the number of the change that a cursor points to.
 
-    Raise CursorBeyondEnd or CursorOfAnotherFeed where the cursor cannot come from this database
-    as it is now, such as after a backup was restored. A change that was pruned proves nothing.
+    Raise CursorBeyondEnd or CursorOfAnotherFeed if the cursor cannot come from this database, for
+    example after a backup was restored. The cursor of a pruned change is accepted.
     """
     position, mark = split_cursor(cursor)
     if position == 0:
@@ -124,13 +126,13 @@ def require_cursor(connection: Connection, cursor: int) -> int:
 
 
 def cursor_at(connection: Connection, position: int) -> int:
-    """Return the cursor of a change, with its mark; the number alone where it was pruned."""
+    """Return the cursor of a change with its mark; without a mark if the change was pruned."""
     found = execute_bound(connection, bind(connection, _AT, cursor=position)).first()
     return position if found is None else mark_cursor(position, _mark(found))
 
 
 def _mark(change: Any) -> int:
-    """Return what tells a change from another one that a restored database gives its number."""
+    """Return a hash that tells a change from one with the same number in a restored database."""
     content = f"{change.report_id} {change.at} {change.event}".encode()
     return int.from_bytes(blake2b(content, digest_size=8).digest()) % MOST_MARKS
 
@@ -150,7 +152,7 @@ def order_json(order: GroupOrder) -> dict[str, Any]:
 def describe(
     context: ReportContext, report: Report, now: int, release: ReportRelease | None = None
 ) -> dict[str, Any]:
-    """Return what a change says about a report as it is now."""
+    """Return the body of a change: the current state of a report."""
     return {
         "record": context.record(report, now).as_json(),
         "orders": [order_json(order) for order in context.orders],
@@ -167,7 +169,7 @@ def announce(
     context: ReportContext | None = None,
     **more: Any,
 ) -> None:
-    """Announce a change of a report, with the report as it is now; `more` adds members."""
+    """Announce a change of a report, with its current state; `more` adds members."""
     if context is None:
         work.session.flush()
         context = ReportContext.of(work.session, report, work.now)
@@ -185,26 +187,26 @@ def read_changes(
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
-    Events of `without` are left out, and the cursor passes them. Where nothing was passed, it is
-    the one that was given.
+    Events of `without` are left out, and the returned cursor is behind them. Without changes the
+    given cursor is returned.
     """
     if sites is None:
         answers = execute_all(connection, change_statements(connection, after, limit, without))
         return read_change_page(answers, after, limit, without)
     top = execute_bound(connection, bind(connection, _NEWEST))
     omitted = sorted(map(str, without))
-    asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
-    rows = list(connection.execute(_of_sites(bool(without)), asked))
+    bind_keys = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
+    rows = list(connection.execute(_changes_of_sites(bool(without)), bind_keys))
     return _page(top, rows, after, limit, without)
 
 
 def change_statements(
     connection: Connection, after: int, limit: int, without: Collection[str]
 ) -> list[BoundStatement]:
-    """Give what `read_changes` asks of every site, to be run with others, these first."""
+    """Return the statements of `read_changes` for every site, to be executed first in a batch."""
     omitted = sorted(map(str, without))
     listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
-    # The newest is read first: what is committed after this is still to come.
+    # The newest cursor is read first, so that no later commit is skipped.
     return [
         bind(connection, _NEWEST),
         bind(connection, _NEXT, after=after, limit=limit, without=listed),
@@ -214,7 +216,7 @@ def change_statements(
 def read_change_page(
     answers: Sequence[StatementResult], after: int, limit: int, without: Collection[str]
 ) -> FeedPage:
-    """Read the answers to `change_statements`."""
+    """Read the results of `change_statements`."""
     top, page = answers
     return _page(top, page.all(), after, limit, without)
 
@@ -240,7 +242,10 @@ def _as_json(row: Any) -> dict[str, Any]:
 
 
 def prune_changes(connection: Connection, before: int, limit: int, up_to: int | None = None) -> int:
-    """Forget at most `limit` changes older than a moment, none beyond a cursor; return how many."""
+    """
+    Delete at most `limit` changes older than a moment, none after cursor `up_to`; return their
+    number.
+    """
     oldest = [CHANGES.c.at < before, *([] if up_to is None else [CHANGES.c.cursor <= up_to])]
     old: Sequence[int] = (
         connection.execute(
@@ -255,9 +260,9 @@ def prune_changes(connection: Connection, before: int, limit: int, up_to: int | 
 
 
 TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
-"""Releases that say something: a retraction takes back."""
+"""Kinds of releases that have a text. A retraction has none."""
 
-# Asked for each release, so in the driver's form.
+# Every release runs these statements: they bypass SQLAlchemy's statement objects.
 _REPORT_TEXTS: Final = key_statement(
     """
     SELECT pk, report_id, content_text, document, signed_at, signed_by FROM engine_report
@@ -277,20 +282,19 @@ _ADDENDUM_TEXTS: Final = key_statement(
     "text",
 )
 
-# On PostgreSQL asked together with the page that they belong to: what that page releases, or
-# what is released since.
-_TOLD_NEXT: Final = """ = ANY(
+# On PostgreSQL these run in one batch with the page and select the reports that it releases.
+_RELEASED_ON_PAGE: Final = """ = ANY(
         ARRAY(
             SELECT n.report_id FROM (
                 SELECT report_id, body FROM engine_change
                 WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
                 ORDER BY cursor LIMIT %(limit)s
-            ) AS n WHERE n.body::jsonb #>> '{release,kind}' = ANY(%(told)s::text[])
+            ) AS n WHERE n.body::jsonb #>> '{release,kind}' = ANY(%(kinds)s::text[])
         )
     )"""
 _LISTED: Final = " = ANY(%(reports)s::text[])"
-_NEXT_REPORTS: Final = _REPORT_TEXTS.postgres.replace(_LISTED, _TOLD_NEXT)
-_NEXT_ADDENDA: Final = _ADDENDUM_TEXTS.postgres.replace(_LISTED, _TOLD_NEXT)
+_NEXT_REPORTS: Final = _REPORT_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
+_NEXT_ADDENDA: Final = _ADDENDUM_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
 
 
 def read_with_texts(
@@ -304,38 +308,38 @@ def read_with_texts(
     if sites is not None or not is_postgresql(connection):
         page = read_changes(connection, sites, after, limit, without)
         return page, report_texts(connection, released_reports(page.changes))
-    asked_for = {
+    parameters = {
         "after": after,
         "limit": limit,
         "without": sorted(map(str, without)),
-        "told": sorted(TEXT_RELEASES),
+        "kinds": sorted(TEXT_RELEASES),
     }
-    asks = [
+    statements = [
         *change_statements(connection, after, limit, without),
-        BoundStatement(_NEXT_REPORTS, asked_for),
-        BoundStatement(_NEXT_ADDENDA, {**asked_for, "signed": AddendumState.SIGNED.value}),
+        BoundStatement(_NEXT_REPORTS, parameters),
+        BoundStatement(_NEXT_ADDENDA, {**parameters, "signed": AddendumState.SIGNED.value}),
     ]
-    *answers, found, added = execute_all(connection, asks)
+    *answers, found, added = execute_all(connection, statements)
     page = read_change_page(answers, after, limit, without)
     wanted = released_reports(page.changes)
-    said = _by_report(found, added) if wanted else {}
-    return page, {name: said[name] for name in wanted if name in said}
+    texts = _by_report(found, added) if wanted else {}
+    return page, {name: texts[name] for name in wanted if name in texts}
 
 
 def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Name the reports of which a page of the feed releases something to read."""
-    return list(dict.fromkeys(str(each["reportId"]) for each in changes if _tells(each)))
+    """Return the ids of the reports whose text a page of the feed releases."""
+    return list(dict.fromkeys(str(each["reportId"]) for each in changes if _releases_text(each)))
 
 
 def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read what reports say, by their ids; absent are those that are gone or not signed."""
+    """Return the signed texts of reports by id. Deleted and unsigned reports are absent."""
     if not reports:
         return {}
-    asks = [
+    statements = [
         bind_keys(connection, _REPORT_TEXTS, reports),
         bind_keys(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
     ]
-    return _by_report(*execute_all(connection, asks))
+    return _by_report(*execute_all(connection, statements))
 
 
 def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict[str, Any]]:
@@ -343,9 +347,9 @@ def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict
     addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
     for row in added:
         if row.report_pk in addenda:
-            addenda[row.report_pk].append(_said(row))
+            addenda[row.report_pk].append(_text_json(row))
     return {
-        row.report_id: {"reportInfo": _said(row), "addendumInfo": addenda[key]}
+        row.report_id: {"reportInfo": _text_json(row), "addendumInfo": addenda[key]}
         for key, row in signed.items()
     }
 
@@ -353,20 +357,20 @@ def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict
 def with_texts(
     changes: Iterable[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Add `text` to the changes that release what was found."""
+    """Add `text` to the changes that release one of the given texts."""
     return tuple(
         {**each, "text": found[each["reportId"]]}
-        if _tells(each) and each["reportId"] in found
+        if _releases_text(each) and each["reportId"] in found
         else each
         for each in changes
     )
 
 
-def _tells(change: Mapping[str, Any]) -> bool:
+def _releases_text(change: Mapping[str, Any]) -> bool:
     return (change["release"] or {}).get("kind") in TEXT_RELEASES
 
 
-def _said(row: Any) -> dict[str, Any]:
+def _text_json(row: Any) -> dict[str, Any]:
     """Give a text as the export does: what was typed as a document is stored as its text too."""
     text = row.content_text
     return {

@@ -1,8 +1,9 @@
-"""Idempotency keys: a request that is sent again gets the first response.
+"""
+Idempotency keys: a repeated request gets the response of the first one.
 
-Only successes are stored; a refused request may be tried again as if it were new. An answer may
-hold a token or a link, and a request a password: both are stored sealed by the key ring, and
-`reseal` moves them to a new key.
+Only successful responses are stored; a refused request can be sent again as a new one. A response
+may contain a token or a link, and a request a password. Both are therefore stored sealed by the key
+ring; `reseal` moves them to a new key.
 """
 
 import base64
@@ -17,10 +18,10 @@ from bridge.engine.links import Binding, KeyRing, LinkError, Purpose, Sealed, ha
 from bridge.engine.records.tables import metadata
 
 REPEATS = metadata.tables["engine_idempotency"]
-_SEALED = "sealed"  # in the column of the digest, which is sealed too
+_SEALED = "sealed"  # placeholder in the digest column: the digest is sealed with the response
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long an answer is kept."""
+"""How long a response is stored."""
 
 
 class KeyReused(StateConflict):
@@ -32,7 +33,7 @@ class KeyReused(StateConflict):
 
 @dataclass(frozen=True, slots=True)
 class RepeatableRequest:
-    """What makes a request the same one: key, token and route; `digest` is of its body."""
+    """Identifies a request: idempotency key, token and route. `digest` is that of the body."""
 
     key: str
     token_id: int
@@ -41,18 +42,18 @@ class RepeatableRequest:
 
     @property
     def binding(self) -> Binding:
-        """What the sealed answer belongs to."""
+        """The binding of the sealed response."""
         return _binding(self.token_id, self.route, self.key)
 
     @property
     def name(self) -> str:
-        """What those serialize on that bring this key at once: the second finds the answer."""
+        """The name of the lock that serializes concurrent requests with the same key."""
         return f"repeat {self.token_id} {self.route} {self.key}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A stored answer; `body` is None where there was none."""
+    """A stored response; `body` is None for a response without a body."""
 
     body: Any
 
@@ -60,7 +61,7 @@ class StoredAnswer:
 def stored_answer(
     connection: Connection, keys: KeyRing, repeat: RepeatableRequest
 ) -> StoredAnswer | None:
-    """Return the answer that this request got before, None if it is new; raise `KeyReused`."""
+    """Return the stored response of a request, None for a new request; raise `KeyReused`."""
     row = connection.execute(
         select(REPEATS.c.response).where(
             REPEATS.c.key == repeat.key,
@@ -71,19 +72,19 @@ def stored_answer(
     if row is None:
         return None
     try:
-        kept = json.loads(keys.open(_sealed(row.response), repeat.binding))
-    except LinkError:  # its key was dropped: nothing may be done twice
+        stored = json.loads(keys.open(_sealed(row.response), repeat.binding))
+    except LinkError:  # the sealing key was removed: the request must not run twice
         raise KeyReused from None
-    if kept["digest"] != repeat.digest:
+    if stored["digest"] != repeat.digest:
         raise KeyReused
-    return StoredAnswer(kept["body"])
+    return StoredAnswer(stored["body"])
 
 
 def store_answer(
     connection: Connection, keys: KeyRing, repeat: RepeatableRequest, body: Any, now: int
 ) -> None:
-    """Keep the answer to a request, in the transaction of what it did."""
-    kept = json.dumps({"digest": repeat.digest, "body": body}).encode()
+    """Store the response to a request, in the transaction of the request."""
+    stored = json.dumps({"digest": repeat.digest, "body": body}).encode()
     connection.execute(
         insert(REPEATS).values(
             key=repeat.key,
@@ -91,24 +92,27 @@ def store_answer(
             route=repeat.route,
             request_hash=_SEALED,
             status=200,
-            response=_stored(keys.seal(kept, repeat.binding)),
+            response=_stored(keys.seal(stored, repeat.binding)),
             at=now,
         )
     )
 
 
 def seal_clear(connection: Connection, keys: KeyRing) -> int:
-    """Seal the answers that a release before 2026-11-24 stored in clear; return how many."""
+    """Seal the responses that releases before 2026-11-24 stored in clear; return their number."""
     rows = connection.execute(select(REPEATS).where(REPEATS.c.request_hash != _SEALED)).all()
     for row in rows:
         body = None if row.response is None else row.response["body"]
-        kept = json.dumps({"digest": row.request_hash, "body": body}).encode()
-        _replace(connection, row, keys.seal(kept, _binding(row.token_id, row.route, row.key)))
+        stored = json.dumps({"digest": row.request_hash, "body": body}).encode()
+        _replace(connection, row, keys.seal(stored, _binding(row.token_id, row.route, row.key)))
     return len(rows)
 
 
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
-    """Move all answers to the newest key of the ring; return how many were moved, and not."""
+    """
+    Move all responses to the newest key of the ring; return the numbers of moved and unreadable
+    ones.
+    """
     moved = unreadable = 0
     for row in connection.execute(select(REPEATS).where(REPEATS.c.request_hash == _SEALED)).all():
         try:
@@ -142,12 +146,12 @@ def _sealed(stored: dict[str, str]) -> Sealed:
 
 
 def purge_repeats(connection: Connection, now: int, limit: int = 1000) -> int:
-    """Forget answers older than a day, at most `limit` of them; return how many."""
+    """Delete responses older than a day, at most `limit`; return their number."""
     return purge_before(connection, now - KEPT_MS, limit)
 
 
 def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
-    """Forget answers older than a moment, at most `limit` of them; return how many."""
+    """Delete responses older than a moment, at most `limit`; return their number."""
     identity = (REPEATS.c.key, REPEATS.c.token_id, REPEATS.c.route)
     old = select(*identity).where(REPEATS.c.at < moment).limit(limit)
     keys = [tuple(row) for row in connection.execute(old)]

@@ -1,8 +1,8 @@
 """
-Carry out the state table on a locked report: gather the facts, take the branch, clear what it says.
+Applies the state table to a locked report: collect the facts, decide, set the status.
 
-Knows no endpoint; those are in the files beside this one. The rule itself is
-`bridge.engine.rules.lifecycle`.
+The rule itself is `bridge.engine.rules.lifecycle`. The use cases of the endpoints are in the other
+modules of this package.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ from bridge.store.statements import (
     stored_json,
 )
 
-# Made once: to make a statement costs more than to run it.
+# Built once: building a statement costs more than executing it.
 _ADDENDA = (
     select(Addendum)
     .where(col(Addendum.report_pk) == bindparam("report"))
@@ -95,7 +95,7 @@ def sign_delay(work: Work, report: Report) -> int:
 
 
 def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
-    """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
+    """Return the signer as the signature stores it: {name, email, signature[, text]}."""
     return read_person(execute_bound(work.connection, person_statement(work, site_id, account_id)))
 
 
@@ -105,34 +105,37 @@ def person_statement(work: Work, site_id: str, account_id: int | None) -> BoundS
 
 
 def read_person(answer: StatementResult) -> dict[str, Any]:
-    """Read the answer; nobody is a person without a name."""
-    return _described(answer.first())
+    """Read the result of `person_statement`; empty values for an unknown person."""
+    return _person(answer.first())
 
 
 def read_author(answer: StatementResult) -> tuple[dict[str, Any], SiteRole | None]:
-    """Read the answer with the person's role; None for who left the site or is disabled."""
+    """Read a person with their role; the role is None for a former member or a disabled account."""
     found: Any = answer.first()
-    gone = found is None or found.left_at is not None or found.disabled_at is not None
-    return _described(found), None if gone else SiteRole(found.role)
+    inactive = found is None or found.left_at is not None or found.disabled_at is not None
+    return _person(found), None if inactive else SiteRole(found.role)
 
 
 def require_author(
     work: Work, report: Report, account_id: int | None, deed: ReportAction
 ) -> tuple[dict[str, Any], SiteRole]:
-    """Return in whose name a report is signed or read; raise `AuthorNotPermitted`."""
-    asked = person_statement(work, report.site_id, account_id)
-    described, role = read_author(execute_bound(work.connection, asked))
-    return described, require_permitted(role, deed, owner=account_id == report.owner_id)
+    """
+    Return the person in whose name a report is signed or read, with the role; raise
+    `AuthorNotPermitted`.
+    """
+    statement = person_statement(work, report.site_id, account_id)
+    person, role = read_author(execute_bound(work.connection, statement))
+    return person, require_permitted(role, deed, owner=account_id == report.owner_id)
 
 
 def require_permitted(role: SiteRole | None, deed: ReportAction, *, owner: bool) -> SiteRole:
-    """Apply the rule of the application to every caller; raise `AuthorNotPermitted`."""
+    """Raise `AuthorNotPermitted` unless the role permits the action; return the role."""
     if role is None or not permits(role, deed, owner=owner):
         raise AuthorNotPermitted(deed)
     return role
 
 
-def _described(found: Any) -> dict[str, Any]:
+def _person(found: Any) -> dict[str, Any]:
     if found is None:
         return {"name": "", "email": "", "signature": None}
     signer = {"name": found.name, "email": found.email, "signature": found.signature}
@@ -141,12 +144,12 @@ def _described(found: Any) -> dict[str, Any]:
 
 
 def document_json(row: Report | Addendum) -> dict[str, Any]:
-    """Return the document's JSON, made of the plain text where none was stored."""
+    """Return the document as JSON; a report without a document gets one made of its plain text."""
     return row.document if row.document is not None else to_json(from_text(row.content_text))
 
 
 def accept_default_text(row: Report | Addendum) -> None:
-    """Make the default text in brackets the text of what is about to be signed."""
+    """Accept default text in brackets as the text of a report that is about to be signed."""
     if has_defaults(row.content_text):
         row.document = accept_defaults(document_json(row))
         row.content_text = plain_text(parse(row.document))
@@ -158,13 +161,13 @@ def addenda_of(work: Work, report: Report) -> list[Addendum]:
 
 
 def signed_addenda(addenda: list[Addendum]) -> list[Addendum]:
-    """Return the signed ones, in the order of signing."""
+    """Return the signed addenda, in the order of signing."""
     signed = [each for each in addenda if each.state is AddendumState.SIGNED]
     return sorted(signed, key=lambda each: (each.signed_at or 0, each.number))
 
 
 def open_addendum(addenda: list[Addendum]) -> Addendum | None:
-    """Return the newest addendum that is being written."""
+    """Return the newest addendum that is still a draft."""
     drafts = [each for each in addenda if each.state is AddendumState.DRAFT]
     return drafts[-1] if drafts else None
 
@@ -177,7 +180,7 @@ def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
 def collect_facts(
     work: Work, report: Report, *, ignores_delay: bool = False, summary: ReportSummary | None = None
 ) -> frozenset[ReportFact]:
-    """Return the facts that the state table asks about; `summary` is read where not given."""
+    """Return the facts that the state table needs; `summary` is read if it is not given."""
     summary = summary or ReportSummary.of(work.connection, report)
     return frozenset(_facts(work, report, summary, ignores_delay=ignores_delay))
 
@@ -223,10 +226,10 @@ def apply_event(
     work: Work, report: Report, event: ReportEvent, *, facts: frozenset[ReportFact] | None = None
 ) -> Transition:
     """
-    Put the report where the state table leads; raise RuleBroken or a BusinessFailure.
+    Set the report's status by the state table; raise RuleBroken or a BusinessFailure.
 
-    `facts` are gathered where they are not given. The branch's `clears` and the removal of a
-    report are left to the service.
+    `facts` are collected if they are not given. The caller applies the branch's `clears` and
+    removes a report that the branch deletes.
     """
     outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
     if isinstance(outcome, Reason):
@@ -240,7 +243,7 @@ def apply_event(
 
 
 def clear(work: Work, report: Report, branch: Transition) -> None:
-    """Clear the owner and the content, as far as the branch says so."""
+    """Clear the owner and the content if the branch requires it."""
     if ClearedPart.OWNER in branch.clears:
         report.owner_id = None
         report.lease_holder = report.lease_until = None

@@ -1,7 +1,8 @@
-"""Find reports by their orders, and lock them.
+"""
+Find reports by their orders, and lock them.
 
-Locks are taken in the order of the reports' keys, whatever the order asked for, so that two
-requests over the same reports wait for each other and never block each other for good.
+Reports are locked in the order of their primary keys, independent of the order of the request. Two
+requests for the same reports can therefore never deadlock.
 """
 
 import json
@@ -34,15 +35,17 @@ from bridge.store.statements import (
 
 SITES = metadata.tables["engine_site"]
 ATTEMPTS = 3
-"""How often orders are looked up again that move while their reports are locked."""
+"""
+How often orders are looked up again that moved to another report before their locks were granted.
+"""
 
-_CHUNK = 500  # triples in one statement; SQLite takes 32,766 parameters
+_CHUNK = 500  # orders in one statement; SQLite accepts 32,766 parameters
 
 REFUSE_MERGED = "refuseMergedIdentifiers"
-"""Site setting: true refuses requests that name a merged identifier instead of following it."""
+"""Site setting: if true, requests with a merged patient identifier are refused."""
 
-# Statements that are made once: to make one costs more than to run it.
-_POINTED: Final = key_statement(
+# Built once: building a statement costs more than executing it.
+_POINTERS: Final = key_statement(
     """
     SELECT prior_mrn, mrn FROM engine_patient_pointer
     WHERE site_id = :site_id AND prior_mrn IN :mrns
@@ -50,9 +53,9 @@ _POINTED: Final = key_statement(
     "mrns",
     "text",
 )
-# SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row, and tries each
-# patient with each accession for two INs on indexed columns: so the accession is not one.
-_PLACED: Final = key_statement(
+# SQLite scans the whole table for `(a, b, c) IN (VALUES …)` with several rows, and tries each
+# patient with each accession for two INs on indexed columns. `accession || ''` is not indexed.
+_REPORT_KEYS: Final = key_statement(
     """
     SELECT mrn, accession, report_pk FROM engine_report_order WHERE site_id = :site_id
         AND mrn IN :mrns AND accession || '' IN (SELECT value FROM json_each(:accessions))
@@ -60,7 +63,7 @@ _PLACED: Final = key_statement(
     "mrns",
     "text",
 )
-# The inner query orders the locks by their keys: transactions over several patients never deadlock.
+# The inner query orders the locks by key: transactions over several patients never deadlock.
 _PATIENT_LOCKS: Final = """
     SELECT patient.mrn, pg_advisory_xact_lock(patient.key) FROM (
         SELECT DISTINCT coalesce(p.mrn, asked.mrn) AS mrn, hashtextextended(
@@ -72,18 +75,18 @@ _PATIENT_LOCKS: Final = """
         ORDER BY key
     ) AS patient
 """
-_TRIPLE: Final = ("text", "text", "text")
-_PAIRED: Final = BulkStatement(
-    _TRIPLE,
+_IDENTITY_TYPES: Final = ("text", "text", "text")
+_REPORT_KEYS_POSTGRES: Final = BulkStatement(
+    _IDENTITY_TYPES,
     "",
     f"""
     SELECT o.site_id, o.mrn, o.accession, o.report_pk
-    FROM {unnest(_TRIPLE)} AS asked (site_id, mrn, accession)
+    FROM {unnest(_IDENTITY_TYPES)} AS asked (site_id, mrn, accession)
     JOIN engine_report_order AS o USING (site_id, mrn, accession)
     """,  # noqa: S608  # our own names
 )
-"""The same on PostgreSQL, whose plan it is to look up each triple."""
-_STORED: Final = (
+"""The same for PostgreSQL, which looks up each order in the index."""
+_ORDERS: Final = (
     select(ReportOrder)
     .where(
         col(ReportOrder.site_id) == bindparam("site_id"),
@@ -92,7 +95,7 @@ _STORED: Final = (
     )
     .execution_options(populate_existing=True)
 )
-_LOCKED: Final = (
+_LOCK_REPORTS: Final = (
     select(Report)
     .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(Report.pk))
@@ -100,19 +103,19 @@ _LOCKED: Final = (
     .execution_options(populate_existing=True)
 )
 _ONE_WRITER = "sqlite"
-"""The dialect whose write transactions wait for each other as a whole: what was read holds."""
+"""This dialect serializes write transactions: what was read stays valid until the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedOrder:
-    """An order and the report that it belongs to, both locked."""
+    """An order and its report, both locked."""
 
     order: ReportOrder
     report: Report
 
 
 def key_of(report: Report) -> int:
-    """Return the key of a stored report."""
+    """Return the primary key of a stored report."""
     if report.pk is None:
         raise ValueError("the report has not been stored yet")
     return report.pk
@@ -120,15 +123,16 @@ def key_of(report: Report) -> int:
 
 def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -> Mapping[str, str]:
     """
-    Map the merged identifiers among these to those that stand for them now.
+    Map merged patient identifiers to the identifiers that replaced them.
 
-    Raise RuleBroken where the site refuses merged identifiers.
+    Identifiers that were not merged are absent. Raise RuleBroken if the site refuses merged
+    identifiers.
     """
     found: dict[str, str] = {}
     wanted = sorted(set(mrns))
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
-        found.update(execute_keys(connection, _POINTED, some, site_id=site_id))
+        found.update(execute_keys(connection, _POINTERS, some, site_id=site_id))
     if found and _refuses_merged(connection, site_id):
         raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
@@ -136,17 +140,18 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
 
 def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
     """
-    Let no other transaction launch, merge or update these patients until this one commits.
+    Keep other transactions from launching, merging or updating these patients until the commit.
 
-    Call it before anything is read of the patients, and before any report is locked. Raise Busy
-    where one of them was merged while the lock was waited for: then all is to be tried again.
+    Call it before reading anything about the patients and before locking any report. Raise Busy if
+    one of them was merged while this transaction waited for the lock; the caller then repeats the
+    whole transaction.
     """
     connection, wanted = work.connection, sorted(set(mrns))
     if connection.dialect.name == _ONE_WRITER or not wanted:
         return
     locks = BoundStatement(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
     locked, pointed = execute_all(
-        connection, [locks, bind_keys(connection, _POINTED, wanted, site_id=site_id)]
+        connection, [locks, bind_keys(connection, _POINTERS, wanted, site_id=site_id)]
     )
     pointers = {row.prior_mrn: row.mrn for row in pointed}
     if not {pointers.get(mrn, mrn) for mrn in wanted} <= set(locked.scalars()):
@@ -160,7 +165,7 @@ def _refuses_merged(connection: Connection, site_id: str) -> bool:
 
 
 def current_identity(connection: Connection, identity: OrderId) -> OrderId:
-    """Return the triple under the patient identifier that stands for its own now."""
+    """Return the order's identity under the current identifier of its patient."""
     pointers = follow_pointers(connection, identity.site_id, [identity.mrn])
     return OrderId(identity.site_id, pointers.get(identity.mrn, identity.mrn), identity.accession)
 
@@ -169,9 +174,9 @@ def find_orders(
     session: Session, identities: Sequence[OrderId], *, current: bool = False
 ) -> dict[OrderId, ReportOrder]:
     """
-    Return the orders there are for these triples, without a lock; merged patients included.
+    Return the stored orders with these identities, without a lock. Merged identifiers are followed.
 
-    `current` says that the triples have just been followed to those that are valid now.
+    `current` says that the caller has already followed them.
     """
     keys = (
         {identity: identity for identity in identities}
@@ -188,7 +193,7 @@ def find_orders(
 def current_identities(
     connection: Connection, identities: Sequence[OrderId]
 ) -> dict[OrderId, OrderId]:
-    """Return each triple under the patient identifier that stands for its own now."""
+    """Map each order identity to the one under the current identifier of its patient."""
     found: dict[OrderId, OrderId] = {}
     for site_id in {identity.site_id for identity in identities}:
         own = [identity for identity in identities if identity.site_id == site_id]
@@ -201,12 +206,12 @@ def current_identities(
 
 
 def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> dict[OrderId, int]:
-    """Return the keys of the reports that orders belong to; merged patients included."""
+    """Return the primary keys of the orders' reports. Merged patient identifiers are followed."""
     keys = current_identities(connection, identities)
     found = current_report_keys(connection, keys.values())
-    places = {identity: found[now] for identity, now in keys.items() if now in found}
-    moved = _moved(connection, [each for each in keys if each not in places], keys)
-    return places | find_report_keys(connection, moved) if moved else places
+    current = {identity: found[now] for identity, now in keys.items() if now in found}
+    moved = _moved(connection, [each for each in keys if each not in current], keys)
+    return current | find_report_keys(connection, moved) if moved else current
 
 
 def _moved(
@@ -214,7 +219,7 @@ def _moved(
     missing: Sequence[OrderId],
     keys: Mapping[OrderId, OrderId],
 ) -> list[OrderId]:
-    """Return those of the missing whose patients were merged since `keys` was read."""
+    """Return the missing orders whose patients were merged since `keys` was read."""
     if not missing or connection.dialect.name == _ONE_WRITER:
         return []
     later = current_identities(connection, missing)
@@ -224,16 +229,18 @@ def _moved(
 def current_report_keys(
     connection: Connection, identities: Iterable[OrderId]
 ) -> dict[OrderId, int]:
-    """Return the keys of the reports that orders belong to; the triples are valid now."""
+    """Return the primary keys of the orders' reports. The identities must be current."""
     found: dict[OrderId, int] = {}
     wanted = set(identities)
     if is_postgresql(connection):
-        rows: Iterable[Any] = execute_rows(connection, _PAIRED, [*map(_text, wanted)]) or ()
+        rows: Iterable[Any] = (
+            execute_rows(connection, _REPORT_KEYS_POSTGRES, [*map(_text, wanted)]) or ()
+        )
         return {OrderId(*identity): key for *identity, key in rows}
     for some in _parameters(wanted):
         site_id, accessions = some["site_id"], json.dumps(some["accessions"])
         rows = execute_keys(
-            connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions
+            connection, _REPORT_KEYS, some["mrns"], site_id=site_id, accessions=accessions
         )
         found |= {OrderId(site_id, mrn, accession): key for mrn, accession, key in rows}
     return {identity: found[identity] for identity in wanted if identity in found}
@@ -242,13 +249,16 @@ def current_report_keys(
 def _stored(session: Session, identities: Sequence[OrderId]) -> dict[OrderId, ReportOrder]:
     found: dict[OrderId, ReportOrder] = {}
     for some in _parameters(identities):
-        rows = session.exec(_STORED, params=some)
+        rows = session.exec(_ORDERS, params=some)
         found.update((OrderId(row.site_id, row.mrn, row.accession), row) for row in rows)
     return {identity: found[identity] for identity in identities if identity in found}
 
 
 def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
-    """Split triples into statements' worth; each may also find what was not asked for."""
+    """
+    Split identities into statement parameters. A statement may also find orders that were not
+    requested.
+    """
     wanted = sorted(identities, key=_text)
     for site_id, own in groupby(wanted, key=attrgetter("site_id")):
         here = list(own)
@@ -266,8 +276,8 @@ def _text(identity: OrderId) -> tuple[str, str, str]:
 
 
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
-    """Lock reports by key and return those that still exist, as they are now."""
-    rows = work.session.exec(_LOCKED, params={"keys": sorted(set(keys))})
+    """Lock reports by primary key, and return those that still exist with their current values."""
+    rows = work.session.exec(_LOCK_REPORTS, params={"keys": sorted(set(keys))})
     return {key_of(row): row for row in rows}
 
 
@@ -275,22 +285,23 @@ def lock_orders(
     work: Work, identities: Sequence[OrderId], *, current: bool = False
 ) -> list[LockedOrder | None]:
     """
-    Find orders, lock their reports, and return both in the order asked for; None is not found.
+    Find orders and lock their reports. Return both in the order of the request, None for unknown
+    orders.
 
-    Orders that move or appear while the locks are waited for are looked up again; raise Changed
-    when they will not stand still. `current` is as for `find_orders`.
+    Orders that move or appear while this transaction waits for a lock are looked up again. Raise
+    OrderChanged if they still change after `ATTEMPTS` attempts. `current` is as for `find_orders`.
     """
     if current and not current_report_keys(work.connection, identities):
-        return [None] * len(identities)  # as most that are registered: cheaper than to load none
+        return [None] * len(identities)  # the usual case of a registration
     seen = find_orders(work.session, identities, current=current)
     for _ in range(ATTEMPTS):
-        if not seen:  # nothing to lock; the unique key guards against whoever is faster
+        if not seen:  # nothing to lock; the unique key refuses a concurrent insert
             return [None] * len(identities)
         reports = lock_reports(work, (order.report_pk for order in seen.values()))
         before = _places(seen)
-        if work.connection.dialect.name != _ONE_WRITER:  # who waited for a lock looks again
+        if work.connection.dialect.name != _ONE_WRITER:  # an order may have moved meanwhile
             seen = find_orders(work.session, identities)
-        if _places(seen) == before:  # what it says now holds until the commit
+        if _places(seen) == before:  # the locks keep it so until the commit
             return [
                 LockedOrder(seen[identity], reports[seen[identity].report_pk])
                 if identity in seen
@@ -337,11 +348,14 @@ def orders_of(session: Session, report_pk: int) -> list[ReportOrder]:
 
 
 def bump_version(work: Work, report: Report) -> None:
-    """Count a change of what a report says or where it stands: pages must load it again."""
+    """Count a change of content or status: open pages must load the report again."""
     report.version += 1
     mark_updated(work, report)
 
 
 def mark_updated(work: Work, report: Report) -> None:
-    """Note a change around a report, such as of its orders' tags; pages may go on writing."""
-    report.updated_at = work.now  # whoever read it sees to its being written
+    """
+    Set the time of the last change, for example of an order's tags. Open pages may continue to
+    write.
+    """
+    report.updated_at = work.now  # written by the session or by `DetachedReport`

@@ -1,9 +1,8 @@
-"""What a report looks like from outside: its status record, its content, the status of many at
-once.
+"""
+Report status: the status record of one report or of many, and lookup of a report for reading.
 
-Nothing is locked and nothing changes here (interface document: status, content).
-
-Says what `reading.status_records` says of reports that are already loaded.
+Nothing is locked or changed (interface document: status, content). `status_records` needs loaded
+reports; `query_status` reads only the columns of the record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ from bridge.store.statements import (
     stored_json,
 )
 
-# Made once: to make a statement costs more than to run it.
+# Built once: building a statement costs more than executing it.
 _ORDERS = (
     select(ReportOrder)
     .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
@@ -58,7 +57,7 @@ _WINDOWS = (
 
 @dataclass(frozen=True, slots=True)
 class StatusRecord:
-    """The report status record of the interface document, and two members of ours."""
+    """The report status record of the interface document, with two additional members."""
 
     report_id: str
     status: Status
@@ -69,7 +68,10 @@ class StatusRecord:
     addendum_unsign_until: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the members in the document's spelling; `hasContent` on are additions of ours."""
+        """
+        Return the members as the interface document spells them; `hasContent` and
+        `addendumUnsignUntil` are additions.
+        """
         return {
             "reportId": self.report_id,
             "status": self.status.value,
@@ -85,12 +87,12 @@ class StatusRecord:
 
 
 def has_content(report: Report) -> bool:
-    """Tell whether a report has content; a template that was applied counts as such."""
+    """Tell whether a report has content. An applied template counts as content."""
     return bool(report.content_text.strip()) or report.template_number is not None
 
 
 def status_records(session: Session, reports: Sequence[Report], now: int) -> list[StatusRecord]:
-    """Return the status records of reports, in their order, with three queries for all."""
+    """Return the status records of reports, in their order, with three queries in total."""
     keys = [key_of(report) for report in reports]
     groups = orders_by_report(session, keys)
     emails = owner_emails(session, reports)
@@ -106,7 +108,7 @@ def status_records(session: Session, reports: Sequence[Report], now: int) -> lis
 
 
 class GroupOrder(Protocol):
-    """An order of a report, as far as others are told of it."""
+    """The members of an order that status records and the change feed contain."""
 
     @property
     def site_id(self) -> str:
@@ -146,7 +148,10 @@ _SUMMARY: Final = dialect_statement(
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """The site's sign delay in seconds, the owner's e-mail address ('' for none), what there is."""
+    """
+    Sign delay of the site (seconds), e-mail address of the owner (or ''), and whether there are
+    preliminary reads and addenda.
+    """
 
     sign_delay: int
     user_email: str
@@ -155,17 +160,17 @@ class ReportSummary:
 
     @classmethod
     def of(cls, connection: Connection, report: Report) -> "ReportSummary":
-        """Read it for a stored report."""
+        """Read the summary of a stored report."""
         return cls.read(execute(connection, _SUMMARY, **_parameters(report)))
 
     @classmethod
     def statement(cls, connection: Connection, report: Report) -> BoundStatement:
-        """Give the statement for a stored report, to be run with others; `read` its answer."""
+        """Return the statement for a batch; `read` reads its result."""
         return bind(connection, _SUMMARY, **_parameters(report))
 
     @classmethod
     def read(cls, answer: StatementResult) -> "ReportSummary":
-        """Read the answer."""
+        """Read the result of `statement`."""
         row: Any = answer.first()
         return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
 
@@ -176,7 +181,7 @@ def _parameters(report: Report) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReportContext:
-    """What a status record says that the report itself does not know."""
+    """The parts of a status record that are not in the report's own row."""
 
     orders: Sequence["GroupOrder"] = field(repr=False)
     user_email: str
@@ -186,10 +191,10 @@ class ReportContext:
     def of(
         cls, session: Session, report: Report, now: int, summary: ReportSummary | None = None
     ) -> "ReportContext":
-        """Read it for one report; `summary` is what was read in this transaction."""
+        """Read the context of one report; `summary` must be from the same transaction."""
         summary = summary or ReportSummary.of(session.connection(), report)
-        orders = group_read(
-            execute_bound(session.connection(), group_asked(session.connection(), report))
+        orders = read_orders(
+            execute_bound(session.connection(), orders_statement(session.connection(), report))
         )
         return cls.by(session, report, now, summary, orders)
 
@@ -202,13 +207,13 @@ class ReportContext:
         summary: ReportSummary,
         orders: Sequence[GroupOrder],
     ) -> "ReportContext":
-        """Make it of what was read in this transaction."""
+        """Make the context of rows that were read in this transaction."""
         key = key_of(report)
         windows = _addendum_windows(reader, [key], now) if summary.has_addenda else {}
         return cls(orders, summary.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> StatusRecord:
-        """Give the status record of the report as it is now."""
+        """Return the current status record of the report."""
         return _record(report, self, now)
 
 
@@ -226,13 +231,13 @@ def _record(report: Report, context: ReportContext, now: int) -> StatusRecord:
     )
 
 
-def group_asked(connection: Connection, report: Report) -> BoundStatement:
-    """Give the statement for the orders of a stored report, to be run with others."""
+def orders_statement(connection: Connection, report: Report) -> BoundStatement:
+    """Return the statement that reads the orders of a stored report, for a batch."""
     return bind(connection, _GROUP, report=report.pk)
 
 
-def group_read(answer: StatementResult) -> list[GroupOrder]:
-    """Read the answer: the anchor first, then in linking order."""
+def read_orders(answer: StatementResult) -> list[GroupOrder]:
+    """Read the result of `orders_statement`: the anchor first, then in linking order."""
     return [
         row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
         for row in answer.all()
@@ -240,7 +245,7 @@ def group_read(answer: StatementResult) -> list[GroupOrder]:
 
 
 def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
-    """Return the orders of many reports, each group with its anchor first."""
+    """Return the orders of many reports, each list with its anchor first."""
     groups: dict[int, list[ReportOrder]] = {key: [] for key in keys}
     for row in session.exec(_ORDERS, params={"keys": list(keys)}):
         groups[row.report_pk].append(row)
@@ -248,7 +253,7 @@ def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[Re
 
 
 def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, str]:
-    """Return the e-mail addresses of the reports' owners, by account."""
+    """Return the e-mail addresses of the reports' owners, by account id."""
     owners = {report.owner_id for report in reports if report.owner_id is not None}
     if not owners:
         return {}
@@ -281,9 +286,9 @@ def read_report(session: Session, identity: OrderId) -> Report:
 
 
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-"""What `str.strip` takes away: a text of nothing else is no content."""
+"""The characters that `str.strip` removes: text of these alone is no content."""
 
-# The text of each is the same, however many reports are asked for: it is planned once.
+# The statement text does not depend on the number of reports, so the database plans it once.
 _REPORTS: Final = key_statement(
     """
     SELECT r.pk, r.report_id, r.status, r.cooling_until,
@@ -315,12 +320,12 @@ def query_status(
     """
     Return one record for each report found, in the order of its first mention.
 
-    Raise ReportNotFound when the only triple asked for is unknown.
+    Raise ReportNotFound if the only requested order is unknown.
     """
-    places = find_report_keys(connection, identities)
-    if not places and len(set(identities)) == 1:
+    found = find_report_keys(connection, identities)
+    if not found and len(set(identities)) == 1:
         raise ReportNotFound
-    keys = dict.fromkeys(places[each] for each in identities if each in places)
+    keys = dict.fromkeys(found[each] for each in identities if each in found)
     records = _records(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 
@@ -328,7 +333,7 @@ def query_status(
 def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:
     groups = _groups(connection, keys)
     windows = _addendum_status_windows(connection, keys, now)
-    # All at once, here and below: to fetch each row by itself costs as much again.
+    # `all()` here and below: fetching rows one by one doubles the cost.
     rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
         key: StatusRecord(
@@ -346,7 +351,7 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
 
 
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderId]]:
-    """Return the orders of reports, each group with its anchor first."""
+    """Return the orders of reports, each list with its anchor first."""
     groups: dict[int, list[OrderId]] = {}
     rows: Sequence[Any] = execute_keys(connection, _GROUPS, keys).all()
     for key, *identity in rows:

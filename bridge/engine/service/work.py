@@ -1,9 +1,9 @@
 """
-One piece of work on the database: who does it, at what moment, and which changes it announces.
+The unit of work: a transaction with its actor, its time, and the changes that it announces.
 
-A service takes a `Work`, locks what it needs, decides by the rules, writes, and announces each
-change. Deeds go to the audit trail and changes to the feed in the message that commits, so that
-both grow in the order of the commits and row locks are never taken under their locks.
+A use case gets a `Work`, locks rows, applies the rules, writes, and announces each change. Audit
+events and feed changes are appended in the statement batch that commits. Both therefore grow in
+commit order, and no row lock is requested while their locks are held.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body"
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does it: the account, the token that was presented, the page; all None for the clock."""
+    """Who acts: account, access token and page session. All are None for scheduled work."""
 
     account_id: int | None = None
     token_id: int | None = None
@@ -37,7 +37,10 @@ class Actor:
 
 
 class ChangeEvent(StrEnum):
-    """What a change of the feed says has happened; the document's event names where it has one."""
+    """
+    The kinds of changes in the feed. Names are those of the interface document where it defines
+    one.
+    """
 
     ORDER_REGISTERED = "order_registered"
     ORDER_UPDATED = "order_updated"
@@ -71,9 +74,9 @@ class ChangeEvent(StrEnum):
 @dataclass(slots=True)
 class Work:
     """
-    A transaction in the making. `now` is the server's clock in milliseconds.
+    One transaction. `now` is the server time in milliseconds since the epoch.
 
-    `final_statements` is what is written when all else is, and needs no answer.
+    `final_statements` are executed last, and their results are not read.
     """
 
     connection: Connection
@@ -83,32 +86,35 @@ class Work:
     audit_events: list[AuditEvent] = field(default_factory=list)
     final_statements: list[BoundStatement] = field(default_factory=list, repr=False)
     audit_members: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Members of the audit event: its `target`, `before` and `after`, where the use case knows."""
+    """
+    Members `target`, `before` and `after` of the audit event, set by use cases that know them.
+    """
     _session: Session | None = field(default=None, repr=False)
 
     @property
     def session(self) -> Session:
-        """The ORM's session on the connection, made for the first who wants one."""
+        """The ORM session on the connection, created on first use."""
         if self._session is None:
-            # It never ends what it did not begin, be it a transaction or a savepoint.
+            # The session never ends a transaction or savepoint that it did not start.
             self._session = Session(bind=self.connection, join_transaction_mode="rollback_only")
         return self._session
 
     def flush(self) -> None:
-        """Write down what the session has to say, if there is one."""
+        """Write pending ORM changes, if there are any."""
         if self._session is not None:
             self._session.flush()
 
     def close(self) -> None:
-        """Let the session go, with what it has not written."""
+        """Close the ORM session and discard pending changes."""
         if self._session is not None:
             self._session.close()
 
     def announce(
         self, site_id: str, report_id: str, event: ChangeEvent, body: Mapping[str, Any]
     ) -> None:
-        """Remember a change for the feed; `body` is what `bridge.engine.service.change_feed`
-        makes.
+        """
+        Add a change to the feed at the commit; `body` is made by
+        `bridge.engine.service.change_feed`.
         """
         self.announced.append(
             {
@@ -121,49 +127,50 @@ class Work:
             }
         )
 
-    def note(self, deed: AuditEvent) -> None:
-        """Remember a deed for the audit trail: it is recorded if, and only if, the work is kept."""
-        self.audit_events.append(deed)
+    def audit(self, event: AuditEvent) -> None:
+        """Add an event to the audit trail. It is recorded only if the transaction commits."""
+        self.audit_events.append(event)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Keep what is done inside, or, when it raises, undo it and what it announced."""
-        announced, noted, last = (
-            len(self.announced),
-            len(self.audit_events),
-            len(self.final_statements),
-        )
+        """Run a block in a savepoint. An error rolls back the block and drops what it announced."""
+        lists: tuple[list[Any], ...] = (self.announced, self.audit_events, self.final_statements)
+        lengths = [len(each) for each in lists]
         try:
             with self.session.begin_nested():
-                self.session.connection()  # the savepoint is set now, and not at the first row
+                self.session.connection()  # sets the savepoint now, not with the first statement
                 yield
         except BaseException:
-            del self.announced[announced:], self.audit_events[noted:], self.final_statements[last:]
+            for each, length in zip(lists, lengths, strict=True):
+                del each[length:]
             self.session.expire_all()
             raise
 
 
 def event_kinds(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Give the kinds of events among what a piece of work announced."""
+    """Return the event names of announced changes."""
     return frozenset(each["event"] for each in announced)
 
 
 @dataclass(slots=True)
 class CommitRecords:
-    """What a transaction appends to the trail and the feed, as the last thing before its commit."""
+    """The audit events and feed changes that a transaction appends just before its commit."""
 
     audit_events: list[tuple[int, AuditEvent]] = field(default_factory=list)
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
-    def take(self, work: Work) -> None:
-        """Take what a piece of work leaves behind that is kept."""
-        self.audit_events += [(work.now, deed) for deed in work.audit_events]
+    def add(self, work: Work) -> None:
+        """Add the events and changes of a unit of work that succeeded."""
+        self.audit_events += [(work.now, event) for event in work.audit_events]
         self.announced += work.announced
 
     def append(
         self, connection: Connection, database: Database, before: Sequence[BoundStatement] = ()
     ) -> None:
-        """Write what goes `before`, and append the rest at the commit (`Database.at_commit`)."""
+        """
+        Execute the statements `before`, then append the records at the commit
+        (`Database.at_commit`).
+        """
         execute_all(connection, before)
         ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:
@@ -177,7 +184,7 @@ def nested_work(
     actor: Actor,
     now: int,
 ) -> Iterator[Work]:
-    """Work on a part of a write transaction; whoever opened it also appends the minutes."""
+    """Run a use case in a shared write transaction. The caller collects and appends its records."""
     with closing(Work(connection, actor, now)) as work:
         yield work
         work.flush()
@@ -191,13 +198,13 @@ def work_within(
     actor: Actor,
     now: int,
 ) -> Iterator[Work]:
-    """Work inside a write transaction that somebody else opened and will commit."""
-    minutes = CommitRecords()
+    """Run a use case in a write transaction that the caller commits; append its records."""
+    records = CommitRecords()
     with closing(Work(connection, actor, now)) as work:
         yield work
         work.flush()
-    minutes.take(work)
-    minutes.append(connection, database, work.final_statements)
+    records.add(work)
+    records.append(connection, database, work.final_statements)
 
 
 @contextmanager
@@ -206,6 +213,6 @@ def transaction(
     actor: Actor,
     now: int,
 ) -> Iterator[Work]:
-    """Work in a write transaction of its own; all of it is kept, or nothing."""
+    """Run a use case in a write transaction of its own."""
     with database.write() as connection, work_within(connection, database, actor, now) as work:
         yield work

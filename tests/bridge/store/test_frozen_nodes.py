@@ -40,7 +40,7 @@ def announce(database: Database, report: str) -> None:
     with transaction(database, Actor(), 1) as work:
         work.connection.exec_driver_sql("SELECT FROM engine_site FOR KEY SHARE")
         work.announce(SITE, report, ChangeEvent.REPORT_SIGNED, {})
-        work.note(AuditEvent("sign", SITE, report, None, None, Outcome.SUCCESS, {}))
+        work.audit(AuditEvent("sign", SITE, report, None, None, Outcome.SUCCESS, {}))
 
 
 def with_options(url: str, **settings: str) -> str:

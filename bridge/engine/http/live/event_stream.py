@@ -22,7 +22,7 @@ from bridge.engine.service.live.events import LIMIT, PageEvent, latest_cursor, r
 from bridge.engine.service.live.sync_launch import LaunchTarget, pending_target
 from bridge.engine.service.live.windows import (
     OtherWindow,
-    handover_asked,
+    handover_requested_at,
     open_window,
     other_windows,
 )
@@ -41,7 +41,7 @@ HEADERS = {
 class StreamState:
     """The state of the session and its report at one moment."""
 
-    news: Sequence[PageEvent]
+    changed: Sequence[PageEvent]
     other_windows: Sequence[OtherWindow]
     target: LaunchTarget | None
     handover: int  # when another session asked this window to hand over; 0: never
@@ -58,13 +58,13 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
         yield "retry: 1000\n: listening\n\n"
         writer = EventWriter(cursor)
         while not engine.stopping:
-            watch.news.clear()
+            watch.changed.clear()
             state = await engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
             for message in writer.events_for(state):
                 yield message
             if state.end_reason:
                 return
-            if len(state.news) < LIMIT and not await watch.wait(HEARTBEAT_SECONDS):
+            if len(state.changed) < LIMIT and not await watch.wait(HEARTBEAT_SECONDS):
                 yield ": beat\n\n"
 
 
@@ -97,7 +97,7 @@ def _read(rows: Rows, page: ReportPage, cursor: int) -> StreamState:
         read_page_events(rows, session, cursor),
         other_windows(connection, session, now),
         pending_target(connection, session, now),
-        handover_asked(connection, session.pk, now),
+        handover_requested_at(connection, session.pk, now),
         end_reason,
     )
 
@@ -113,9 +113,9 @@ class EventWriter:
 
     def events_for(self, state: StreamState) -> list[str]:
         """Return the events that the page has not received yet."""
-        messages = [message("change", each.data, each.cursor) for each in state.news]
-        if state.news:
-            self.cursor = state.news[-1].cursor
+        messages = [message("change", each.data, each.cursor) for each in state.changed]
+        if state.changed:
+            self.cursor = state.changed[-1].cursor
         if state.other_windows != self._other_windows:
             self._other_windows = state.other_windows
             others = [each.as_json() for each in state.other_windows]

@@ -58,7 +58,9 @@ async def wait_for_changes(
         raise unauthorized()
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
-        engine.journal.note(access_events(request, "changes", (site for site, _ in shown), shown))
+        engine.audit_buffer.add(
+            access_events(request, "changes", (site for site, _ in shown), shown)
+        )
     return _with_texts(request, page, texts_by_report) if texts_by_report else page
 
 
@@ -91,7 +93,7 @@ async def _read_when_changed(
     cursor = after
     while True:
         notification = engine.work.changed.notification(without)
-        mark = engine.work.mark()
+        change_mark = engine.work.change_mark()
         page, texts_by_report = await read(
             lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
         )
@@ -100,7 +102,7 @@ async def _read_when_changed(
         if page.changes or left <= 0 or engine.stopping:
             notification.cancel()
             return page, texts_by_report
-        await engine.work.wait_for_change(notification, mark, left)
+        await engine.work.wait_for_change(notification, change_mark, left)
         read, limit = engine.work.read_inline, min(limit, INLINE_LIMIT)
 
 
@@ -132,7 +134,7 @@ def _with_texts(request: Request, page: FeedPage, texts_by_report: Mapping[str, 
         if each["reportId"] in texts_by_report
     ]
     audit_events = access_events(request, "export", (site for site, _ in shown), shown)
-    engine_of(request).journal.note(audit_events)
+    engine_of(request).audit_buffer.add(audit_events)
     return replace(page, changes=change_feed.with_texts(page.changes, texts_by_report))
 
 

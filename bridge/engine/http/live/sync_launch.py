@@ -29,7 +29,11 @@ from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.live import sync_launch, window_switch
-from bridge.engine.service.live.windows import handover_asked, request_handover, writing_window
+from bridge.engine.service.live.windows import (
+    handover_requested_at,
+    request_handover,
+    writing_window,
+)
 from bridge.engine.service.work import Actor, Work
 
 HANDOVER_SECONDS = 3.0
@@ -55,7 +59,7 @@ async def wait_for_handover(
         await _read_until(
             engine,
             HANDOVER_SECONDS,
-            lambda c: handover_asked(c, writer, engine.clock()),
+            lambda c: handover_requested_at(c, writer, engine.clock()),
             lambda asked_at: not asked_at,
         )
 
@@ -113,7 +117,7 @@ async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
     def apply(work: Work, *, handed_over: bool = False) -> OpenedReport:
         opened = window_switch.switch(work, context, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
-        work.note(
+        work.audit(
             audit_event(request, "follow", opened.site_id, opened.report_id, account_id=account_id)
         )
         return opened

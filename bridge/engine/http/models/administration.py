@@ -12,7 +12,7 @@ from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.accounts.audit_trail import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Preferences
-from bridge.engine.service.sites.site_changes import changed, prepare
+from bridge.engine.service.sites.site_changes import apply_changes, prepare
 from bridge.engine.service.sites.sites import MAX_SIGN_DELAY, SiteSettings
 
 Names = Annotated[list[Identifier], Field(max_length=1000)]
@@ -42,7 +42,7 @@ class SiteBody(Body):
         """Return the settings for the use case; re-encodes images, so call it in a thread."""
         given = self.model_dump(exclude={"SiteID"})
         changes = prepare({**given, "name": self.name or site_id})
-        return changed(SiteSettings(site_id), changes)
+        return apply_changes(SiteSettings(site_id), changes)
 
 
 class SiteChangeBody(Body):

@@ -111,7 +111,7 @@ async def cookie_session(engine: EngineState, request: Request) -> BrowserSessio
 async def _browser_user(engine: EngineState, request: Request) -> BrowserUser | None:
     """Return the user of the browser: by the account cookie, else by the report's cookie."""
     if signed := await signed_in_account(engine, request):
-        return signed.visitor
+        return signed.browser_user
     session = await cookie_session(engine, request)
     return BrowserUser(session.account_id, session.site_id) if session else None
 
@@ -142,7 +142,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
             opened = reopen(work, context, session)
         else:
             opened = open_link(work, context, visit)
-        work.note(_audit_event(request, "open", opened))
+        work.audit(_audit_event(request, "open", opened))
         return opened
 
     try:
@@ -210,7 +210,7 @@ async def open_share(request: Request, handle: str) -> Response:
     except EngineError as refusal:
         record_refusal(request, "share-open", code=refusal.code)
         return _refusal(request, refusal, handle)
-    engine.journal.note([audit_event(request, "share-open", found.site_id, found.report_id)])
+    engine.audit_buffer.add([audit_event(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
     text = await Threads.EXPORTS.run(html.render, found.exported, zone)
     return HTMLResponse(text, headers=html_pages.document_headers())
@@ -252,7 +252,7 @@ async def _prewarm(engine: EngineState, request: Request, handle: str) -> Respon
     def apply(work: Work) -> tuple[PrewarmedSession, list[str]]:
         warmed = begin_prewarmed(work, link_keys, engine.settings.lifetimes, handle, present)
         account_id = warmed.account_id
-        work.note(audit_event(request, "warm", warmed.site_id, account_id=account_id))
+        work.audit(audit_event(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
         return warmed, list(work.connection.execute(site).one().host_origins)
 
@@ -305,7 +305,7 @@ async def _init_from_address(
 async def _keep_session(engine: EngineState, request: Request, site_id: str) -> Response:
     """Answer for a user who is signed in already; never inside a frame."""
     user = None if is_framed(request) else await _browser_user(engine, request)
-    account_id = user.on(site_id) if user is not None else None
+    account_id = user.account_on(site_id) if user is not None else None
     if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:

@@ -48,7 +48,7 @@ class ReportPage:
         """Return the state of the page; record one view for requests in quick succession."""
         response = await self._respond(lambda work, editor: {}, take_over=take_over)
         if self.engine.clock() - self.session.last_seen_at > VIEW_PAUSE_MS:
-            self.engine.journal.note([self._event("view")])
+            self.engine.audit_buffer.add([self._event("view")])
         return response
 
     async def change(self, action: str, apply: Callable[[Work, Editor], Any]) -> Response:
@@ -79,7 +79,7 @@ class ReportPage:
 
         def read_with_event(work: Work, editor: Editor) -> Result:
             result = reading(work, editor)
-            work.note(replace(self._event(action), report_id=report_id))
+            work.audit(replace(self._event(action), report_id=report_id))
             return result
 
         return await self._execute(read_with_event)
@@ -104,7 +104,7 @@ class ReportPage:
             event = replace(self._event(action), target=target)
             if state is not None:
                 event = replace(event, **difference(before, state(work.connection)))
-            work.note(event)
+            work.audit(event)
 
         await self._execute(apply_with_states)
         return Response(status_code=204)
@@ -113,7 +113,7 @@ class ReportPage:
         self, action: str, apply: Callable[[Work, Editor], Any], work: Work, editor: Editor
     ) -> Any:
         result = apply(work, editor)
-        work.note(self._event(action))
+        work.audit(self._event(action))
         return result
 
     def _event(self, action: str) -> AuditEvent:

@@ -70,7 +70,7 @@ def record_refusal(request: Request, action: str, **details: Any) -> None:
     """Record a refused request; equal refusals within a short time become one event."""
     event = audit_event(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
     request.state.refusal_noted = True
-    engine_of(request).journal.note([event])
+    engine_of(request).audit_buffer.add([event])
 
 
 def record_refused_change(request: Request, code: str) -> None:
@@ -95,7 +95,7 @@ def record_refused_change(request: Request, code: str) -> None:
         code=code,
         path=_route(request),
     )
-    engine_of(request).journal.note([event])
+    engine_of(request).audit_buffer.add([event])
 
 
 def _name(request: Request) -> str:

@@ -100,7 +100,7 @@ async def read_as_administrator(
     result = await engine.work.read_session(permitted)
     if not unrecorded:
         sites = (place.site_id for place in places)
-        engine.journal.note(access_events(request, action, sites, shown(result)))
+        engine.audit_buffer.add(access_events(request, action, sites, shown(result)))
     return result
 
 
@@ -149,7 +149,7 @@ async def change_as_administrator(
         report, body = _report_and_body(result)
         report_id = report.report_id if report else None
         event = audit_event(request, action, place.site_id, report_id, target=target)
-        work.note(replace(event, **work.audit_members))
+        work.audit(replace(event, **work.audit_members))
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)
         return body

@@ -99,7 +99,7 @@ async def _complete(
         done = enrolment.complete(work.connection, found, password_hash, step, work.now)
         if done:
             engine.throttle.give_back(work.connection, attempt)
-            work.note(audit_event(request, "enrol", account_id=found.account_id))
+            work.audit(audit_event(request, "enrol", account_id=found.account_id))
         return done
 
     if not await engine.work.change(Actor(found.account_id), engine.clock(), apply):
@@ -118,7 +118,7 @@ async def _find(request: Request, token: str) -> FoundEnrolment:
         return found
     if found.state is EnrolmentState.OPEN and _needs_code(engine, found) and found.secret is None:
         await engine.work.write(
-            lambda c: enrolment.give_secret(c, engine.keys, found, engine.random)
+            lambda c: enrolment.add_secret(c, engine.keys, found, engine.random)
         )
         return await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
     return found

@@ -132,7 +132,7 @@ async def begin_session(
 
     def apply(work: Work) -> str:
         secret = begin(work.connection, prove(work), random, work.now, life)
-        work.note(audit_event(request, "login", account_id=account.id))
+        work.audit(audit_event(request, "login", account_id=account.id))
         return secret
 
     secret = await engine.work.change(Actor(account.id), engine.clock(), apply)
@@ -153,7 +153,7 @@ async def sign_out(request: Request) -> Response:
         found = signed_in(work.connection, secret, work.now, life)
         if found is not None:
             end_session(work.connection, found.session, work.now)
-            work.note(audit_event(request, "logout", account_id=found.account.id))
+            work.audit(audit_event(request, "logout", account_id=found.account.id))
 
     await engine.work.change(Actor(), engine.clock(), apply)
     return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})

@@ -1,1 +1,1 @@
-"""Accounts: users, sessions, tokens, credentials, audit trail."""
+"""Accounts: users, sessions, access tokens, credentials and the audit trail."""

@@ -1,10 +1,11 @@
-"""The audit trail: read it, and count the refusals of anonymous callers.
+"""
+The audit trail: queries, and counts of refused anonymous requests.
 
-The trail knows reports by their ids; the patients behind them are looked up only when asked for.
+Events identify reports by id. The patients are looked up only when a caller needs them.
 
-Anybody can cause them, so each minute has a bounded number of rows, whatever the number of
-requests and of addresses: further sources are counted as `others`. The rows are outside of the
-hash chain and can be pruned.
+Anybody can cause refused anonymous requests. They are therefore counted: each minute has a bounded
+number of rows, independent of the number of requests and addresses, and further sources are counted
+as `others`. These rows are not part of the hash chain and can be pruned.
 """
 
 from collections import Counter
@@ -46,7 +47,7 @@ _PEOPLE = (AuditOrigin.API, AuditOrigin.APP, AuditOrigin.CONSOLE)
 
 @dataclass(frozen=True, slots=True)
 class TrailQuery:
-    """Which events: None leaves a thing open; times in milliseconds, `until` excluded."""
+    """A query of the trail. None does not restrict; times are in ms, `until` is excluded."""
 
     site_id: str | None = None
     since: int | None = None
@@ -55,7 +56,7 @@ class TrailQuery:
     action: str | None = None
     user: str | None = None
     before: int | None = None
-    """A sequence number: only events that came before it."""
+    """A sequence number: only events before it."""
     target: tuple[str, str] | None = None
     origins: tuple[str, ...] = ()
     sites: Collection[str] | None = None
@@ -63,7 +64,10 @@ class TrailQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One event of the trail; `user` is an account's address, `actor` also a command's user."""
+    """
+    One event of the trail; `user` is an account's address, `actor` may also be an operating system
+    user.
+    """
 
     sequence: int
     at: int
@@ -112,12 +116,12 @@ class AuditRow:
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The ids of all reports that the event is about."""
+        """The ids of all reports that the event concerns."""
         more = self.details.get("reports", ())
         return (self.report_id, *more) if self.report_id else tuple(more)
 
     def entry(self) -> AuditEntry:
-        """Return the event as the FHIR export takes it."""
+        """Return the event in the form that the FHIR export needs."""
         return AuditEntry(
             str(self.sequence),
             self.at,
@@ -141,24 +145,24 @@ def read_page(
     limit: int = PAGE,
     chain: Chain = ENGINE_CHAIN,
 ) -> list[AuditRow]:
-    """Return at most `limit` events behind the sequence number `after`, oldest first."""
+    """Return at most `limit` events after the sequence number `after`, oldest first."""
     column = chain.table.c.sequence
-    statement = _wanted(query, chain).where(column > after).order_by(column).limit(limit)
+    statement = _query(query, chain).where(column > after).order_by(column).limit(limit)
     return [_row(row) for row in connection.execute(statement)]
 
 
 def read_newest(
     connection: Connection, query: TrailQuery, limit: int = PAGE, chain: Chain = ENGINE_CHAIN
 ) -> list[AuditRow]:
-    """Return the newest events, the newest first."""
-    statement = _wanted(query, chain).order_by(chain.table.c.sequence.desc()).limit(limit)
+    """Return the newest events, newest first."""
+    statement = _query(query, chain).order_by(chain.table.c.sequence.desc()).limit(limit)
     return [_row(row) for row in connection.execute(statement)]
 
 
 def iterate(
     connection: Connection, query: TrailQuery, chain: Chain = ENGINE_CHAIN
 ) -> Iterator[AuditRow]:
-    """Give all events of a query, oldest first, a page in memory at a time."""
+    """Yield all events of a query, oldest first; only one page is in memory at a time."""
     after = 0
     while rows := read_page(connection, query, after, chain=chain):
         yield from rows
@@ -182,7 +186,7 @@ def patients_of(connection: Connection, report_ids: Sequence[str]) -> list[Audit
 
 
 def sites_of(connection: Connection, report_ids: Sequence[str]) -> dict[str, str]:
-    """Return the sites of reports, of deleted ones too."""
+    """Return the sites of reports, including deleted ones."""
     found: dict[str, str] = {}
     for table in (TOMBSTONES, REPORTS):
         query = select(table.c.report_id, table.c.site_id).where(table.c.report_id.in_(report_ids))
@@ -190,8 +194,8 @@ def sites_of(connection: Connection, report_ids: Sequence[str]) -> dict[str, str
     return found
 
 
-def _wanted(query: TrailQuery, chain: Chain) -> Select[Any]:
-    """Select events; those of the first form name an account by its number alone."""
+def _query(query: TrailQuery, chain: Chain) -> Select[Any]:
+    """Build the query. Events of version 1 name an account only by its number."""
     events = chain.table.c
     email: ColumnElement[Any]
     if chain is ENGINE_CHAIN:
@@ -203,12 +207,12 @@ def _wanted(query: TrailQuery, chain: Chain) -> Select[Any]:
         (and_(events.origin.in_(_PEOPLE), events.actor.like("%@%")), events.actor), else_=email
     )
     statement = select(chain.table, email.label("email")).select_from(source)
-    wanted = (
+    exact = (
         (events.site_id, query.site_id),
         (events.report_id, query.report_id),
         (events.action, query.action),
     )
-    conditions = [column == value for column, value in wanted if value is not None]
+    conditions = [column == value for column, value in exact if value is not None]
     if query.user is not None:
         user = query.user.strip().lower()
         conditions.append(or_(email == user, events.actor == user))
@@ -256,14 +260,14 @@ def _row(row: Any) -> AuditRow:
 ROWS = metadata.tables["engine_audit_anonymous"]
 LOCK: Final = "engine audit anonymous"
 MOST_A_MINUTE: Final = 16
-"""Rows with a source of their own; beside these, one row `others` for each action and code."""
+"""Rows with their own source per minute. Each action and code has one more row, `others`."""
 OTHERS: Final = "others"
 _MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalKey:
-    """What is counted together; `minute` is its begin in milliseconds."""
+    """The refusals that are counted together; `minute` is its start in milliseconds."""
 
     minute: int
     action: str
@@ -272,13 +276,13 @@ class RefusalKey:
 
 
 def is_anonymous(event: AuditEvent) -> bool:
-    """Tell whether an event is a refusal of a caller that nobody knows."""
+    """Tell whether an event is a refusal of an unauthenticated caller."""
     known = event.actor or event.account_id is not None or event.token_id is not None
     return event.outcome is Outcome.REFUSED and not known
 
 
 class RefusalTally:
-    """Counts in memory until they are written; bounded as the rows are."""
+    """Counts refusals in memory until they are written. It has the same bound as the rows."""
 
     def __init__(self) -> None:
         self._counts: Counter[RefusalKey] = Counter()
@@ -296,17 +300,17 @@ class RefusalTally:
         self._counts[key] += 1
 
     def take(self) -> Counter[RefusalKey]:
-        """Return what was counted, and begin anew."""
+        """Return the counts and reset them."""
         taken, self._counts = self._counts, Counter()
         return taken
 
     def give_back(self, counts: Mapping[RefusalKey, int]) -> None:
-        """Count again what could not be written."""
+        """Add counts that could not be written."""
         self._counts.update(counts)
 
 
 def _source(address: str) -> str:
-    """Return the source of an address; a text that is no address is counted with the others."""
+    """Return the network of an address; a text that is no address is counted with `others`."""
     parsed = parse_address(address)
     return OTHERS if parsed is None else source_of_parsed(parsed)
 
@@ -323,7 +327,7 @@ def add_counts(connection: Connection, counts: Mapping[RefusalKey, int]) -> None
             }
         rows = known[key.minute]
         if key not in rows and sum(row.source != OTHERS for row in rows) >= MOST_A_MINUTE:
-            key = RefusalKey(key.minute, key.action, key.code, OTHERS)  # noqa: PLW2901  # the row it is counted in
+            key = RefusalKey(key.minute, key.action, key.code, OTHERS)  # noqa: PLW2901  # the row that gets the count
         if key in rows:
             same = [ROWS.c[name] == getattr(key, name) for name in RefusalKey.__slots__]
             connection.execute(update(ROWS).where(*same).values(count=ROWS.c.count + count))
@@ -334,7 +338,7 @@ def add_counts(connection: Connection, counts: Mapping[RefusalKey, int]) -> None
 
 
 def newest_anonymous(connection: Connection, since: int | None, limit: int) -> list[dict[str, Any]]:
-    """Return rows as `audit list` shows them, the newest first: they are no part of the chain."""
+    """Return rows as `audit list` shows them, newest first. They are not part of the chain."""
     query = select(ROWS).order_by(ROWS.c.minute.desc()).limit(limit)
     if since is not None:
         query = query.where(ROWS.c.minute >= since - _MINUTE_MS)
@@ -355,5 +359,5 @@ def newest_anonymous(connection: Connection, since: int | None, limit: int) -> l
 
 
 def purge_before(connection: Connection, moment: int) -> int:
-    """Remove the rows of minutes before a moment; return how many."""
+    """Delete the rows of minutes before a moment; return their number."""
     return connection.execute(delete(ROWS).where(ROWS.c.minute < moment)).rowcount

@@ -1,6 +1,7 @@
-"""Enrolment links: the one way to a password without the present one.
+"""
+Enrolment links: the only way to set a password without the current one.
 
-A link is random, stored as a hash, used once, and expires. A newer link ends the older ones.
+A link is random, stored as a hash, works once, and expires. A new link invalidates the older ones.
 """
 
 import base64
@@ -20,11 +21,11 @@ from bridge.engine.service.accounts.users import ACCOUNTS, MEMBERSHIPS
 PATH: Final = "/reporting/enrol"
 TOKEN_BYTES: Final = 24
 _KEPT_MS: Final = 30 * 24 * 3600 * 1000
-"""How long an old link is known, so that its bearer can be told what became of it."""
+"""How long an expired link is stored, so that its bearer learns that it has expired."""
 
 
 class EnrolmentState(StrEnum):
-    """What an enrolment link is worth."""
+    """The state of an enrolment link."""
 
     OPEN = "open"
     USED = "used"
@@ -35,19 +36,19 @@ class EnrolmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentLink:
-    """A new link: its path and token, which is stored nowhere; moments in milliseconds."""
+    """A new link: its token, which is stored nowhere, and its expiry in milliseconds."""
 
     token: str
     expires_at: int
 
     def address(self, base_url: str) -> str:
-        """Return the whole address."""
+        """Return the absolute URL."""
         return f"{base_url}{PATH}?token={self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundEnrolment:
-    """A link that was found, and whose it is."""
+    """A link that was found by its token, with its account."""
 
     state: EnrolmentState
     pk: int = 0
@@ -62,7 +63,10 @@ UNKNOWN_LINK: Final = FoundEnrolment(EnrolmentState.UNKNOWN)
 
 
 def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool) -> None:
-    """End the password, the second factor and the sessions of an account, and its tokens."""
+    """
+    Remove the password and second factor of an account and end its sessions, and its tokens if
+    `end_tokens`.
+    """
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(password_hash=None))
     second_factor.store(connection, account_id, None)
@@ -91,7 +95,7 @@ def issue(
 
 
 def find(connection: Connection, token: str, now: int) -> FoundEnrolment:
-    """Return the link of a token and what it is worth."""
+    """Return the link of a token with its state."""
     row = connection.execute(
         select(ENROLMENTS, ACCOUNTS.c.email, ACCOUNTS.c.second_factor_required)
         .join_from(ENROLMENTS, ACCOUNTS, ENROLMENTS.c.account_id == ACCOUNTS.c.id)
@@ -111,10 +115,10 @@ def find(connection: Connection, token: str, now: int) -> FoundEnrolment:
     )
 
 
-def give_secret(
+def add_secret(
     connection: Connection, keys: KeyRing, found: FoundEnrolment, random_bytes: RandomBytes
 ) -> None:
-    """Give a link the secret of a new authenticator, unless it has one."""
+    """Store the secret of a new authenticator with a link, unless it has one."""
     sealed = second_factor.seal(keys, found.account_id, second_factor.new_secret(random_bytes))
     first = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.totp_sealed.is_(None)
     values = {"totp_key_id": sealed.key_id, "totp_sealed": sealed.data}
@@ -124,11 +128,11 @@ def give_secret(
 def complete(
     connection: Connection, found: FoundEnrolment, password_hash: str, step: int | None, now: int
 ) -> bool:
-    """Use a link up and set what its owner chose; False where it was used up meanwhile."""
-    mine = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.used_at.is_(None)
-    mine &= ENROLMENTS.c.ended_at.is_(None) & (ENROLMENTS.c.expires_at > now)
+    """Use a link and store the password and second factor; False if it was used meanwhile."""
+    usable = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.used_at.is_(None)
+    usable &= ENROLMENTS.c.ended_at.is_(None) & (ENROLMENTS.c.expires_at > now)
     values: dict[str, Any] = {"used_at": now, "totp_key_id": None, "totp_sealed": None}
-    if connection.execute(update(ENROLMENTS).where(mine).values(**values)).rowcount != 1:
+    if connection.execute(update(ENROLMENTS).where(usable).values(**values)).rowcount != 1:
         return False
     passwords.store_hash(connection, found.account_id, password_hash, now)
     second_factor.store(connection, found.account_id, found.secret if step else None, step)

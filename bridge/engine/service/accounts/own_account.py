@@ -1,6 +1,7 @@
-"""Signed-in accounts: their sessions, and what people choose about themselves.
+"""
+The signed-in account: sign-in, its session, and what users change about themselves.
 
-Such a session belongs to no report: it opens the worklist, and reports from there.
+An account session belongs to no report. It opens the worklist, and reports from there.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, s
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
     NewSession,
+    add_details,
     begin_session,
-    describe,
     find_session,
 )
 from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
@@ -32,7 +33,7 @@ _KIND = "account"
 
 
 class WrongPassword(EngineError):  # noqa: N818  # named for what happened
-    """The present password that was given is not the account's."""
+    """The given current password is not the account's password."""
 
     status = 400
     code = "wrong_password"
@@ -47,24 +48,24 @@ class AccountSession:
     account: AccountRef
 
     @property
-    def visitor(self) -> BrowserUser:
-        """Who this is, and where."""
+    def browser_user(self) -> BrowserUser:
+        """The account of the session, valid for all its sites."""
         return BrowserUser(self.account.id)
 
     @property
     def authenticated_at(self) -> int:
-        """When the owner last proved to be there, in milliseconds."""
+        """When the owner last authenticated, in milliseconds."""
         return int(self.session.details.get("authenticated_at", 0))
 
     @property
     def second_factor(self) -> bool:
-        """Whether that proof had a second factor: a one-time code, or the provider."""
+        """Whether that authentication had a second factor: a one-time code, or the provider's."""
         return bool(self.session.details.get("second_factor"))
 
 
 @dataclass(frozen=True, slots=True)
 class SignInProof:
-    """How somebody proved to own an account: by the provider where `password_hash` is None."""
+    """A successful authentication; `password_hash` is None if the provider authenticated."""
 
     account: AccountRef
     password_hash: str | None = field(default=None, repr=False)
@@ -77,8 +78,8 @@ def sign_in(
     """
     Begin a session for an account and return its secret.
 
-    Raise `WrongPassword` where the password was changed or the account disabled since it was
-    verified, and `Forbidden` without a site.
+    Raise `WrongPassword` if the password was changed or the account disabled after the password was
+    verified, and `Forbidden` if the account is on no site.
     """
     account = proof.account
     if proof.password_hash is None:
@@ -87,28 +88,28 @@ def sign_in(
         mark_enrolled(connection, account.id, now)
     elif not still_has(connection, account.id, proof.password_hash):
         raise WrongPassword
-    home = users.home_site_of(connection, account.id)
-    if home is None:
+    home_site = users.home_site_of(connection, account.id)
+    if home_site is None:
         raise Forbidden
     details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
-    new = NewSession(home, account.id, details=details)
+    new = NewSession(home_site, account.id, details=details)
     return begin_session(connection, random_bytes, new, now, life)
 
 
 def confirm(connection: Connection, signed: AccountSession, proof: SignInProof, now: int) -> None:
-    """Note that the owner proved again to be there; raise `WrongPassword` as `sign_in` does."""
+    """Record a repeated authentication; raise `WrongPassword` as `sign_in` does."""
     known = proof.password_hash or ""
     if not still_has(connection, signed.account.id, known):
         raise WrongPassword
     second_factor = proof.second_factor or signed.second_factor
     details = {"authenticated_at": now, "second_factor": second_factor}
-    describe(connection, signed.session, details)
+    add_details(connection, signed.session, details)
 
 
 def signed_in(
     connection: Connection, secret: str, now: int, life: Lifetimes
 ) -> AccountSession | None:
-    """Return whose session this is; None when it ended."""
+    """Return the account session of a secret; None if it has ended."""
     session = find_session(connection, secret, now, life)
     if session is None or session.details.get("kind") != _KIND:
         return None
@@ -122,25 +123,25 @@ def _within(only_site: str | None) -> ColumnElement[bool]:
 
 
 def account_json(connection: Connection, signed: AccountSession) -> dict[str, Any]:
-    """Return an account as its owner sees it, with what its session proves."""
+    """Return an account as its owner sees it, with the details of the session."""
     return {
-        **profile(connection, signed.visitor),
+        **profile(connection, signed.browser_user),
         "accountId": str(signed.account.id),
-        "site": signed.visitor.site_id,
+        "site": signed.browser_user.site_id,
         "authenticatedAt": iso(signed.authenticated_at),
         "secondFactor": signed.second_factor,
     }
 
 
-def profile(connection: Connection, visitor: BrowserUser) -> dict[str, Any]:
+def profile(connection: Connection, browser_user: BrowserUser) -> dict[str, Any]:
     """
-    Return an account as its owner sees it, with the sites that they have come in to.
+    Return an account as its owner sees it, with the sites that the session is valid for.
 
-    Name, signature and choices are those that the first of them knows.
+    Name, signature and settings are those of the account's home site.
     """
-    account_id = visitor.account_id
+    account_id = browser_user.account_id
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
-    known = _known_at_home(connection, visitor)
+    known = _home_membership(connection, browser_user)
     at_home = preferences_of(connection, known.site_id)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
@@ -148,7 +149,7 @@ def profile(connection: Connection, visitor: BrowserUser) -> dict[str, Any]:
         .where(
             MEMBERSHIPS.c.account_id == account_id,
             MEMBERSHIPS.c.left_at.is_(None),
-            _within(visitor.site_id),
+            _within(browser_user.site_id),
         )
         .order_by(SITES.c.name, SITES.c.site_id)
     )
@@ -171,36 +172,45 @@ def profile(connection: Connection, visitor: BrowserUser) -> dict[str, Any]:
     }
 
 
-def save_choices(connection: Connection, visitor: BrowserUser, choices: Mapping[str, Any]) -> None:
-    """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
-    kept = {**_known_at_home(connection, visitor, lock=True).settings, **choices}
-    settings = {name: value for name, value in kept.items() if value not in ("", None)}
-    users.update_membership(connection, visitor.account_id, visitor.site_id, settings=settings)
+def save_choices(
+    connection: Connection, browser_user: BrowserUser, choices: Mapping[str, Any]
+) -> None:
+    """Save a user's settings for all their sites; an empty value restores the default."""
+    settings = {**_home_membership(connection, browser_user, lock=True).settings, **choices}
+    settings = {name: value for name, value in settings.items() if value not in ("", None)}
+    users.update_membership(
+        connection, browser_user.account_id, browser_user.site_id, settings=settings
+    )
 
 
 def save_page_choices(
     connection: Connection, session: BrowserSession, choices: Mapping[str, Any]
 ) -> None:
     """
-    Change what a user has chosen, for the site whose report is open.
+    Save a user's settings on the site of the open report.
 
-    A language chosen on the page goes before the launch's, also when the page is loaded anew.
+    A language that is chosen on the page takes precedence over the launch's, also when the page is
+    reloaded.
     """
     save_choices(connection, BrowserUser(session.account_id, session.site_id), choices)
     if language := choices.get("AppLanguage"):
-        describe(connection, session, {"chosen_language": language})
+        add_details(connection, session, {"chosen_language": language})
 
 
-def rename(connection: Connection, visitor: BrowserUser, name: str) -> None:
-    """Change the name that a user's reports are signed with from now on, on all their sites."""
-    if name != _known_at_home(connection, visitor).name:
-        users.update_membership(connection, visitor.account_id, visitor.site_id, name=name)
+def rename(connection: Connection, browser_user: BrowserUser, name: str) -> None:
+    """Change the name that a user's future reports are signed with, on all their sites."""
+    if name != _home_membership(connection, browser_user).name:
+        users.update_membership(
+            connection, browser_user.account_id, browser_user.site_id, name=name
+        )
 
 
-def _known_at_home(connection: Connection, visitor: BrowserUser, *, lock: bool = False) -> Row[Any]:
-    home = visitor.site_id or users.home_site_of(connection, visitor.account_id)
+def _home_membership(
+    connection: Connection, browser_user: BrowserUser, *, lock: bool = False
+) -> Row[Any]:
+    home = browser_user.site_id or users.home_site_of(connection, browser_user.account_id)
     query = select(MEMBERSHIPS).where(
-        MEMBERSHIPS.c.account_id == visitor.account_id, MEMBERSHIPS.c.site_id == home
+        MEMBERSHIPS.c.account_id == browser_user.account_id, MEMBERSHIPS.c.site_id == home
     )
     return connection.execute(query.with_for_update(key_share=True) if lock else query).one()
 
@@ -209,9 +219,9 @@ def change_password(
     connection: Connection, signed: AccountSession, present: str, wanted: str, now: int
 ) -> None:
     """
-    Change a password and end the account's other sessions; both are given as hashes.
+    Change a password and end the account's other sessions; both passwords are given as hashes.
 
-    Raise `WrongPassword` where `present` is not the account's hash any more.
+    Raise `WrongPassword` if `present` is no longer the account's hash.
     """
     if not still_has(connection, signed.account.id, present):
         raise WrongPassword(pointer="/present")

@@ -1,6 +1,7 @@
-"""Passwords of accounts: stored as Argon2 hashes, verified outside of any transaction.
+"""
+Passwords of accounts: stored as Argon2 hashes, verified outside of any transaction.
 
-Hashing takes long on purpose: callers on the event loop use `bridge.engine.live.password_hashing`.
+Hashing is slow on purpose: the event loop uses `bridge.engine.live.password_hashing`.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ _HASHER = PasswordHasher()
 
 
 class WeakPassword(EngineError):  # noqa: N818  # named for what happened
-    """A new password breaks the policy; the code says how."""
+    """A new password violates the policy; the code names the rule."""
 
     status = 400
 
@@ -26,9 +27,9 @@ class WeakPassword(EngineError):  # noqa: N818  # named for what happened
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """
-    What an account proves its owner by; `account` is None for an unknown or disabled address.
+    The password hash of an account; `account` is None for an unknown or disabled address.
 
-    `totp` is whether a one-time code is asked for.
+    `totp` tells whether a one-time code is required.
     """
 
     account: AccountRef | None
@@ -36,16 +37,16 @@ class Credentials:
     totp: bool = False
 
     def verify(self, password: str) -> bool:
-        """Compare a password; takes as long where there is no account or no password."""
+        """Compare a password. It takes as long if there is no account or no password."""
         try:
-            _HASHER.verify(self.password_hash or _nobody(), password)
+            _HASHER.verify(self.password_hash or _dummy_hash(), password)
         except (VerificationError, InvalidHashError, UnicodeError):
             return False
         return bool(self.password_hash) and self.account is not None
 
 
 def credentials_of(connection: Connection, email: str) -> Credentials:
-    """Return the credentials of an address; those of a stranger match nothing."""
+    """Return the credentials of an address; those of an unknown address match no password."""
     row = connection.execute(
         select(ACCOUNTS).where(
             ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
@@ -58,7 +59,7 @@ def credentials_of(connection: Connection, email: str) -> Credentials:
 
 
 def still_has(connection: Connection, account_id: int, password_hash: str) -> bool:
-    """Tell whether an account works and still has the password that was verified."""
+    """Tell whether an account is enabled and still has the password that was verified."""
     query = select(ACCOUNTS.c.id).where(
         ACCOUNTS.c.id == account_id,
         ACCOUNTS.c.password_hash == password_hash,
@@ -68,7 +69,7 @@ def still_has(connection: Connection, account_id: int, password_hash: str) -> bo
 
 
 def require_strong(password: str, email: str, name: str = "") -> None:
-    """Raise `WeakPassword` for a password that the policy refuses."""
+    """Raise `WeakPassword` if the policy refuses a password."""
     found = weakness(password, email, name)
     if found is not None:
         error = WeakPassword(TEXTS[found], pointer="/wanted")
@@ -82,24 +83,24 @@ def hash_password(password: str) -> str:
 
 
 def store_hash(connection: Connection, account_id: int, password_hash: str, now: int) -> None:
-    """Give an account a password by its hash; the account counts as enrolled from now on."""
+    """Store the hash of an account's password, and mark the account as enrolled."""
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(password_hash=password_hash))
     mark_enrolled(connection, account_id, now)
 
 
 def mark_enrolled(connection: Connection, account_id: int, now: int) -> None:
-    """Note the first time that the owner of an account proved to be there."""
+    """Record the first time that the owner of an account authenticated."""
     first = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.enrolled_at.is_(None)
     connection.execute(update(ACCOUNTS).where(first).values(enrolled_at=now))
 
 
 def set_password(connection: Connection, account_id: int, password: str, now: int = 1) -> None:
-    """Hash and store a password at once: for commands, which have no event loop."""
+    """Hash and store a password. For commands, which have no event loop."""
     store_hash(connection, account_id, hash_password(password), now)
 
 
 @cache
-def _nobody() -> str:
-    """Return a hash to compare with where there is no account, so that it takes as long."""
+def _dummy_hash() -> str:
+    """Return the hash to compare with if there is no account: the check takes as long."""
     return _HASHER.hash("nobody has this password")

@@ -1,6 +1,7 @@
-"""End what an account could do: its sessions, tokens, links and shares, everywhere or on one site.
+"""
+Revocation: end the sessions, tokens, links and shares of an account, on all sites or on one.
 
-Open pages and event streams notice it by their session (`service.sessions`), at the next change or
+Open pages and event streams check their session (`service.accounts.sessions`) at each change and
 heartbeat.
 """
 
@@ -19,7 +20,7 @@ REPORTS = metadata.tables[str(Report.__tablename__)]
 
 
 def disable(connection: Connection, account_id: int, now: int) -> None:
-    """Disable an account: it does not sign in, and all that it could do ends for good."""
+    """Disable an account: it cannot sign in, and its sessions, tokens and links end permanently."""
     first = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.disabled_at.is_(None)
     connection.execute(update(ACCOUNTS).where(first).values(disabled_at=now))
     end_sessions(connection, account_id, now)
@@ -29,7 +30,7 @@ def disable(connection: Connection, account_id: int, now: int) -> None:
 
 
 def enable(connection: Connection, account_id: int) -> None:
-    """Let an account sign in again; what had ended stays ended."""
+    """Enable an account. What ended when it was disabled stays ended."""
     connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(disabled_at=None))
 
 
@@ -42,7 +43,7 @@ def leave_site(connection: Connection, account_id: int, site_id: str, now: int) 
 
 
 def end_sessions(connection: Connection, account_id: int, now: int, but: int | None = None) -> None:
-    """End the sessions of an account, all of them or all `but` one (its key)."""
+    """End all sessions of an account, except the session with the key `but`."""
     where = SESSIONS.c.account_id == account_id
     if but is not None:
         where &= SESSIONS.c.pk != but
@@ -52,7 +53,7 @@ def end_sessions(connection: Connection, account_id: int, now: int, but: int | N
 def end_tokens(
     connection: Connection, account_id: int, now: int, site_id: str | None = None
 ) -> None:
-    """Revoke the tokens of an account, all of them or those that are bound to one site."""
+    """Revoke all tokens of an account, or only those bound to one site."""
     where = (TOKENS.c.account_id == account_id) & TOKENS.c.revoked_at.is_(None)
     if site_id is not None:
         where &= TOKENS.c.site_id == site_id
@@ -65,7 +66,7 @@ def end_tokens(
 def end_links(
     connection: Connection, account_id: int, now: int, site_id: str | None = None
 ) -> None:
-    """Let the links expire that act as an account or that its tokens made, and its shares."""
+    """Expire the links that act as an account or that its tokens made, and revoke its shares."""
     made = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
     where = or_(LINKS.c.account_id == account_id, LINKS.c.token_id.in_(made))
     where &= LINKS.c.expires_at > now
@@ -79,7 +80,7 @@ def end_links(
 
 
 def end_enrolments(connection: Connection, account_id: int, now: int) -> None:
-    """Let the enrolment links of an account open no more."""
+    """Invalidate the enrolment links of an account."""
     open_ones = (ENROLMENTS.c.account_id == account_id) & ENROLMENTS.c.used_at.is_(None)
     open_ones &= ENROLMENTS.c.ended_at.is_(None)
     connection.execute(update(ENROLMENTS).where(open_ones).values(ended_at=now))

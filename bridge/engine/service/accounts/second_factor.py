@@ -1,6 +1,8 @@
-"""One-time codes of an authenticator app (RFC 6238: SHA-1, six digits, 30 seconds).
+"""
+One-time codes of an authenticator app (RFC 6238: SHA-1, six digits, 30 seconds).
 
-The secret is sealed with the key ring. A code is accepted once, and none before it afterwards.
+The secret is sealed with the key ring. A code is accepted once. Codes of earlier time steps are
+then refused.
 """
 
 import base64
@@ -42,7 +44,7 @@ def seal(keys: KeyRing, account_id: int, secret: bytes) -> SealedSecret:
 
 
 def unseal(keys: KeyRing, account_id: int, sealed: SealedSecret) -> bytes | None:
-    """Return a secret; None where its key is gone or it belongs to another account."""
+    """Return a secret; None if its key was removed or it belongs to another account."""
     try:
         return keys.open(Sealed(sealed.key_id, sealed.data), _binding(account_id))
     except LinkError:
@@ -50,17 +52,17 @@ def unseal(keys: KeyRing, account_id: int, sealed: SealedSecret) -> bytes | None
 
 
 def base32(secret: bytes) -> str:
-    """Return a secret as authenticator apps take it."""
+    """Return a secret in the form that authenticator apps accept."""
     return base64.b32encode(secret).decode("ascii")
 
 
 def provisioning_uri(secret: bytes, email: str) -> str:
-    """Return the address that the QR code carries (Key URI Format)."""
+    """Return the URI that the QR code contains (Key URI Format)."""
     return _totp(secret).get_provisioning_uri(email, ISSUER)
 
 
 def matching_step(secret: bytes, code: str, now: int) -> int | None:
-    """Return the time step whose code was given, None for a wrong code; `now` in milliseconds."""
+    """Return the time step of the given code, None for a wrong code; `now` in milliseconds."""
     given = "".join(code.split())
     if len(given) != DIGITS or not (given.isascii() and given.isdecimal()):
         return None
@@ -74,7 +76,7 @@ def matching_step(secret: bytes, code: str, now: int) -> int | None:
 
 
 def accept(connection: Connection, keys: KeyRing, account_id: int, code: str, now: int) -> bool:
-    """Accept the code of an account, once: in a write transaction. False for any other."""
+    """Accept the code of an account once, in a write transaction; False for any other code."""
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).first()
     if row is None or row.totp_sealed is None:
         return False
@@ -98,7 +100,7 @@ def has(connection: Connection, account_id: int) -> bool:
 def store(
     connection: Connection, account_id: int, sealed: SealedSecret | None, step: int | None = None
 ) -> None:
-    """Give an account an authenticator, or none; `step` is that of the code it was proved with."""
+    """Set or remove an account's authenticator; `step` is that of the code that verified it."""
     values = {
         "totp_key_id": sealed.key_id if sealed else None,
         "totp_sealed": sealed.data if sealed else None,
@@ -108,13 +110,16 @@ def store(
 
 
 def require(connection: Connection, account_id: int, *, required: bool) -> None:
-    """Say whether an account must have a second factor."""
+    """Set whether an account must have a second factor."""
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(second_factor_required=required))
 
 
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
-    """Move the secrets behind an older key to the newest; return how many, and how many not."""
+    """
+    Move the secrets under older keys to the newest; return the numbers of moved and unreadable
+    ones.
+    """
     moved = lost = 0
     old = ACCOUNTS.c.totp_sealed.is_not(None) & (ACCOUNTS.c.totp_key_id != keys.newest)
     for row in connection.execute(select(ACCOUNTS).where(old)).all():

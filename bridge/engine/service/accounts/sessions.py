@@ -1,8 +1,10 @@
-"""Browser sessions: one for each opened document, and one for each pre-warmed frame or login.
+"""
+Browser sessions: one for each opened document, pre-warmed frame, or sign-in.
 
-The secret is in the browser, its hash here. A session ends by idleness, by its absolute end, or on
-purpose; with its account or with its account's membership of the site; and with the token that made
-its link. `_WORKS` is the one place of that rule. What a session may do is decided where it is used.
+The browser has the secret, the database its hash. A session ends by idle time, at its absolute end,
+or by request. It also ends when its account is disabled or leaves the site, and when the token that
+made its link is revoked. `_VALID` defines this rule. Permissions are checked where a session is
+used.
 """
 
 import base64
@@ -29,7 +31,7 @@ SEEN_EVERY_MS = 30_000
 
 
 _ACCOUNT_SESSION = SESSIONS.c.details["kind"].as_string() == "account"
-_WORKS = (
+_VALID = (
     SESSIONS.c.ended_at.is_(None)
     & exists().where(ACCOUNTS.c.id == SESSIONS.c.account_id, ACCOUNTS.c.disabled_at.is_(None))
     & exists().where(
@@ -43,7 +45,10 @@ _WORKS = (
         TOKENS.c.revoked_at.is_not(None),
     )
 )
-"""Whether a session works, apart from its times. A session of an account is for all its sites."""
+"""
+Whether a session is valid, apart from its times. An account session is valid for all sites of the
+account.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class NewSession:
     framed: bool = False
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-    over: bool = False  # kept for its details alone
+    ended: bool = False  # ended already: a record of its details
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +77,27 @@ class BrowserSession:
 
     @property
     def report_id(self) -> str:
-        """The document that this session was opened for; empty when for none."""
+        """The document that the session was opened for; empty if for none."""
         return str(self.details.get("report_id", ""))
 
     @property
     def persistent(self) -> bool:
-        """Whether its window follows launches with SyncLaunch."""
+        """Whether its window follows launches (SyncLaunch)."""
         return bool(self.details.get("persistent"))
 
     @property
     def sequence(self) -> int:
-        """The newest launch of its user that its window knows of."""
+        """The newest launch of its user that its window has seen."""
         return int(self.details.get("sync_sequence", 0))
 
     @property
     def languages(self) -> Mapping[str, str]:
-        """The languages that it was pre-warmed with; none where it was not."""
+        """The languages that it was pre-warmed with; empty if it was not."""
         return dict(self.details.get("prewarmed", {}))
 
     @property
     def holder(self) -> str:
-        """The name under which this session holds a document's writing lease."""
+        """The name under which this session holds the write lease of a document."""
         return f"session {self.pk}"
 
 
@@ -117,7 +122,7 @@ def begin_session(
             created_at=now,
             last_seen_at=now,
             expires_at=now + life.session * 1000,
-            ended_at=now if new.over else None,
+            ended_at=now if new.ended else None,
         )
     )
     return secret
@@ -126,14 +131,14 @@ def begin_session(
 def find_session(
     connection: Connection, secret: str, now: int, life: Lifetimes
 ) -> BrowserSession | None:
-    """Return the session of a secret, None when there is none (any more)."""
+    """Return the valid session of a secret, or None."""
     row = connection.execute(
         select(SESSIONS, SITES.c.settings)
         .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
         .where(
             SESSIONS.c.secret_hash == secret_hash(secret),
             SESSIONS.c.expires_at > now,
-            _WORKS,
+            _VALID,
         )
     ).first()
     if row is None:
@@ -152,11 +157,11 @@ def find_session(
 
 
 def ends_at(connection: Connection, session: BrowserSession, life: Lifetimes) -> tuple[int, int]:
-    """Return when a session ends for want of activity, and in any case; (0, 0) once it ended."""
+    """Return when a session ends by idle time, and its absolute end; (0, 0) if it has ended."""
     row = connection.execute(
         select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
         .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
-        .where(SESSIONS.c.pk == session.pk, _WORKS)
+        .where(SESSIONS.c.pk == session.pk, _VALID)
     ).first()
     if row is None:
         return 0, 0
@@ -169,28 +174,30 @@ def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
 
 
 def keep_alive(connection: Connection, session: BrowserSession, now: int) -> None:
-    """Note that a session is in use; callers do so at most twice a minute."""
+    """Record that a session is in use; callers do so at most twice a minute."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(last_seen_at=now))
 
 
-def describe(connection: Connection, session: BrowserSession, details: Mapping[str, Any]) -> None:
-    """Add to what is known of a session."""
+def add_details(
+    connection: Connection, session: BrowserSession, details: Mapping[str, Any]
+) -> None:
+    """Add details to a session."""
     values = {"details": {**session.details, **details}}
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
 
 
-def works(connection: Connection, session: BrowserSession, now: int, life: Lifetimes) -> bool:
+def is_valid(connection: Connection, session: BrowserSession, now: int, life: Lifetimes) -> bool:
     """Tell whether a session that was found before is still valid."""
     return min(ends_at(connection, session, life)) > now
 
 
 def end_session(connection: Connection, session: BrowserSession, now: int) -> None:
-    """End a session on purpose."""
+    """End a session by request."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(ended_at=now))
 
 
 def purge_sessions(connection: Connection, now: int, limit: int = 1000) -> int:
-    """Delete sessions whose end has passed, at most `limit` of them; return how many."""
+    """Delete sessions past their absolute end, at most `limit`; return their number."""
     old = select(SESSIONS.c.pk).where(SESSIONS.c.expires_at < now).limit(limit)
     keys = list(connection.execute(old).scalars())
     if keys:

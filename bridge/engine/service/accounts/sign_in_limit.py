@@ -1,4 +1,6 @@
-"""The limit of attempts to sign in, kept in the database: it holds on all nodes and over restarts.
+"""
+The limit of sign-in attempts. It is stored in the database, so it holds on all nodes and across
+restarts.
 
 An attempt is counted before its password is hashed, in one transaction for all its buckets. A
 bucket is a generic cell rate algorithm (GCRA): it stores only the moment at which it is full again.
@@ -8,12 +10,12 @@ bucket is a generic cell rate algorithm (GCRA): it stores only the moment at whi
     source               the limit, over all accounts
     device               half of the limit, for a browser in which the owner has signed in before
 
-An attempt of a known device counts in its own bucket alone, so nobody else can use that up.
-No bucket counts all accounts and sources together: whoever emptied it would keep out all people at
-other addresses. `bridge.engine.live.password_hashing` bounds how much is computed for unknown
-browsers.
-The clock is one that nobody sets: for SQLite, which is of one machine, the time since its boot, for
-PostgreSQL the server's.
+An attempt of a known device counts only in its own bucket, so nobody else can exhaust it. No bucket
+counts all accounts and sources together, because exhausting it would lock out all users.
+`bridge.engine.live.password_hashing` bounds the computation for unknown browsers.
+
+The clock cannot be set by users: the time since boot for SQLite, which runs on one machine, and the
+server's clock for PostgreSQL.
 """
 
 import hashlib
@@ -37,7 +39,7 @@ _TAKE: Final = text("""
     WHERE b.full_at + :cost <= :now + :span OR b.full_at > :now + 2 * :span
     RETURNING name
 """)
-"""A bucket that is full in a far future was filled by a clock that began anew since."""
+"""A bucket that is full only far in the future was filled before the clock was reset."""
 _LOOK: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
 _GIVE_BACK: Final = text(
     "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
@@ -63,7 +65,7 @@ Moment = Callable[[Connection], int]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket and how many attempts it allows within the span of the limit."""
+    """A bucket, and how many attempts it allows within the span of the limit."""
 
     name: str
     count: int
@@ -71,13 +73,13 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """An attempt that was counted; a successful one is given back."""
+    """A counted attempt. A successful attempt is removed from the count."""
 
     buckets: tuple[Bucket, ...]
 
 
 class _Denied(Exception):  # noqa: N818  # named for what happened
-    """A bucket is empty: nothing of the attempt is counted."""
+    """A bucket is empty: the attempt is refused and not counted."""
 
 
 class SignInLimiter:
@@ -90,13 +92,13 @@ class SignInLimiter:
         self.moment: Moment = _since_boot if database.dialect == "sqlite" else _of_server
 
     def take(self, buckets: Sequence[Bucket]) -> SignInAttempt | None:
-        """Count an attempt in all of its buckets; None where one of them is empty."""
+        """Count an attempt in all its buckets; None if one of them is empty."""
         wanted = tuple(sorted(buckets, key=lambda each: each.name))
         if self._limit.count <= 0:
             return SignInAttempt(())
         with self._database.read() as connection:
             if any(self._is_empty(connection, each) for each in wanted):
-                return None  # a flood of refused attempts writes nothing
+                return None  # refused attempts write nothing
         try:
             with self._database.write_without_sync() as connection:
                 for each in wanted:
@@ -106,17 +108,17 @@ class SignInLimiter:
         return SignInAttempt(wanted)
 
     def give_back(self, connection: Connection, attempt: SignInAttempt) -> None:
-        """Uncount an attempt that succeeded: whoever knows the password guesses nothing."""
+        """Remove a successful attempt from the count."""
         for each in attempt.buckets:
             values = {"name": each.name, "cost": self._cost(each)}
             connection.execute(_GIVE_BACK, values)
 
     def is_new_proxy(self, address: str) -> bool:
-        """Tell whether this process noted too few undeclared proxies yet, and not this one."""
+        """Tell whether a proxy is new and fewer than 16 are recorded in this process."""
         return address not in self._proxies and len(self._proxies) < _MOST_PROXIES
 
     def note_undeclared_proxy(self, address: str) -> None:
-        """Keep for `bridge check` that the clients behind a proxy are not told apart."""
+        """Record for `bridge check` that the clients behind a proxy cannot be told apart."""
         row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MOST_PROXIES}
         with self._database.write_without_sync() as connection:
             connection.execute(_NOTE, row)
@@ -142,13 +144,13 @@ class SignInLimiter:
 
 
 def undeclared_proxies(connection: Connection) -> list[str]:
-    """List the addresses of proxies that forwarded a request and were not trusted then."""
+    """List the addresses of untrusted proxies that forwarded a request."""
     rows = connection.execute(_NOTED, {"every": f"{_PROXY}%"}).scalars()
     return [str(each).removeprefix(_PROXY) for each in rows]
 
 
 def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
-    """Return the buckets of an attempt of a browser that is not known."""
+    """Return the buckets of an attempt from an unknown browser."""
     whose, where = _digest(account), _digest(source_of(source))
     half = max(1, limit.count // 2)
     return (
@@ -159,7 +161,7 @@ def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
 
 
 def attempt_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
-    """Return the buckets of an attempt with a proof that only the owner has: device, session."""
+    """Return the buckets of an attempt with a proof that only the owner has: device or session."""
     return (Bucket(f"owner {_digest(proof)}", max(1, limit.count // 2)),)
 
 
@@ -169,7 +171,7 @@ def attempt_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, 
 
 
 def _digest(value: str) -> str:
-    """Keep no address of anybody in the table."""
+    """Hash an address, so that the table contains no addresses of persons."""
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

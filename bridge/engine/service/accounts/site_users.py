@@ -1,6 +1,7 @@
-"""What the administrators of a site do to its users and tokens.
+"""
+Actions of site administrators on the users and tokens of their site.
 
-Nobody reaches beyond their own site, or learns whether a user has another one.
+An administrator cannot act on other sites, and cannot learn whether a user is on another site.
 """
 
 from collections.abc import Sequence
@@ -22,25 +23,25 @@ from bridge.engine.service.work import Work
 
 DAY_MS = 24 * 3600 * 1000
 CONSOLE_ROLE: Final = "console"
-"""The right that stands for any role in the console."""
+"""The right that represents any role in the console."""
 
 
 class BadUser(EngineError):  # noqa: N818  # named for what was sent
-    """Something about a user makes no sense."""
+    """An invalid value of a user."""
 
     status = 400
     code = "bad_user"
 
 
 class UserNotFound(NotFound):
-    """No such user on the site."""
+    """The site has no such user."""
 
     code = "user_not_found"
     text = "the site has no such user"
 
 
 class AccountRefused(EngineError):  # noqa: N818  # named for what happened
-    """The table of `bridge.authority` refuses it; the code says why."""
+    """The table of `bridge.authority` refuses the action; the code gives the reason."""
 
     status = 403
 
@@ -49,14 +50,14 @@ class AccountRefused(EngineError):  # noqa: N818  # named for what happened
         self.code = refusal.value
 
 
-def allow(
+def require_allowed(
     work: Work,
     caller: Caller,
     action: Action,
     site_id: str,
     account_id: int | None,
 ) -> None:
-    """Raise `AccountRefused` unless a caller may do this to an account on a site."""
+    """Raise `AccountRefused` unless the caller may do this to an account on a site."""
     found = administered_sites(work.connection, caller)
     administers = frozenset([site_id] if found is None else found)
     rights = authority.Rights(system=caller.service)
@@ -68,12 +69,12 @@ def allow(
 
 
 def target_of(connection: Connection, account_id: int | None) -> authority.Target:
-    """Return what the engine knows of an account that is acted on."""
+    """Return what the engine knows about the account of an action."""
     if account_id is None:
         return authority.Target(None)
     query = select(users.ACCOUNTS).where(users.ACCOUNTS.c.id == account_id)
     row = connection.execute(query).one()
-    # The console tells which accounts have a role there, and keeps the role to itself.
+    # The engine knows which accounts have a console role, but not which role.
     role = frozenset({CONSOLE_ROLE} if row.second_factor_required else ())
     rights = authority.Rights(console=role, sites=None if role else frozenset())
     return authority.Target(account_id, rights, enrolled=row.enrolled_at is not None)
@@ -85,17 +86,17 @@ def add_member(
     """
     Invite a user to a site, or change their name and role there.
 
-    An account that other sites know becomes a member of this one, and nothing else. No password or
-    link comes of it: links are issued by system administrators (`service.enrolment`).
+    An account that exists on other sites becomes a member of this one. The action issues no
+    password and no link: system administrators issue links (`service.accounts.enrolment`).
     """
     if not users.is_email(email):
         raise BadUser("email is not an acceptable e-mail address", pointer="/email")
     member = users.find_member(work.connection, site_id, email)
     if member is None:
         known = users.find_account(work.connection, email)
-        allow(work, caller, Action.INVITE, site_id, None if known is None else known.id)
+        require_allowed(work, caller, Action.INVITE, site_id, None if known is None else known.id)
     else:
-        allow(work, caller, Action.CHANGE_ROLE, site_id, member.id)
+        require_allowed(work, caller, Action.CHANGE_ROLE, site_id, member.id)
     before = users.membership(work.connection, site_id, email)
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
     after = users.membership(work.connection, site_id, email)
@@ -104,11 +105,11 @@ def add_member(
 
 
 def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
-    """Take a user off a site and end what they could do there; nobody removes themselves."""
+    """Remove a user from a site and end their access there. Nobody can remove themselves."""
     person = _member(work, site_id, email)
     if person.id == caller.account_id:
         raise BadUser("nobody removes themselves", pointer="/email")
-    allow(work, caller, Action.REMOVE, site_id, person.id)
+    require_allowed(work, caller, Action.REMOVE, site_id, person.id)
     before = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": {}}
     users.leave(work.connection, site_id, person.id, work.now)
@@ -116,7 +117,7 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
 
 
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
-    """Set the signature of a user on this site; signed reports keep theirs."""
+    """Set a user's signature on this site. Signed reports keep the old one."""
     person = _member(work, site_id, email)
     users.update_membership(work.connection, person.id, site_id, signature=image)
 
@@ -139,11 +140,11 @@ def make_token(
     scopes: Sequence[TokenScope] = (),
     expires_days: int | None = None,
 ) -> dict[str, Any]:
-    """Make a token for a user of the site that opens this site only; raise `UserNotFound`."""
+    """Make a token of a user that is valid for this site only; raise `UserNotFound`."""
     person = _member(work, site_id, email)
     if users.is_disabled(work.connection, person.id):
         raise users.AccountDisabled
-    allow(work, caller, Action.CREATE_TOKEN, site_id, person.id)
+    require_allowed(work, caller, Action.CREATE_TOKEN, site_id, person.id)
     key, secret = tokens.create_token(
         work.connection,
         person.id,
@@ -160,7 +161,7 @@ def make_token(
 
 
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return the tokens that a site answers for, newest first: its own, and its own users'."""
+    """Return the tokens that a site manages, newest first: its own, and those of its home users."""
     found = tokens.tokens_of_site(connection, site_id, users.accounts_at_home(connection, site_id))
     return [{"email": each.email, **token_json(each)} for each in found]
 
@@ -179,10 +180,10 @@ def token_json(token: TokenView) -> dict[str, Any]:
 
 
 def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
-    """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for any other."""
+    """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for other tokens."""
     account_id, made_for = tokens.owner_of(work.connection, token_id)
     if (made_for or users.home_site_of(work.connection, account_id)) != site_id:
         raise NotFound
-    allow(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
+    require_allowed(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
     work.audit_members = tokens.revocation(work.connection, token_id, work.now)
     tokens.revoke_token(work.connection, token_id, work.now)

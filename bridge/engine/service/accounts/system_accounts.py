@@ -1,7 +1,7 @@
-"""What system administrators do to accounts across all sites: the console by HTTP, and the
-commands.
+"""
+Actions of system administrators on accounts of all sites, for the console's HTTP and the commands.
 
-Callers have asked `bridge.authority` before.
+Callers check `bridge.authority` first.
 """
 
 import re
@@ -22,7 +22,7 @@ _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class AccountNotFound(NotFound):
-    """No such account on the installation."""
+    """There is no such account."""
 
     code = "account_not_found"
     text = "there is no such account"
@@ -45,18 +45,18 @@ class LastAdministrator(EngineError):  # noqa: N818  # named for whom it is abou
 
 
 class ConsoleRoles(Protocol):
-    """The roles that accounts have in the console; blocking. A disabled account has none."""
+    """The console roles of accounts; blocking. A disabled account has none."""
 
     def suspend(self, account_id: int, *, force: bool = False) -> None:
-        """Take a role out of use, before its account is disabled. Raises LastAdministrator."""
+        """Suspend the role of an account before it is disabled. Raises LastAdministrator."""
 
     def resume(self, account_id: int) -> None:
-        """Let a role count again, after its account was enabled."""
+        """Restore the role of an account after it was enabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountFacts:
-    """What is known of an account across all sites."""
+    """The state of an account across all sites."""
 
     account_id: int
     email: str
@@ -68,7 +68,7 @@ class AccountFacts:
     sites: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the interface has it."""
+        """Return the account as the API shows it."""
         return {
             "accountId": str(self.account_id),
             "email": self.email,
@@ -89,7 +89,7 @@ def difference(before: AccountFacts, after: AccountFacts) -> dict[str, dict[str,
 
 
 def key_of(account_id: str) -> int:
-    """Read an account's id; 0, which no account has, for anything else."""
+    """Parse an account id; return 0, which no account has, for anything else."""
     return int(account_id) if _KEY.fullmatch(account_id) else 0
 
 
@@ -105,7 +105,7 @@ def facts_by_email(connection: Connection, email: str) -> AccountFacts | None:
 
 
 def require_account(connection: Connection, account_id: str) -> AccountFacts:
-    """Return an account by its id as it is written; raise `AccountNotFound`."""
+    """Return an account by its id as text; raise `AccountNotFound`."""
     found = facts_of(connection, key_of(account_id))
     if found is None:
         raise AccountNotFound
@@ -113,7 +113,7 @@ def require_account(connection: Connection, account_id: str) -> AccountFacts:
 
 
 def reserve(connection: Connection, email: str, now: int) -> AccountFacts:
-    """Return the account of an address, made on no site where there is none."""
+    """Return the account of an address; create it on no site if there is none."""
     found = facts_by_email(connection, email)
     if found is not None:
         return found
@@ -132,9 +132,10 @@ def enrol(
     end_tokens: bool = True,
 ) -> EnrolmentLink | None:
     """
-    End what an account proves itself by and issue its link; None without passwords (`seconds`).
+    Remove an account's credentials and issue an enrolment link; None if passwords are off
+    (`seconds` None).
 
-    `second_factor` says whether the account needs one from now on; None leaves it.
+    `second_factor` sets whether the account must have one; None leaves the setting.
     """
     if users.is_disabled(connection, account_id):
         raise users.AccountDisabled
@@ -147,17 +148,17 @@ def enrol(
 
 
 def require_second_factor(connection: Connection, account_id: int, *, required: bool) -> None:
-    """Say whether an account needs a second factor."""
+    """Set whether an account must have a second factor."""
     factors.require(connection, account_id, required=required)
 
 
 def disable(connection: Connection, account_id: int, now: int) -> None:
-    """Disable an account and end all that it could do."""
+    """Disable an account and end its access."""
     revocation.disable(connection, account_id, now)
 
 
 def enable(connection: Connection, account_id: int) -> None:
-    """Let an account sign in again; what had ended stays ended."""
+    """Enable an account. What ended when it was disabled stays ended."""
     revocation.enable(connection, account_id)
 
 

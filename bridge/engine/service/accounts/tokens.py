@@ -1,6 +1,7 @@
-"""Access tokens: made once, shown once, stored as a hash.
+"""
+Access tokens: the secret is shown once, and only its hash is stored.
 
-Knows who a token belongs to; what its bearer may do on a site is `service.caller`.
+This module identifies the bearer. `service.caller` decides what the bearer may do on a site.
 """
 
 import base64
@@ -42,7 +43,7 @@ VALID: Final = key_statement(
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """What may be shown of a token."""
+    """The members of a token that may be shown."""
 
     id: int
     email: str
@@ -61,7 +62,7 @@ def token_hash(secret: str) -> str:
 
 
 def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
-    """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
+    """Return the bearer of a known, unexpired, unrevoked token of an enabled account."""
     hashed = token_hash(secret)
     return _bearers(execute_keys(connection, VALID, [hashed], now=now)).get(hashed)
 
@@ -81,12 +82,12 @@ def _bearers(rows: Iterable[Any]) -> dict[str, Caller]:
 
 
 def _scopes(stored: str | list[str]) -> frozenset[TokenScope]:
-    """Read a list in JSON, which one of the two drivers has done already."""
+    """Parse a JSON list; psycopg has parsed it already."""
     return frozenset(map(TokenScope, from_json(stored) if isinstance(stored, str) else stored))
 
 
 def record_use(connection: Connection, token_id: int, now: int) -> None:
-    """Note that a token was used; callers do so at most once a minute."""
+    """Record that a token was used; callers do so at most once a minute."""
     connection.execute(update(TOKENS).where(TOKENS.c.id == token_id).values(last_used_at=now))
 
 
@@ -102,9 +103,9 @@ def create_token(
     site_id: str | None = None,
 ) -> tuple[int, str]:
     """
-    Make a token for an account; return its id and the secret, which nobody can read again.
+    Make a token for an account; return its id and the secret, which cannot be read again.
 
-    With a `site_id` it opens that site only.
+    A token with a `site_id` is valid for that site only.
     """
     secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
     statement = insert(TOKENS).values(
@@ -122,7 +123,7 @@ def create_token(
 
 
 def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
-    """Let `secret` administer every site; harmless when it already does."""
+    """Store `secret` as a service token, which administers every site, unless it exists."""
     hashed = token_hash(secret)
     known = connection.execute(select(TOKENS.c.id).where(TOKENS.c.token_hash == hashed)).first()
     if known is None:
@@ -136,7 +137,7 @@ def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
 def list_tokens(
     connection: Connection, account_ids: Sequence[int], only_site: str | None = None
 ) -> list[TokenView]:
-    """Return the tokens of these accounts, or those for one site, newest first, no secrets."""
+    """Return the tokens of these accounts, or those for one site, newest first, without secrets."""
     where = true() if only_site is None else TOKENS.c.site_id == only_site
     return _views(connection, TOKENS.c.account_id.in_(account_ids) & where)
 
@@ -150,7 +151,7 @@ def tokens_of_site(
 
 
 def all_tokens(connection: Connection) -> list[TokenView]:
-    """Return every token, service tokens too, newest first, without their secrets."""
+    """Return all tokens including service tokens, newest first, without secrets."""
     return _views(connection, true())
 
 
@@ -178,13 +179,13 @@ def _views(connection: Connection, condition: ColumnElement[bool]) -> list[Token
 
 
 def exists(connection: Connection, token_id: int) -> bool:
-    """Tell whether there is, or was, a token of this id."""
+    """Tell whether a token of this id exists, revoked or not."""
     query = select(TOKENS.c.id).where(TOKENS.c.id == token_id)
     return connection.execute(query).first() is not None
 
 
 def still_valid(connection: Connection, caller: Caller) -> bool:
-    """Tell whether a token that was valid before has not been revoked, nor its account disabled."""
+    """Tell whether a token that was valid before is unrevoked and its account is enabled."""
     query = (
         select(TOKENS.c.id)
         .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
@@ -195,7 +196,7 @@ def still_valid(connection: Connection, caller: Caller) -> bool:
 
 
 def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
-    """Return the account of a token, and the site it is bound to; raise `NotFound`."""
+    """Return the account of a token, and the site that it is bound to; raise `NotFound`."""
     query = select(TOKENS.c.account_id, TOKENS.c.site_id).where(TOKENS.c.id == token_id)
     row = connection.execute(query).first()
     if row is None or row.account_id is None:
@@ -204,7 +205,7 @@ def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
 
 
 def revocation(connection: Connection, token_id: int, now: int) -> dict[str, Any]:
-    """Return what a revocation changes, for an audit event; call it before `revoke_token`."""
+    """Return the change of a revocation for an audit event; call it before `revoke_token`."""
     query = select(TOKENS.c.account_id, TOKENS.c.revoked_at).where(TOKENS.c.id == token_id)
     row = connection.execute(query).one()
     ended = now if row.revoked_at is None else row.revoked_at
@@ -213,7 +214,7 @@ def revocation(connection: Connection, token_id: int, now: int) -> dict[str, Any
 
 
 def revoke_token(connection: Connection, token_id: int, now: int) -> None:
-    """End a token, and with it the links that it made and their sessions (`service.sessions`)."""
+    """Revoke a token, the links that it made, and their sessions."""
     connection.execute(
         update(TOKENS)
         .where(TOKENS.c.id == token_id, TOKENS.c.revoked_at.is_(None))
@@ -229,7 +230,7 @@ def revoke_token(connection: Connection, token_id: int, now: int) -> None:
 
 
 def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) -> None:
-    """End the sessions whose links these tokens made, so that open pages learn of it at once."""
+    """End the sessions whose links these tokens made, so that open pages notice it at once."""
     links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
     theirs = select(links.c.pk).where(links.c.token_id.in_(token_ids))
     connection.execute(

@@ -1,7 +1,8 @@
-"""Accounts, and what each site knows of the people on it.
+"""
+Accounts, and the memberships with which each site knows its users.
 
-A site knows what it was told there, or by the person: nothing comes from another site.
-A user not yet known is registered when first seen (interface document, Authentication 6).
+Name, signature and settings of a user belong to a site; nothing is copied from another site. A user
+who is not yet known is registered when first seen (interface document, Authentication 6).
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ __all__ = ["canonical_email", "is_email"]
 
 
 class AccountDisabled(Forbidden):
-    """The account is disabled: nothing is launched or made for it."""
+    """The account is disabled: it cannot launch, and nothing is made for it."""
 
     code = "account_disabled"
     text = "the account is disabled"
@@ -32,7 +33,7 @@ class AccountDisabled(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class AccountRef:
-    """Whom an e-mail address belongs to, on the whole installation."""
+    """The account of an e-mail address."""
 
     id: int
     email: str
@@ -40,7 +41,7 @@ class AccountRef:
 
 @dataclass(frozen=True, slots=True)
 class SiteUser:
-    """An account as one site knows it."""
+    """An account with its name on one site."""
 
     id: int
     email: str
@@ -48,13 +49,13 @@ class SiteUser:
 
     @property
     def shown(self) -> str:
-        """What to call them: their name, or their address while the site knows no name."""
+        """The display name: the name, or the address if the site knows no name."""
         return self.name or self.email
 
 
 @dataclass(frozen=True, slots=True)
 class SiteMember:
-    """A person on a site, with their role."""
+    """A member of a site, with the role."""
 
     email: str
     name: str
@@ -72,7 +73,7 @@ def find_account(connection: Connection, email: str) -> AccountRef | None:
 
 
 def known_account(connection: Connection, email: str) -> AccountRef | None:
-    """Return the account of an address that somebody else vouches for, if it may come in."""
+    """Return the enabled account of an address that an identity provider has verified, or None."""
     query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
         ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
     )
@@ -87,25 +88,25 @@ def is_disabled(connection: Connection, account_id: int) -> bool:
 
 
 def find_member(connection: Connection, site_id: str, email: str) -> SiteUser | None:
-    """Return who has this e-mail address on a site, or None."""
+    """Return the present member of a site with this e-mail address, or None."""
     where = (ACCOUNTS.c.email == canonical_email(email)) & _PRESENT
-    return _person(connection, site_id, where)
+    return _user(connection, site_id, where)
 
 
-def find_person(connection: Connection, site_id: str, account_id: int) -> SiteUser | None:
-    """Return an account as a site knows it, or knew it; None where it never was there."""
-    return _person(connection, site_id, ACCOUNTS.c.id == account_id)
+def find_user(connection: Connection, site_id: str, account_id: int) -> SiteUser | None:
+    """Return a present or former member of a site; None if the account never was one."""
+    return _user(connection, site_id, ACCOUNTS.c.id == account_id)
 
 
-def get_person(connection: Connection, site_id: str, account_id: int) -> SiteUser:
-    """Return an account as a site knows it; raise `NotFound` where it never was there."""
-    found = find_person(connection, site_id, account_id)
+def get_user(connection: Connection, site_id: str, account_id: int) -> SiteUser:
+    """Return a present or former member of a site; raise `NotFound`."""
+    found = find_user(connection, site_id, account_id)
     if found is None:
         raise NotFound
     return found
 
 
-def _person(connection: Connection, site_id: str, where: ColumnElement[bool]) -> SiteUser | None:
+def _user(connection: Connection, site_id: str, where: ColumnElement[bool]) -> SiteUser | None:
     row = connection.execute(
         select(ACCOUNTS.c.id, ACCOUNTS.c.email, MEMBERSHIPS.c.name)
         .join_from(ACCOUNTS, MEMBERSHIPS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
@@ -124,10 +125,10 @@ def register(
     role: SiteRole | None = None,
 ) -> SiteUser:
     """
-    Return who has this e-mail address as a member of the site, made where they are missing.
+    Make the account of an e-mail address a member of the site, and return it.
 
-    A given name replaces the one that the site knows. Without `role` a stranger becomes a user
-    and a member keeps their role. Raise `AccountDisabled`.
+    A given name replaces the stored one. Without `role` a new member becomes a user and an existing
+    one keeps the role. Raise `AccountDisabled`.
     """
     account = find_account(connection, email)
     if account is not None and is_disabled(connection, account.id):
@@ -140,7 +141,7 @@ def register(
 
 
 def create_account(connection: Connection, email: str, now: int) -> AccountRef:
-    """Make the account of an address that has none: on no site, without a password."""
+    """Create the account of an address: on no site, without a password."""
     canonical = canonical_email(email)
     statement = insert(ACCOUNTS).values(email=canonical, created_at=now)
     key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
@@ -155,7 +156,7 @@ def _join(
     role: SiteRole | None,
     now: int,
 ) -> str:
-    """Make an account a member of a site, again or for the first time; return its name there."""
+    """Make an account a member of a site, for the first time or again; return its name there."""
     here = _at(account_id, site_id)
     present = connection.execute(select(MEMBERSHIPS).where(here)).first()
     if present is None:
@@ -176,7 +177,7 @@ def _join(
 
 
 def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
-    """Choose an account's place on one site, or on all that it is on."""
+    """Return the condition for an account's membership of one site, or of all its present sites."""
     own = MEMBERSHIPS.c.account_id == account_id
     return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
@@ -184,12 +185,12 @@ def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
 def update_membership(
     connection: Connection, account_id: int, site_id: str | None = None, **known: object
 ) -> None:
-    """Change what one site knows of a person (name, signature, settings), or all their sites."""
+    """Update name, signature or settings of an account on one site, or on all its sites."""
     connection.execute(update(MEMBERSHIPS).where(_at(account_id, site_id)).values(**known))
 
 
 def home_site_of(connection: Connection, account_id: int) -> str | None:
-    """Return the site that an account has been on for the longest time: its pages begin there."""
+    """Return the account's home site: the one it has been on for the longest time."""
     query = select(MEMBERSHIPS.c.site_id).where(_at(account_id))
     return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
 
@@ -201,7 +202,7 @@ def sites_of(connection: Connection, account_id: int) -> list[str]:
 
 
 def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
-    """Return the accounts that this site knew first: it lists and revokes their tokens."""
+    """Return the accounts whose home site this is: the site lists and revokes their tokens."""
     rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_FIRST)
     ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank"))
     found = ranked.where(_PRESENT).subquery()
@@ -210,12 +211,12 @@ def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
 
 
 def leave(connection: Connection, site_id: str, account_id: int, now: int) -> None:
-    """Take an account off a site; what it wrote there stays, with its name."""
+    """Remove an account from a site. Its reports there keep its name."""
     update_membership(connection, account_id, site_id, left_at=now)
 
 
 def members(connection: Connection, site_id: str) -> list[SiteMember]:
-    """Return everybody on a site, by e-mail address."""
+    """Return the present members of a site, by e-mail address."""
     rows = connection.execute(
         select(ACCOUNTS.c.email, MEMBERSHIPS.c.name, ACCOUNTS.c.disabled_at, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, ACCOUNTS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
@@ -229,7 +230,7 @@ def members(connection: Connection, site_id: str) -> list[SiteMember]:
 
 
 def membership(connection: Connection, site_id: str, email: str) -> dict[str, str]:
-    """Return a user's name and role on a site, for an audit event; nothing for a stranger."""
+    """Return a user's name and role on a site for an audit event; empty if not a member."""
     query = (
         select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, ACCOUNTS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
@@ -241,6 +242,6 @@ def membership(connection: Connection, site_id: str, email: str) -> dict[str, st
 
 
 def settings_of(connection: Connection, site_id: str, account_id: int) -> Mapping[str, object]:
-    """Return what a user of a site has chosen in their settings."""
+    """Return a user's settings on a site."""
     query = select(MEMBERSHIPS.c.settings).where(_at(account_id, site_id))
     return connection.execute(query).scalar_one_or_none() or {}

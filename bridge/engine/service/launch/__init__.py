@@ -1,1 +1,1 @@
-"""Launches: create or retrieve reports, give out links, open them."""
+"""Launches: create or find reports, issue links, and open them."""

@@ -1,7 +1,8 @@
-"""Bring reports into being, and change the tags of their orders.
+"""
+Creates reports, and changes the tags of their orders.
 
-One order a report, or the orders of one link group. Whether a launch may do so is the launch's to
-say.
+A new report has one order, or the orders of one link group. The callers check whether a launch may
+create it.
 """
 
 import secrets
@@ -72,7 +73,7 @@ _CREATED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OrderInput:
-    """An order as a launch or an order message gives it; `tags` without identity and Metadata."""
+    """An order of a launch or an order message; `tags` exclude identity and Metadata."""
 
     mrn: str = field(repr=False)
     accession: str = field(repr=False)
@@ -89,9 +90,10 @@ class OrderInput:
 @dataclass(frozen=True, slots=True)
 class NewReport:
     """
-    An order that is to have a new report; `first` is the report's text, where it begins with one.
+    An order that gets a new report; `first` is the report's initial text, if any.
 
-    New orders of one patient with the same `group` share one report, the first of them its anchor.
+    New orders of one patient with the same `group` share one report; the first of them is its
+    anchor.
     """
 
     identity: OrderId
@@ -106,10 +108,10 @@ class NewReport:
 
 def report_ids(count: int) -> list[str]:
     """
-    Make ids for reports that are created together: 32 hexadecimal digits, the first eight common.
+    Return ids for reports that are created together: 32 hexadecimal digits, the first eight common.
 
-    96 bits of each are random, and nothing of the report or its moment is in it. Together they
-    stand beside each other in every index, where each would change a page of its own.
+    96 bits of each are random, and nothing is derived from the report or the time. The common
+    digits keep the ids adjacent in every index, where random ones would each change another page.
     """
     common = secrets.token_hex(4)
     return [common + secrets.token_hex(12) for _ in range(count)]
@@ -117,7 +119,7 @@ def report_ids(count: int) -> list[str]:
 
 def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
     """
-    Create reports with one statement for each kind of row.
+    Create reports with one statement per table.
 
     Return the id of each order's report, in order.
     """
@@ -139,7 +141,7 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
 
 
 def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
-    """Split new orders by the report that they get: one each, or one for a link group."""
+    """Group new orders by report: one each, or one for a link group."""
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for each in new:
@@ -156,7 +158,7 @@ def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
 def _announce(
     work: Work, report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Announce a new report, and that its orders are linked, where it has several."""
+    """Announce a new report, and the linking of its orders if it has several."""
     first, body = own[0], _body(report_id, own, rows)
     work.announce(first.identity.site_id, report_id, _CREATED[first.status], body)
     if len(own) > 1:
@@ -179,7 +181,7 @@ def create_draft(
     owner: SiteUser,
     key_findings: str = "",
 ) -> Report:
-    """Create a Draft for a user, as a launch does; key findings become its first text."""
+    """Create a Draft for a user, as a launch does; key findings become its initial text."""
     first = first_text_of(work.connection, site_id, order.reporting, key_findings)
     identity = order.identity(site_id)
     new = NewReport(
@@ -190,7 +192,7 @@ def create_draft(
 
 
 def create_ordered(work: Work, site_id: str, origin: ReportOrigin) -> Report:
-    """Create an empty, unassigned Ordered report that has no order yet."""
+    """Create an empty, unassigned Ordered report without an order."""
     report = Report(
         report_id=report_ids(1)[0],
         site_id=site_id,
@@ -245,9 +247,9 @@ def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> 
 def _body(
     report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Say what `feed.describe` would read back, without reading it back."""
+    """Return what `change_feed.describe` would return, without reading it from the database."""
     new = own[0]
-    written = new.first is not None and (
+    has_content = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None
     )
     record = StatusRecord(
@@ -256,7 +258,7 @@ def _body(
         new.owner_email,
         None,
         tuple(each.identity for each in own),
-        written,
+        has_content,
         None,
     )
     orders = [
@@ -279,8 +281,8 @@ def update_order(
     """
     Change the tags of a locked, unsigned report's order; tell whether anything changed.
 
-    Values win, empty ones are passed over or, with `clears`, remove what was known; Metadata
-    grows by the keys given.
+    New values replace old ones. An empty value is ignored, or removes the old one with `clears`.
+    Metadata is extended by the given keys.
     """
     tags = merged_tags(row.tags, order.tags, clears=clears)
     metadata = {**row.order_metadata, **order.metadata}

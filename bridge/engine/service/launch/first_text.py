@@ -1,6 +1,7 @@
-"""The first text of a report: key findings and SR texts, in the template that was asked for.
+"""
+The initial text of a report: key findings and SR texts, in the requested template.
 
-Knows no launch; whether a report has a text already is asked here and nowhere else.
+It is written only into a report that has no text.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ TEMPLATES = metadata.tables["engine_template"]
 
 @dataclass(frozen=True, slots=True)
 class FirstText:
-    """The first text of a report, and the number of the template that it is written in."""
+    """The initial text of a report, and the number of its template."""
 
     document: Mapping[str, Any] = field(repr=False)
     text: str = field(repr=False)
@@ -28,23 +29,23 @@ class FirstText:
 
 
 def first_text_of(
-    connection: Connection, site_id: str, wishes: Mapping[str, Any], text: str
+    connection: Connection, site_id: str, options: Mapping[str, Any], text: str
 ) -> FirstText | None:
     """
-    Return the first text of a report that has none; None where there is nothing to write.
+    Return the initial text of a report; None if there is nothing to write.
 
-    With a template (ApplyTemplate) its document becomes the draft and the text is mapped into
-    its sections; without one the text stands as it came.
+    With a template (ApplyTemplate) the text is mapped into the template's sections. Without one the
+    text is used as it is.
     """
-    template, number = _template(connection, site_id, wishes)
+    template, number = _template(connection, site_id, options)
     if template is None and not text.strip():
         return None
     document = from_text(text) if template is None else apply_template(template, text)
     return FirstText(to_json(document), plain_text(document), number)
 
 
-def first_text(work: Work, report: Report, text: str) -> bool:
-    """Write the first text of a report that has none; tell whether it did."""
+def write_first_text(work: Work, report: Report, text: str) -> bool:
+    """Write the initial text into a report that has none; tell whether it was written."""
     if report.content_text.strip() or report.template_number is not None:
         return False
     first = first_text_of(work.connection, report.site_id, report.reporting, text)
@@ -52,26 +53,26 @@ def first_text(work: Work, report: Report, text: str) -> bool:
         return False
     report.template_number = first.template_number
     report.document = dict(first.document)
-    # What still equals the findings it was filled with, nobody has written in.
+    # A text that still equals the key findings has not been edited.
     report.content_text = report.key_findings = first.text
     return True
 
 
 def rewrite(work: Work, report: Report, text: str) -> None:
-    """Write another first text, with the template that was applied, over an untouched one."""
+    """Replace an unedited initial text, with the template that was applied."""
     report.content_text, report.template_number = "", None
-    first_text(work, report, text)
+    write_first_text(work, report, text)
 
 
 def joined(*texts: str) -> str:
-    """Return texts one below the other, each once: key findings, then what each SR file says."""
+    """Return the distinct texts, separated by blank lines: key findings, then SR files."""
     return "\n\n".join(dict.fromkeys(part for each in texts if (part := each.strip())))
 
 
 def _template(
-    connection: Connection, site_id: str, wishes: Mapping[str, Any]
+    connection: Connection, site_id: str, options: Mapping[str, Any]
 ) -> tuple[Document | None, int | None]:
-    number = wishes.get("template")
+    number = options.get("template")
     if number is None:
         return None, None
     query = select(TEMPLATES.c.document).where(

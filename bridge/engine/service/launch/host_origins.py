@@ -1,10 +1,11 @@
-"""Host origins: whether a page may be framed, and from which origins reports were embedded.
+"""
+Host origins: whether a page may be framed, and which origins have embedded reports.
 
-`frame-ancestors` is enforced by the browser, after the request. What a request of another site
-would change waits until a page of ours was shown there, or the browser names an allowed host.
+The browser enforces `frame-ancestors` after the request. Therefore a request from a foreign frame
+changes nothing until a page of ours was shown there, or the browser names an allowed host.
 
-For administrators who set up host origins. Where some are configured, the others were refused by
-the browser; where none is, whoever is listed embeds reports.
+Observed hosts help administrators to set up host origins. If origins are configured, the browser
+has refused the others; if none are, every listed host embeds reports.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from bridge.engine.service.work import Work
 
 @dataclass(frozen=True, slots=True)
 class FrameRequest:
-    """A frame that asks for a link: `host` is the page that the browser names, empty for none."""
+    """A frame that requests a link: `host` is the embedding page, if the browser names it."""
 
     handle: str
     purpose: Purpose
@@ -35,7 +36,7 @@ class FrameRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnprovenLink:
-    """A link whose site has hosts, of which the browser has yet to show one."""
+    """A link of a site with host origins, before the browser has named one of them."""
 
     link: links.FoundLink
     hosts: Sequence[str]
@@ -45,9 +46,10 @@ def find_unproven(
     connection: Connection, door: LinkContext, framing: FrameRequest, now: int
 ) -> UnprovenLink | None:
     """
-    Return what is to be proven; None for an allowed host, and where the site has named none.
+    Return the link if its host is still to be proven; None for an allowed host or a site without
+    host origins.
 
-    Raise `LinkGone` and its kin.
+    Raise `LinkGone` and its subclasses.
     """
     link = links.find(connection, door.vault, framing.handle, framing.purpose, now)
     query = select(SITES.c.host_origins).where(SITES.c.site_id == link.site_id)
@@ -58,14 +60,14 @@ def find_unproven(
 
 
 def record_host(work: Work, door: LinkContext, link: links.FoundLink, host: str) -> None:
-    """Keep a host for the administrators (`service.observing`): a session that ends at once."""
+    """Record a host for `observed_hosts`, as a session that has already ended."""
     details = {"host": host}
-    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, over=True)
+    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, ended=True)
     begin_session(work.connection, door.vault.random_bytes, new, work.now, door.lifetimes)
 
 
 def observed_hosts(rows: Session, site_id: str) -> list[dict[str, Any]]:
-    """Return {origin, lastSeenAt, configured} of each, the newest first; raise `SiteNotFound`."""
+    """Return {origin, lastSeenAt, configured} of each host, newest first; raise `SiteNotFound`."""
     connection = rows.connection()
     configured = get_site(connection, site_id).host_origins
     host = SESSIONS.c.details["host"].as_string()

@@ -1,7 +1,8 @@
-"""Pre-warm an embedded session (interface document, init): no report, no patient.
+"""
+Init links: pre-warm an embedded session without a report or patient (interface document, init).
 
-Only on the authority of a site administrator. Loading the link any number of times
-within its five minutes leads to the same user; a launch of another user replaces it.
+Only a site administrator's token can issue one. Loading the link repeatedly within its five minutes
+gives the same user; a launch of another user replaces the session.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
     NewSession,
+    add_details,
     begin_session,
-    describe,
 )
 from bridge.engine.service.accounts.users import settings_of
 from bridge.engine.service.caller import Caller
@@ -31,7 +32,7 @@ _LANGUAGES = ("app_language", "speech_language")
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """Who will work, where, in which languages (None: as the user or the site has it)."""
+    """User, site and languages of a session; None: the language of the user or the site."""
 
     site_id: str
     user: NamedUser = field(repr=False)
@@ -43,7 +44,7 @@ class InitRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitLink:
-    """A session link before it has an address; `expires_at` in milliseconds."""
+    """A session link before it has a URL; `expires_at` in milliseconds."""
 
     handle: str
     expires_at: int
@@ -54,7 +55,7 @@ class InitLink:
 
 @dataclass(frozen=True, slots=True)
 class PrewarmedSession:
-    """A session that waits for its first study."""
+    """A session without a report."""
 
     secret: str
     site_id: str
@@ -67,19 +68,19 @@ def issue_init_link(
     work: Work, caller: Caller, vault: links.LinkKeys, life: Lifetimes, request: InitRequest
 ) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
-    people = LaunchUsers(work.connection, caller, work.now)
-    administrator = people.role(request.site_id) is SiteRole.ADMINISTRATOR
-    lent = people.has_authority(request.site_id, request.authority)
-    if not administrator and not lent:
-        people.refuse_authority(request.authority)
+    users = LaunchUsers(work.connection, caller, work.now)
+    administrator = users.role(request.site_id) is SiteRole.ADMINISTRATOR
+    granted = users.has_authority(request.site_id, request.authority)
+    if not administrator and not granted:
+        users.refuse_authority(request.authority)
         raise Forbidden("neither token is a site administrator's")
-    people.site_access(request.site_id).check_location(request.location)
-    account = people.account(request.site_id, request.user, administrator=True)
+    users.site_access(request.site_id).check_location(request.location)
+    account = users.account(request.site_id, request.user, administrator=True)
     if account is None:
         detail = "UserEmail says who will work in the session"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
     own = settings_of(work.connection, request.site_id, account.id)
-    site = people.preferences(request.site_id)
+    site = users.preferences(request.site_id)
     app = first_language([request.app_language, _text(own.get("AppLanguage")), site.AppLanguage])
     spoken = _text(own.get("SpeechLanguage"))
     speech = first_language([request.speech_language, spoken, site.SpeechLanguage])
@@ -94,7 +95,7 @@ def issue_init_link(
         framed=True,
     )
     handle = links.issue(work.connection, vault, [link], work.now)[0]
-    warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and not lent else ()
+    warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and not granted else ()
     return InitLink(handle, expires_at, app, speech, warnings)
 
 
@@ -102,9 +103,9 @@ def begin_prewarmed(
     work: Work, vault: links.LinkKeys, life: Lifetimes, handle: str, present: BrowserSession | None
 ) -> PrewarmedSession:
     """
-    Begin the session that a link was issued for; raise `LinkGone` or `LinkExpired`.
+    Begin the session of a link; raise `LinkGone` or `LinkExpired`.
 
-    A browser whose present session is already that one keeps it: `secret` is empty then.
+    A browser that already has this session keeps it: `secret` is then empty.
     """
     link = links.find(work.connection, vault, handle, Purpose.INIT, work.now)
     account_id = link.account_id or 0
@@ -112,7 +113,7 @@ def begin_prewarmed(
     theme = _text(settings_of(work.connection, link.site_id, account_id).get("theme")) or "dark"
     details = {"prewarmed": {name: link.payload[name] for name in _LANGUAGES}}
     if present is not None and (present.site_id, present.account_id) == (link.site_id, account_id):
-        describe(work.connection, present, details)
+        add_details(work.connection, present, details)
         return PrewarmedSession("", link.site_id, account_id, language, theme)
     new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
     secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)

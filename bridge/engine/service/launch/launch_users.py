@@ -1,6 +1,7 @@
-"""For whom a launch is, and on whose authority (interface document, Authentication 3 to 6).
+"""
+The user of a launch, and the authority for it (interface document, Authentication 3 to 6).
 
-Registers users that an administrator names; nobody else can bring strangers to a site.
+Users that an administrator names are registered. Other callers cannot add users to a site.
 """
 
 from dataclasses import dataclass, field
@@ -22,13 +23,7 @@ from bridge.engine.service.accounts.users import (
     is_email,
     register,
 )
-from bridge.engine.service.caller import (
-    Caller,
-    SiteAccess,
-    TokenScope,
-    read_site_access,
-    role_on,
-)
+from bridge.engine.service.caller import Caller, SiteAccess, TokenScope, read_site_access, role_on
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
 from bridge.engine.settings import Lifetimes
 
@@ -38,10 +33,10 @@ _AUTH: Final = "/userInfo/Auth"
 @dataclass(frozen=True, slots=True)
 class LaunchGrant:
     """
-    The user a launch is for (None: whoever signs in), and what its link may do.
+    The user of a launch (None: whoever signs in), and the permissions of its link.
 
-    `authenticated` links act as that user; `framed` ones also inside another page. `auth_ignored`:
-    the request brought a useless `userInfo.Auth`, and the header's token was enough.
+    `authenticated` links act as that user; `framed` ones may also open inside another page.
+    `auth_ignored`: `userInfo.Auth` was invalid, and the header's token was sufficient.
     """
 
     account: SiteUser | None
@@ -52,7 +47,7 @@ class LaunchGrant:
 
 @dataclass(slots=True)
 class LaunchUsers:
-    """Finds the users of launches by one caller; remembers them for the length of a batch."""
+    """Finds the users of launches of one caller, and caches them for one batch."""
 
     connection: Connection
     caller: Caller
@@ -62,12 +57,12 @@ class LaunchUsers:
     _users: dict[tuple[str, NamedUser, bool], SiteUser] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
 
-    def launcher(self, request: LaunchRequest) -> LaunchGrant:
-        """Return for whom a request launches; raise when it may not."""
+    def grant(self, request: LaunchRequest) -> LaunchGrant:
+        """Return the user and the permissions of a launch; raise if the caller may not launch."""
         site_id = request.identity.site_id
         role = self.role(site_id)
-        lent = self.has_authority(site_id, request.authority)
-        administrator = role is SiteRole.ADMINISTRATOR or lent
+        granted = self.has_authority(site_id, request.authority)
+        administrator = role is SiteRole.ADMINISTRATOR or granted
         if not administrator:
             if role is None and not request.authority:
                 raise Forbidden
@@ -76,17 +71,17 @@ class LaunchUsers:
         account = self.account(site_id, request.user, administrator=administrator)
         _refuse_placeholders(request, self.caller, self.site_access(site_id).name, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
-        ignored = bool(request.authority) and not lent
+        ignored = bool(request.authority) and not granted
         return LaunchGrant(account, administrator and account is not None, framed, ignored)
 
     def forget(self) -> None:
-        """Forget users that were registered in a part of the transaction that was undone."""
+        """Drop cached users that a rolled-back savepoint registered."""
         self._users.clear()
         self._joined.clear()
 
     @property
-    def met(self) -> int:
-        """How many users launches have named or registered, at least all that are new."""
+    def user_count(self) -> int:
+        """The number of named or registered users; it grows with every new user."""
         return len(self._users) + len(self._joined)
 
     def role(self, site_id: str) -> SiteRole | None:
@@ -94,7 +89,7 @@ class LaunchUsers:
         return self.site_access(site_id).role
 
     def site_access(self, site_id: str) -> SiteAccess:
-        """Return the caller's standing on a site; raise `SiteNotFound`."""
+        """Return the caller's access to a site; raise `SiteNotFound`."""
         if site_id not in self._sites:
             self._sites[site_id] = read_site_access(self.connection, self.caller, site_id)
         return self._sites[site_id]
@@ -106,7 +101,7 @@ class LaunchUsers:
         )
 
     def preferences(self, site_id: str) -> Preferences:
-        """Return a site's choices; raise `SiteNotFound`."""
+        """Return a site's preferences; raise `SiteNotFound`."""
         return read_preferences(self.site_access(site_id).settings)
 
     def lifetimes(self, site_id: str, general: Lifetimes) -> tuple[int, int]:
@@ -114,7 +109,7 @@ class LaunchUsers:
         return self.preferences(site_id).lifetimes(general)
 
     def has_authority(self, site_id: str, secret: str) -> bool:
-        """Tell whether `userInfo.Auth` is a token of an administrator of the site, for launches."""
+        """Tell whether `userInfo.Auth` is a launch token of an administrator of the site."""
         if not secret:
             return False
         key = (site_id, secret)
@@ -128,7 +123,7 @@ class LaunchUsers:
         return self._authorities[key]
 
     def refuse_authority(self, secret: str) -> None:
-        """Raise for a `userInfo.Auth` that lends no authority; nothing for none."""
+        """Raise if `userInfo.Auth` was sent and gives no authority."""
         if not secret:
             return
         if authenticate(self.connection, secret, self.now) is None:
@@ -139,7 +134,7 @@ class LaunchUsers:
     def account(
         self, site_id: str, user: NamedUser | None, *, administrator: bool
     ) -> SiteUser | None:
-        """Return the named user, or the caller; registers for administrators."""
+        """Return the named user, or the caller; register the user for administrators."""
         if user is None or not user.email:
             return self._caller_account(site_id)
         if not is_email(user.email):
@@ -157,7 +152,7 @@ class LaunchUsers:
         return self._users[key]
 
     def _caller_account(self, site_id: str) -> SiteUser | None:
-        """Return the caller; on another's authority they become a member, too."""
+        """Return the caller. With another token's authority they become a member of the site."""
         caller, site_access = self.caller, self.site_access(site_id)
         if caller.account_id is None:
             return None
@@ -176,7 +171,7 @@ class LaunchUsers:
 def _refuse_placeholders(
     request: LaunchRequest, caller: Caller, name: str, account: SiteUser | None
 ) -> None:
-    """Interface document, Authentication 8: no e-mail address and no own identity as a patient."""
+    """Refuse e-mail addresses and the user's own identity as patient (Authentication 8)."""
     emails = {caller.email} | ({account.email} if account else set())
     names = {name} | ({account.name} if account else set())
     if request.user:

@@ -1,7 +1,8 @@
-"""Open a report link (interface document, States: what happens when the link is opened).
+"""
+Opens report links (interface document, States: what happens when the link is opened).
 
-A lazy launch comes into being here, at the first opening. A Draft of somebody else is
-not taken before the user has agreed, or the launch has forced it.
+The first opening of a lazy launch's link creates its report. A Draft of another user is taken over
+only after the user has confirmed, or if the launch forces it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service.accounts.sessions import BrowserSession, NewSession, begin_session
-from bridge.engine.service.accounts.users import SiteUser, get_person, settings_of
+from bridge.engine.service.accounts.users import SiteUser, get_user, settings_of
 from bridge.engine.service.caller import SITES, BrowserUser, account_role
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.report_updates import (
@@ -55,15 +56,15 @@ GROUPS = metadata.tables["engine_prelim_group"]
 @dataclass(frozen=True, slots=True)
 class LinkVisit:
     """
-    How a link was visited.
+    A request that opens a link.
 
-    `session` is the one that the browser had, pre-warmed perhaps, `host` the origin of the page
-    that frames this one, where the browser says so.
+    `session` is the browser's existing session, which may be pre-warmed. `host` is the origin of
+    the embedding page, if the browser names it.
     """
 
     handle: str
     in_frame: bool = False
-    visitor: BrowserUser | None = None
+    browser_user: BrowserUser | None = None
     session: BrowserSession | None = None
     host: str = ""
     handed_over: bool = False
@@ -71,7 +72,7 @@ class LinkVisit:
 
 
 class HandoverNeeded(Exception):  # noqa: N818  # named for what is to be done first
-    """An open window of another user writes the report that is to be taken."""
+    """An open window of another user writes the report that is to be taken over."""
 
     def __init__(self, report_id: str) -> None:
         super().__init__("the window that writes the report saves its text first")
@@ -80,7 +81,7 @@ class HandoverNeeded(Exception):  # noqa: N818  # named for what is to be done f
 
 @dataclass(frozen=True, slots=True)
 class OpenedReport:
-    """An opened document: what its page needs to begin."""
+    """An opened report, with what its page needs."""
 
     secret: str
     site_id: str
@@ -98,7 +99,7 @@ class OpenedReport:
 
 @dataclass(frozen=True, slots=True)
 class LinkContext:
-    """Keys and lifetimes that opening needs."""
+    """The keys of links, and the lifetimes of links and sessions."""
 
     vault: links.LinkKeys
     lifetimes: Lifetimes
@@ -123,17 +124,17 @@ def open_found_link(
         assign_report(work, report, account.id)
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
-    seat = options_for_link(
+    window = options_for_link(
         work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host
     )
-    seat = seat.with_prewarmed_languages(visit.session, link.site_id, account.id)
+    window = window.with_prewarmed_languages(visit.session, link.site_id, account.id)
     return begin_page(
-        work, door, report, account, seat, wishes=request.app.to_json(), transfer=transfer
+        work, door, report, account, window, options=request.app.to_json(), transfer=transfer
     )
 
 
 def _require_handover(work: Work, report: Report, account_id: int, visit: LinkVisit) -> None:
-    """Raise `HandoverNeeded` while another user's open window writes the report."""
+    """Raise `HandoverNeeded` while an open window of another user writes the report."""
     taken = report.status not in SIGNED and report.owner_id not in (None, account_id)
     if not taken or visit.handed_over:
         return
@@ -142,17 +143,19 @@ def _require_handover(work: Work, report: Report, account_id: int, visit: LinkVi
 
 
 def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> SiteUser:
-    """Return as whom a link opens: its own user, or the visitor who signed in."""
+    """Return the user of the opened page: the link's own, or the one who signed in."""
     if visit.in_frame and not link.framed:
         raise FrameForbidden
     if link.payload["authenticated"] and link.account_id is not None:
-        return get_person(work.connection, link.site_id, link.account_id)
-    account_id = visit.visitor.on(link.site_id) if visit.visitor is not None else None
+        return get_user(work.connection, link.site_id, link.account_id)
+    account_id = (
+        visit.browser_user.account_on(link.site_id) if visit.browser_user is not None else None
+    )
     if account_id is None:
         raise LoginNeeded
     if account_role(work.connection, account_id, link.site_id) is None:
         raise Forbidden
-    return get_person(work.connection, link.site_id, account_id)
+    return get_user(work.connection, link.site_id, account_id)
 
 
 def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: SiteUser) -> Report:
@@ -164,36 +167,38 @@ def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: 
         if not creates:
             raise LinkGone
         links.lock_link(work.connection, link)
-    # A launch is brought in once: a second opening must not undo what came later.
+    # Only the first opening applies the launch: a second one must not undo later changes.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
         request = screen_launch(work, request, identity)
-        _refuse_other_name(work, request, identity)
+        _require_matching_name(work, request, identity)
         if found is not None:
             merge_launch(work, found.report, found.order, request)
     return create_report(work, request, identity, account) if found is None else found.report
 
 
-def _refuse_other_name(work: Work, request: LaunchRequest, identity: OrderId) -> None:
-    """Check again: the patient may have got another name since the launch."""
+def _require_matching_name(work: Work, request: LaunchRequest, identity: OrderId) -> None:
+    """Check the name again: the patient may have been renamed since the launch."""
     names = known_names(work, identity.site_id, [identity.mrn])
     require_matching_name(names.get(identity.mrn, ()), request)
 
 
 def reopen(work: Work, door: LinkContext, session: BrowserSession) -> OpenedReport:
-    """Open the document of a session again, after its page was loaded anew."""
+    """Open the report of a session again, after its page was reloaded."""
     report = lock_report_by_id(work, session.report_id)
-    account = get_person(work.connection, report.site_id, session.account_id)
-    lease.release(work, session.holder, report)  # the page that held it is gone
+    account = get_user(work.connection, report.site_id, session.account_id)
+    lease.release(work, session.holder, report)  # the page that held it was left
     transfer = needs_transfer(report, account.id)
     if not transfer:
         assign_report(work, report, account.id)
     work.session.flush()
-    seat = options_for_reload(work, session)
-    return begin_page(work, door, report, account, seat, wishes=report.reporting, transfer=transfer)
+    window = options_for_reload(work, session)
+    return begin_page(
+        work, door, report, account, window, options=report.reporting, transfer=transfer
+    )
 
 
 def take_over(work: Work, report_id: str, account_id: int) -> Report:
-    """Take a Draft over from its owner: the user has agreed to the prompt."""
+    """Take a Draft over from its owner, after the user has confirmed."""
     return assign_report(work, lock_report_by_id(work, report_id), account_id)
 
 
@@ -202,17 +207,17 @@ def begin_page(
     door: LinkContext,
     report: Report,
     account: SiteUser,
-    seat: WindowOptions,
+    window: WindowOptions,
     *,
     transfer: bool,
-    wishes: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> OpenedReport:
-    """Begin the document's session and gather what its page needs."""
+    """Begin the session of a report page, and return what the page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
     own = settings_of(work.connection, report.site_id, account.id)
-    language = seat.chosen or _language(own, wishes, seat.languages, site.settings)
-    details = {"report_id": report.report_id, "app_language": language, **seat.details}
-    new = NewSession(report.site_id, account.id, seat.framed, seat.link_pk, details)
+    language = window.chosen_language or _language(own, options, window.languages, site.settings)
+    details = {"report_id": report.report_id, "app_language": language, **window.details}
+    new = NewSession(report.site_id, account.id, window.framed, window.link_pk, details)
     return OpenedReport(
         secret=begin_session(
             work.connection, door.vault.random_bytes, new, work.now, door.lifetimes
@@ -220,29 +225,29 @@ def begin_page(
         site_id=report.site_id,
         report_id=report.report_id,
         account=account,
-        framed=seat.framed,
+        framed=window.framed,
         transfer=transfer,
         owner_name=_owner_name(work, report),
         language=language,
         theme=str(own.get("theme", "dark")),
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
-        window=window_facts(work, report.report_id, seat, site, door.lifetimes),
+        window=window_facts(work, report.report_id, window, site, door.lifetimes),
     )
 
 
 def _owner_name(work: Work, report: Report) -> str:
     if report.owner_id is None:
         return ""
-    return get_person(work.connection, report.site_id, report.owner_id).shown
+    return get_user(work.connection, report.site_id, report.owner_id).shown
 
 
 def _language(
-    own: Mapping[str, object], wishes: Any, warmed: Mapping[str, str], site_settings: Any
+    own: Mapping[str, object], options: Any, prewarmed: Mapping[str, str], site_settings: Any
 ) -> str:
     choices = (own.get("AppLanguage"), site_settings.get("AppLanguage"))
-    asked = (wishes.get("app_language"), warmed.get("app_language"))
-    return first_language([*asked, *(str(each or "") for each in choices)])
+    requested = (options.get("app_language"), prewarmed.get("app_language"))
+    return first_language([*requested, *(str(each or "") for each in choices)])
 
 
 def _groups(work: Work, site_id: str) -> list[dict[str, Any]]:

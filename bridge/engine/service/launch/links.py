@@ -1,7 +1,8 @@
-"""Links that were given out: issue, find, revoke, purge, and move to a newer key.
+"""
+Links: issue, find, revoke, purge, and move to a newer key.
 
-Stored are the hash of the handle and the sealed payload, nothing readable. What a
-link of a purpose leads to is decided by `service.opening` and `service.initiation`.
+The hash of the handle and the sealed payload are stored, nothing readable. `link_opening` and
+`init_links` open the links of each purpose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,12 +51,12 @@ _INSERT = prepare_insert(
 )
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
-"""How long an expired row is kept, so that its bearer can be told that it expired."""
+"""How long an expired link is stored, so that its bearer learns that it has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to be issued; `payload` is sealed, `target` names its order by a hash."""
+    """A link to be issued; `payload` is sealed, `target` is a hash of its order."""
 
     purpose: Purpose
     site_id: str
@@ -69,7 +70,7 @@ class NewLink:
 
 @dataclass(frozen=True, slots=True)
 class FoundLink:
-    """A valid link, opened."""
+    """A valid link with its payload."""
 
     pk: int
     site_id: str
@@ -78,19 +79,19 @@ class FoundLink:
     account_id: int | None = None
     token_id: int | None = None
     framed: bool = False
-    opened: bool = False  # before this time
+    opened: bool = False  # before this request
 
 
 @dataclass(frozen=True, slots=True)
 class LinkKeys:
-    """The key ring and the source of randomness that links need."""
+    """The key ring and the source of randomness for links."""
 
     keys: KeyRing
     random_bytes: RandomBytes
 
 
 def issue(connection: Connection, vault: LinkKeys, links: Sequence[NewLink], now: int) -> list[str]:
-    """Store links and return their handles, which are nowhere else."""
+    """Store links and return their handles, which are stored nowhere."""
     handles = [new_handle(vault.random_bytes) for _ in links]
     if links:
         rows = [_row(vault, *pair, now) for pair in zip(links, handles, strict=True)]
@@ -134,7 +135,7 @@ def find_hashed(
     row = connection.execute(query).first()
     if row is None:
         raise LinkGone
-    if row.revoked_at is not None and not _ended_with_its_token(connection, row):
+    if row.revoked_at is not None and not _revoked_with_token(connection, row):
         raise ReportDeleted
     if row.expires_at <= now or row.revoked_at is not None or not _is_member(connection, row):
         raise LinkExpired
@@ -156,7 +157,7 @@ def find_hashed(
 
 
 def _is_member(connection: Connection, row: Any) -> bool:
-    """Tell whether the user that a link acts as works on its site; a link may act as nobody."""
+    """Tell whether the link's user is an enabled member of its site; true without a user."""
     if row.account_id is None:
         return True
     query = (
@@ -172,8 +173,8 @@ def _is_member(connection: Connection, row: Any) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _ended_with_its_token(connection: Connection, row: Any) -> bool:
-    """Tell the two apart that revoke links: a deletion, and the end of what they were made with."""
+def _revoked_with_token(connection: Connection, row: Any) -> bool:
+    """Tell whether a link was revoked with its token, not with a deleted report."""
     query = select(TOKENS.c.id).where(
         TOKENS.c.id == row.token_id, TOKENS.c.revoked_at == row.revoked_at
     )
@@ -182,10 +183,9 @@ def _ended_with_its_token(connection: Connection, row: Any) -> bool:
 
 def lock_link(connection: Connection, link: FoundLink) -> None:
     """
-    Keep a link as it is until the commit; raise `ReportDeleted` when it was revoked meanwhile.
+    Lock a link until the commit; raise `ReportDeleted` if it was revoked.
 
-    For whoever is about to create what the link stands for: a deletion that ran in between
-    has revoked it.
+    Call it before creating the report of a link: a concurrent deletion revokes the link.
     """
     query = select(LINKS.c.revoked_at).where(LINKS.c.pk == link.pk).with_for_update()
     row = connection.execute(query).first()
@@ -194,7 +194,7 @@ def lock_link(connection: Connection, link: FoundLink) -> None:
 
 
 def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
-    """Note the first time that a link was opened."""
+    """Record the first opening of a link."""
     connection.execute(
         update(LINKS)
         .where(LINKS.c.pk == link.pk, LINKS.c.opened_at.is_(None))
@@ -203,12 +203,12 @@ def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
 
 
 def purge(connection: Connection, now: int, limit: int = 1000) -> int:
-    """Delete links long expired, at most `limit` of them; return how many."""
+    """Delete links that expired more than seven days ago, at most `limit`; return their number."""
     return purge_before(connection, now - KEPT_AFTER_EXPIRY_MS, limit)
 
 
 def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
-    """Delete links that expired before a moment, at most `limit` of them; return how many."""
+    """Delete links that expired before a moment, at most `limit`; return their number."""
     old = (
         select(LINKS.c.pk)
         .where(LINKS.c.expires_at < moment, ~exists().where(SESSIONS.c.link_pk == LINKS.c.pk))
@@ -224,10 +224,10 @@ def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
 @dataclass(frozen=True, slots=True)
 class ResealStep:
     """
-    What one step along the links did.
+    The result of resealing a batch of links.
 
-    `unreadable` are sealed under keys that are in no ring any more; `last` is where to go on, None
-    at the end.
+    `unreadable` links are sealed under keys that are no longer in the ring; `last` is the position
+    to continue from, None at the end.
     """
 
     moved: int
@@ -238,7 +238,7 @@ class ResealStep:
 def reseal(
     connection: Connection, vault: LinkKeys, now: int, after: int = 0, limit: int = 500
 ) -> ResealStep:
-    """Move the next valid links behind a key to the newest key of the ring."""
+    """Move the next valid links with an older key to the newest key of the ring."""
     rows = connection.execute(
         select(LINKS)
         .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now, LINKS.c.pk > after)

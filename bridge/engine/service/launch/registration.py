@@ -1,7 +1,8 @@
-"""Register orders (DESIGN chapter 6, registerOrder): empty, unassigned Ordered reports.
+"""
+Registers orders (registerOrder): empty, unassigned Ordered reports.
 
-Many at a time, with as few statements as there are kinds of rows. Registering a known order
-again changes the tags of an unsigned report, and nothing of a signed one.
+Many orders need as few statements as there are tables. Registering a known order again changes the
+tags of an unsigned report, and nothing of a signed one.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from bridge.engine.service.work import Work
 
 
 class Registration(StrEnum):
-    """What registering an order came to."""
+    """The outcome of registering an order."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -31,7 +32,7 @@ class Registration(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredOrder:
-    """The outcome for one order, and where its report stands."""
+    """The outcome for one order, with the id and status of its report."""
 
     report_id: str
     status: Status
@@ -39,7 +40,7 @@ class RegisteredOrder:
 
 
 def register(work: Work, site_id: str, order: OrderInput) -> RegisteredOrder:
-    """Register one order; raise Conflict (from the database) when another node was faster."""
+    """Register one order; raise Conflict (from the database) if another node did so first."""
     return register_many(work, site_id, [order])[0]
 
 
@@ -60,17 +61,17 @@ def register_current(
     groups: Sequence[str] | None = None,
 ) -> list[RegisteredOrder]:
     """
-    Register orders under triples that have just been followed to those that are valid now.
+    Register orders under current identities (merged patient identifiers are already followed).
 
-    New orders of one patient with the same name in `groups` share one report; an empty name
-    is none.
+    New orders of one patient with the same name in `groups` share one report; an empty name means
+    no group.
     """
     named = groups or [""] * len(orders)
     done: dict[int, RegisteredOrder] = {}
     for turn in _turns(identities):
         found = lock_orders(work, [identities[index] for index in turn], current=True)
         known = {index: each for index, each in zip(turn, found, strict=True) if each}
-        done |= {index: _again(work, each, orders[index]) for index, each in known.items()}
+        done |= {index: _update(work, each, orders[index]) for index, each in known.items()}
         new = [index for index in turn if index not in known]
         created = _create(
             work,
@@ -90,7 +91,7 @@ def register_current(
 
 
 def _turns(identities: Sequence[OrderId]) -> list[list[int]]:
-    """Split into turns in which no order occurs twice; a repeat waits for the next turn."""
+    """Split into turns in which no order occurs twice; a repeated order is in the next turn."""
     turns: list[list[int]] = []
     seen: dict[OrderId, int] = {}
     for index, identity in enumerate(identities):
@@ -102,7 +103,7 @@ def _turns(identities: Sequence[OrderId]) -> list[list[int]]:
     return turns
 
 
-def _again(work: Work, found: LockedOrder, order: OrderInput) -> RegisteredOrder:
+def _update(work: Work, found: LockedOrder, order: OrderInput) -> RegisteredOrder:
     report = found.report
     if report.status in SIGNED:
         return RegisteredOrder(report.report_id, report.status, Registration.SIGNED)

@@ -1,7 +1,7 @@
-"""Bring launches into reports: what eager launches and first openings of links share.
+"""
+Applies launches to reports: shared by eager launches and first openings of links.
 
-Works on rows that the caller has locked or just made. Links and users are other
-files' business.
+The reports are locked by the caller or have just been created.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from bridge.engine.rules.status import SIGNED, FileKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft, update_order
-from bridge.engine.service.launch.first_text import first_text, joined
+from bridge.engine.service.launch.first_text import joined, write_first_text
 from bridge.engine.service.report_lookup import bump_version, key_of, orders_of
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.reports.files import attach, initial_text
@@ -38,7 +38,7 @@ _NAMES: Final = key_statement(
 
 
 def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
-    """Return the order that a launch describes, under the identifier that is valid now."""
+    """Return the order of a launch, under the current patient identifier."""
     return OrderInput(
         mrn=identity.mrn,
         accession=identity.accession,
@@ -50,7 +50,7 @@ def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
 
 
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
-    """Return the PatientNames that a site has under each of these identifiers."""
+    """Return the PatientNames that a site has stored for each of these identifiers."""
     found: dict[str, set[str]] = {}
     for mrn, name in execute_keys(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
         if name:
@@ -59,7 +59,7 @@ def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[
 
 
 def require_matching_name(names: Iterable[str], request: LaunchRequest) -> None:
-    """Raise `PatientNameMismatch` when the launch contradicts a name that is known."""
+    """Raise `PatientNameMismatch` if the launch contradicts a stored name."""
     if request.force_name or not request.patient_name:
         return
     if any(names_conflict(known, request.patient_name) for known in names):
@@ -67,7 +67,7 @@ def require_matching_name(names: Iterable[str], request: LaunchRequest) -> None:
 
 
 def create_report(work: Work, request: LaunchRequest, identity: OrderId, owner: SiteUser) -> Report:
-    """Create a Draft that belongs to somebody, with what the launch brought."""
+    """Create a Draft for a user, with the data of the launch."""
     text = joined(request.key_findings, *_texts(request.attachments))
     order = order_input(request, identity)
     report = create_draft(work, identity.site_id, order, owner, text)
@@ -78,18 +78,18 @@ def create_report(work: Work, request: LaunchRequest, identity: OrderId, owner: 
 
 def merge_launch(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
     """
-    Take a launch's values into a locked report that exists.
+    Merge a launch into a locked report.
 
-    Non-empty values win; a signed report stays as it is; key findings count only while
-    there is no content.
+    Non-empty values replace stored ones. A signed report does not change. Key findings are used
+    only while the report has no content.
     """
     if report.status in SIGNED:
         return
     identity = OrderId(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, identity))
-    wishes = {**report.reporting, **request.app.to_json()}
-    if wishes != report.reporting:
-        report.reporting = wishes
+    options = {**report.reporting, **request.app.to_json()}
+    if options != report.reporting:
+        report.reporting = options
         bump_version(work, report)
     add_files(work, report, order, request)
     if report.status is not Status.ORDERED and fill_empty_report(work, report):
@@ -105,17 +105,17 @@ def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchReq
 
 
 def assign_report(work: Work, report: Report, owner_id: int) -> Report:
-    """Open a locked report for a user, with its first text where it has none yet."""
+    """Open a locked report for a user, with its initial text if it has none."""
     if report.status not in SIGNED and may_own(work, report, owner_id):
         fill_empty_report(work, report)
     return open_for(work, report, owner_id)
 
 
 def fill_empty_report(work: Work, report: Report) -> bool:
-    """Write key findings and what the SR files say into an empty report; tell whether it did."""
+    """Write key findings and texts of SR files into an empty report; tell whether it was empty."""
     if has_content(report):
         return False
-    return first_text(work, report, initial_text(work, report))
+    return write_first_text(work, report, initial_text(work, report))
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:

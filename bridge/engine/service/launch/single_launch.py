@@ -1,6 +1,7 @@
-"""Carry out one launch: what becomes of its report, and what its answer says of it.
+"""
+Executes one launch: what happens to its report, and the outcome.
 
-Gives out no link, and takes launches one by one; those that go together are in `service.runs`.
+It issues no link. Batches are in `launches`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from bridge.engine.launch.request import LaunchRequest
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import SIGNED, FileKind, Status
-from bridge.engine.service.accounts.users import SiteUser, find_person
+from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.launch.launch_users import LaunchGrant, LaunchUsers
 from bridge.engine.service.launch.registration import (
     RegisteredOrder,
@@ -45,7 +46,7 @@ from bridge.engine.service.work import Work
 
 @dataclass(frozen=True, slots=True)
 class ExecutedLaunch:
-    """A launch that was carried out, before its link is issued."""
+    """An executed launch, before its link is issued."""
 
     outcome: LaunchOutcome
     launcher: LaunchGrant
@@ -53,9 +54,9 @@ class ExecutedLaunch:
     creates: bool = False
 
 
-def execute(work: Work, people: LaunchUsers, request: LaunchRequest) -> ExecutedLaunch:
-    """Carry out one launch of any kind, or raise its refusal."""
-    launcher = people.launcher(request)
+def execute(work: Work, users: LaunchUsers, request: LaunchRequest) -> ExecutedLaunch:
+    """Execute one launch of any kind, or raise its error."""
+    launcher = users.grant(request)
     identity = current_identity(work.connection, request.identity)
     request = screen_launch(work, request, identity)
     names = known_names(work, identity.site_id, [identity.mrn])
@@ -70,7 +71,9 @@ def execute(work: Work, people: LaunchUsers, request: LaunchRequest) -> Executed
             add_files(work, found.report, found.order, request)
         return registration_result(work, request, launcher, done)
     report = (
-        _peek(work, identity) if request.lazy else open_report(work, launcher, request, identity)
+        _find_report(work, identity)
+        if request.lazy
+        else open_report(work, launcher, request, identity)
     )
     return launch_result(work, request, launcher, report)
 
@@ -78,7 +81,10 @@ def execute(work: Work, people: LaunchUsers, request: LaunchRequest) -> Executed
 def launch_result(
     work: Work, request: LaunchRequest, launcher: LaunchGrant, report: Report | None
 ) -> ExecutedLaunch:
-    """Return what a launch says of the report that it found or made; None is none yet."""
+    """
+    Return the outcome of a launch for the report that it found or created; None means no report
+    yet.
+    """
     status = report.status if report else None
     outcome = LaunchOutcome(
         launch_status(status, lazy=request.lazy),
@@ -94,7 +100,7 @@ def launch_result(
 def registration_result(
     work: Work, request: LaunchRequest, launcher: LaunchGrant, done: RegisteredOrder
 ) -> ExecutedLaunch:
-    """Return what a launch says of the order that it registered."""
+    """Return the outcome of a launch for the order that it registered."""
     signed = done.outcome is Registration.SIGNED
     warnings = warnings_of(work, request, launcher) + (
         (LaunchWarning.REPORT_SIGNED,) if signed else ()
@@ -116,7 +122,7 @@ def registration_result(
 
 
 def require_owner(launcher: LaunchGrant) -> SiteUser:
-    """Return whose report a launch opens; raise where the token is nobody's and names nobody."""
+    """Return the user of a launch; raise if neither the token nor UserEmail names one."""
     if launcher.account is None:
         detail = "the token belongs to no user: UserEmail says whose report it is"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
@@ -126,7 +132,7 @@ def require_owner(launcher: LaunchGrant) -> SiteUser:
 def warnings_of(
     work: Work, request: LaunchRequest, launcher: LaunchGrant
 ) -> tuple[LaunchWarning, ...]:
-    """Return what a launch asks for or brings in vain: a missing template, a useless token."""
+    """Return the warnings of a launch: an unknown template, an ignored token."""
     number = request.app.template
     found = number is None or has_template(work, request.identity.site_id, number)
     template = () if found else (LaunchWarning.UNKNOWN_TEMPLATE,)
@@ -136,19 +142,22 @@ def warnings_of(
 def file_warnings(
     work: Work, request: LaunchRequest, report: Report | None
 ) -> tuple[LaunchWarning, ...]:
-    """Return the cautions about the files of a launch that its report does not show."""
+    """Return the warnings about files of a launch that its report does not show."""
     files = request.attachments
     if not files:
         return ()
-    aside = any(each.kind is FileKind.SET_ASIDE for each in files)
+    set_aside_files = any(each.kind is FileKind.SET_ASIDE for each in files)
     missing = (
         report is not None and report.status in SIGNED and has_new(work, key_of(report), files)
     )
-    cautions = ((aside, LaunchWarning.SR_OTHER_PATIENT), (missing, LaunchWarning.FILES_NOT_ADDED))
-    return tuple(caution for applies, caution in cautions if applies)
+    warnings = (
+        (set_aside_files, LaunchWarning.SR_OTHER_PATIENT),
+        (missing, LaunchWarning.FILES_NOT_ADDED),
+    )
+    return tuple(warning for applies, warning in warnings if applies)
 
 
-def _peek(work: Work, identity: OrderId) -> Report | None:
+def _find_report(work: Work, identity: OrderId) -> Report | None:
     """Find the report of a lazy launch; nothing changes until its link is opened."""
     order = find_orders(work.session, [identity], current=True).get(identity)
     if order is None:
@@ -159,7 +168,7 @@ def _peek(work: Work, identity: OrderId) -> Report | None:
 def open_report(
     work: Work, launcher: LaunchGrant, request: LaunchRequest, identity: OrderId
 ) -> Report:
-    """Create the report of an eager launch, or bring the launch into the one there is."""
+    """Create the report of an eager launch, or merge the launch into the existing report."""
     owner = require_owner(launcher)
     found = lock_orders(work, [identity], current=True)[0]
     if found is None:
@@ -171,10 +180,10 @@ def open_report(
 
 
 def _owner(work: Work, report: Report, launcher: LaunchGrant) -> tuple[str, str] | None:
-    mine = launcher.account
-    if mine is not None and report.owner_id == mine.id:
-        return mine.name, mine.email
+    user = launcher.account
+    if user is not None and report.owner_id == user.id:
+        return user.name, user.email
     if report.owner_id is None:
         return None
-    owner = find_person(work.connection, report.site_id, report.owner_id)
+    owner = find_user(work.connection, report.site_id, report.owner_id)
     return None if owner is None else (owner.name, owner.email)

@@ -1,7 +1,7 @@
-"""What a window brings to the report that it opens: its frame, its host, whether it follows
-launches.
+"""
+Options of the window that opens a report: frame, host, languages, and whether it follows launches.
 
-Kept in the session's details; whether it may open at all is decided by `service.opening`.
+They are stored in the session's details. `link_opening` decides whether the report may be opened.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
 CHANGES = metadata.tables[str(FeedChange.__tablename__)]
-KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
-"""The details that stay when the page is loaded anew."""
+KEPT_DETAILS = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
+"""Session details that are kept when the page is reloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """Through which link, and into what kind of window, a report is opened."""
+    """The link, and the options of the window, with which a report is opened."""
 
-    framed: bool  # whether a frame may show it
+    framed: bool  # whether it may be shown in a frame
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -39,14 +39,14 @@ class WindowOptions:
         return dict(self.details.get("prewarmed", {}))
 
     @property
-    def chosen(self) -> str:
-        """The language that its user chose on the page that is loaded anew; else empty."""
+    def chosen_language(self) -> str:
+        """The language that the user chose on a reloaded page; else empty."""
         return str(self.details.get("chosen_language", ""))
 
     def with_prewarmed_languages(
         self, session: BrowserSession | None, site_id: str, account_id: int
     ) -> "WindowOptions":
-        """Carry the languages of a session over, if it was pre-warmed for this user and site."""
+        """Add the languages of a session that was pre-warmed for this user and site."""
         same = session is not None and (session.site_id, session.account_id) == (
             site_id,
             account_id,
@@ -58,7 +58,7 @@ class WindowOptions:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """What the page must know of its window: where the live feed begins, when it signs out."""
+    """Facts about its window that the page needs: start of the live feed, expiry of the session."""
 
     cursor: int
     idle_seconds: int
@@ -88,7 +88,7 @@ def options_for_link(
     in_frame: bool,
     host: str,
 ) -> WindowOptions:
-    """Return the seat of a window that opens a link."""
+    """Return the options of a window that opens a link."""
     site = preferences_of(work.connection, link.site_id)
     persistent = is_persistent(
         wished=app.sync_launch, in_frame=in_frame, frames_follow=site.syncLaunchInFrame
@@ -101,10 +101,10 @@ def options_for_link(
 
 def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     """
-    Return the newest launch that the window knows of.
+    Return the newest launch that the window has seen.
 
-    A link's first window catches up with what was launched since; one that opens the link again
-    came for this report.
+    The first window of a link follows launches that came later; a window that opens the link again
+    stays at this report.
     """
     target = sync_launch.current_target(work.connection, link.site_id, account_id)
     if target is None:
@@ -117,22 +117,24 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
 
 
 def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
-    """Return the seat of a window whose page is loaded anew."""
-    details = {name: session.details[name] for name in KEPT if name in session.details}
-    return WindowOptions(session.framed, session.link_pk, details)  # it ends with the link's token
+    """Return the options of a window whose page is reloaded."""
+    details = {name: session.details[name] for name in KEPT_DETAILS if name in session.details}
+    return WindowOptions(
+        session.framed, session.link_pk, details
+    )  # the session ends with the link's token
 
 
 def window_facts(
-    work: Work, report_id: str, seat: WindowOptions, site: Any, life: Lifetimes
+    work: Work, report_id: str, window: WindowOptions, site: Any, life: Lifetimes
 ) -> WindowFacts:
-    """Return what the page must know of its window; `site` is the row, the report is locked."""
+    """Return the window facts; `site` is its row, and the report must be locked."""
     newest = select(func.max(CHANGES.c.cursor)).where(CHANGES.c.report_id == report_id)
     return WindowFacts(
         cursor=work.connection.execute(newest).scalar_one() or 0,
         idle_seconds=idle_seconds(site.settings, life),
         expires_at=work.now + life.session * 1000,
-        persistent=bool(seat.details.get("persistent")),
+        persistent=bool(window.details.get("persistent")),
         web_view_objects=read_preferences(site.settings).webViewObjects,
-        # An administrator's link, on a site that has not said who its hosts are.
-        any_host=seat.framed and not site.host_origins,
+        # An administrator's link, on a site without configured host origins.
+        any_host=window.framed and not site.host_origins,
     )

@@ -1,1 +1,1 @@
-"""Live pages: open windows, events, SyncLaunch."""
+"""Live pages: open windows, event streams, SyncLaunch."""

@@ -1,7 +1,8 @@
-"""What happens to a report, told to the pages that stand open at it (chapter Events of the
-interface document): each change once, in the order of the commits, with what its event carries.
+"""
+Events of a report for its open pages (interface document, Events): each change once, in commit
+order.
 
-Reads only. Waiting for the next change is `bridge.engine.live`'s business.
+Reads only. `bridge.engine.live` waits for the next change.
 """
 
 from collections.abc import Mapping
@@ -20,17 +21,17 @@ from bridge.engine.service.accounts.users import find_member
 from bridge.engine.service.work import ChangeEvent
 
 LIMIT = 200
-"""Changes in one reading; the rest comes with the next one."""
+"""Changes in one read; the next read returns the rest."""
 
 _OF_ADDENDA = (ChangeEvent.ADDENDUM_SIGNED, ChangeEvent.ADDENDUM_CONTENT_UPDATED)
 _OF_REPORTS = (ChangeEvent.REPORT_SIGNED, ChangeEvent.REPORT_CONTENT_UPDATED)
 _SIGNED = (ChangeEvent.REPORT_SIGNED, ChangeEvent.ADDENDUM_SIGNED)
-_OWNED_ANEW = (ChangeEvent.REPORT_TRANSFERRED, ChangeEvent.REPORT_OPENED)
+_NEW_OWNER = (ChangeEvent.REPORT_TRANSFERRED, ChangeEvent.REPORT_OPENED)
 
 
 @dataclass(frozen=True, slots=True)
 class PageEvent:
-    """One change as a page is told of it; `data` is JSON."""
+    """One change as an event for a page; `data` is JSON."""
 
     cursor: int
     data: Mapping[str, Any]
@@ -38,38 +39,40 @@ class PageEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text as it was at a change; the document may be missing where only text was kept."""
+    """The text at a change; the document may be missing if only text was stored."""
 
     content: str = ""
     document: Any = None
 
 
-def latest_cursor(database: Session, report_id: str) -> int:
+def latest_cursor(orm: Session, report_id: str) -> int:
     """Return the cursor of a report's newest change, 0 before the first."""
     query = select(func.max(FeedChange.cursor)).where(FeedChange.report_id == report_id)
-    return database.exec(query).one() or 0
+    return orm.exec(query).one() or 0
 
 
-def read_page_events(database: Session, session: BrowserSession, after: int) -> list[PageEvent]:
-    """Return what happened to a session's report after a cursor, oldest first."""
+def read_page_events(orm: Session, session: BrowserSession, after: int) -> list[PageEvent]:
+    """Return the changes of a session's report after a cursor, oldest first."""
     query = (
         select(FeedChange)
         .where(FeedChange.report_id == session.report_id, col(FeedChange.cursor) > after)
         .order_by(col(FeedChange.cursor))
         .limit(LIMIT)
     )
-    changes = database.exec(query).all()
+    changes = orm.exec(query).all()
     if not changes:
         return []
-    report = database.exec(select(Report).where(Report.report_id == session.report_id)).first()
-    return [PageEvent(each.cursor or 0, _told(database, session, report, each)) for each in changes]
+    report = orm.exec(select(Report).where(Report.report_id == session.report_id)).first()
+    return [
+        PageEvent(each.cursor or 0, _event_data(orm, session, report, each)) for each in changes
+    ]
 
 
-def _told(
-    database: Session, session: BrowserSession, report: Report | None, change: FeedChange
+def _event_data(
+    orm: Session, session: BrowserSession, report: Report | None, change: FeedChange
 ) -> dict[str, Any]:
     record = change.body["record"]
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "cursor": change.cursor,
         "event": change.event,
         "at": moment(change.at),
@@ -80,20 +83,20 @@ def _told(
     }
     event = ChangeEvent(change.event)
     if event in _SIGNED:
-        told["signedAt"] = moment(change.at)
-    if event in _OWNED_ANEW:
-        told |= _new_owner(database, session, str(record["userEmail"]))
-    text = _text(database, report, change, event)
+        data["signedAt"] = moment(change.at)
+    if event in _NEW_OWNER:
+        data |= _new_owner(orm, session, str(record["userEmail"]))
+    text = _text(orm, report, change, event)
     if text is not None:
-        told["content"] = text.content
-        told["reportContent"] = report.content_text if report else ""
+        data["content"] = text.content
+        data["reportContent"] = report.content_text if report else ""
         if event in _SIGNED:
-            told["html_content"] = fragment(_document(text))
-    return told
+            data["html_content"] = fragment(_document(text))
+    return data
 
 
-def _new_owner(database: Session, session: BrowserSession, email: str) -> dict[str, Any]:
-    owner = find_member(database.connection(), session.site_id, email)
+def _new_owner(orm: Session, session: BrowserSession, email: str) -> dict[str, Any]:
+    owner = find_member(orm.connection(), session.site_id, email)
     return {
         "mine": owner is not None and owner.id == session.account_id,
         "newOwnerName": email if owner is None else owner.shown,
@@ -101,48 +104,48 @@ def _new_owner(database: Session, session: BrowserSession, email: str) -> dict[s
 
 
 def _text(
-    database: Session, report: Report | None, change: FeedChange, event: ChangeEvent
+    orm: Session, report: Report | None, change: FeedChange, event: ChangeEvent
 ) -> _Text | None:
-    """Return the text that a change is about; as it is now, where it was not signed."""
+    """Return the text of a change; the current text, if the change is no signing."""
     if event in _OF_REPORTS:
-        signed = _signed_text(database, report, change) if event in _SIGNED else None
+        signed = _signed_text(orm, report, change) if event in _SIGNED else None
         present = _Text(report.content_text, report.document) if report else _Text()
         return signed or present
     if event in _OF_ADDENDA:
-        return _addendum_text(database, report, change)
+        return _addendum_text(orm, report, change)
     return None
 
 
-def _signed_text(database: Session, report: Report | None, change: FeedChange) -> _Text | None:
-    """Return what was signed at that moment, although it may be recalled and changed by now."""
+def _signed_text(orm: Session, report: Report | None, change: FeedChange) -> _Text | None:
+    """Return the text that was signed at that moment. The signing may have been recalled since."""
     if report is None:
         return None
     query = select(Signature).where(
         Signature.report_pk == report.pk, Signature.signed_at == change.at
     )
-    found = database.exec(query).first()
+    found = orm.exec(query).first()
     return None if found is None else _Text(found.content_text, found.document)
 
 
-def _addendum_text(database: Session, report: Report | None, change: FeedChange) -> _Text:
+def _addendum_text(orm: Session, report: Report | None, change: FeedChange) -> _Text:
     number = change.body.get("addendum")
     if report is None:
         return _Text()
     query = select(Addendum).where(Addendum.report_pk == report.pk, Addendum.number == number)
-    found = database.exec(query).first()
+    found = orm.exec(query).first()
     if found is not None:
         return _Text(found.content_text, found.document)
-    return _cleared(database, report, number)
+    return _cleared(orm, report, number)
 
 
-def _cleared(database: Session, report: Report, number: object) -> _Text:
-    """Return an addendum that a recall of its report has cleared since."""
+def _cleared(orm: Session, report: Report, number: object) -> _Text:
+    """Return an addendum that a recall of its report has cleared."""
     query = (
         select(Signature)
         .where(Signature.report_pk == report.pk, col(Signature.withdrawn_at).is_not(None))
         .order_by(col(Signature.pk).desc())
     )
-    for signature in database.exec(query):
+    for signature in orm.exec(query):
         for each in signature.cleared or ():
             if each.get("number") == number:
                 return _Text(str(each.get("content", "")), each.get("document"))
@@ -154,6 +157,6 @@ def _document(text: _Text) -> Document:
 
 
 def moment(milliseconds: int) -> str:
-    """Write a moment as events carry it: ISO 8601 in UTC, with `Z`."""
+    """Format milliseconds since the epoch as events do: ISO 8601 in UTC with `Z`."""
     when = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,8 @@
-"""SyncLaunch: a user's persistent window follows the newest launch (interface document, launch).
+"""
+SyncLaunch: a user's persistent window follows the newest launch (interface document, launch).
 
-The launch writes down what is to be followed, the window asks for it and opens it by itself,
-or says why it stays. What is written down waits for a window that is away.
+The launch stores its target. The window reads the target and opens it, or answers why it does not.
+A stored target also reaches a window that is temporarily disconnected.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ TARGETS = metadata.tables[str(SyncTarget.__tablename__)]
 
 
 class LaunchSuperseded(StateConflict):
-    """Another launch came meanwhile, or there was none."""
+    """A newer launch exists, or there was none."""
 
     code = "superseded"
     text = "there is another launch to follow by now"
@@ -28,7 +29,7 @@ class LaunchSuperseded(StateConflict):
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:
-    """A launch that the user's window is to follow; `report_id` is None before it is created."""
+    """A launch that the user's window should follow; `report_id` is None without a report."""
 
     site_id: str
     account_id: int
@@ -40,7 +41,7 @@ class NewTarget:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTarget:
-    """What is to be followed."""
+    """The launch that a user's windows should follow."""
 
     sequence: int
     handle_hash: str
@@ -49,14 +50,14 @@ class LaunchTarget:
     answer: FollowAnswer
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the window is told."""
+        """Return the target as the page gets it."""
         return {"sequence": self.sequence, "accession": self.accession}
 
 
 def reserve(connection: Connection, site_id: str, account_id: int, now: int) -> int:
-    """Return the number of a user's next launch to follow; what waited before is passed over."""
-    mine = _mine(site_id, account_id)
-    counted = update(TARGETS).where(*mine).values(sequence=TARGETS.c.sequence + 1)
+    """Return the sequence number of a user's next launch; a pending older target is skipped."""
+    own = _own(site_id, account_id)
+    counted = update(TARGETS).where(*own).values(sequence=TARGETS.c.sequence + 1)
     found = connection.execute(counted.returning(TARGETS.c.sequence)).scalar_one_or_none()
     if found is not None:
         return int(found)
@@ -75,10 +76,10 @@ def reserve(connection: Connection, site_id: str, account_id: int, now: int) -> 
 
 
 def set_target(connection: Connection, new: NewTarget, now: int) -> AwaitedWindow | None:
-    """Write down what the user's window is to show; return the window that will have to follow."""
+    """Store the target of the user's window; return the open window that has to follow, if any."""
     changed = connection.execute(
         update(TARGETS)
-        .where(*_mine(new.site_id, new.account_id), TARGETS.c.sequence == new.sequence)
+        .where(*_own(new.site_id, new.account_id), TARGETS.c.sequence == new.sequence)
         .values(
             handle_hash=new.handle_hash,
             report_id=new.report_id,
@@ -94,14 +95,14 @@ def set_target(connection: Connection, new: NewTarget, now: int) -> AwaitedWindo
 
 
 def _is_awaited(connection: Connection, new: NewTarget, now: int) -> bool:
-    """Tell whether a window stands open that will have to follow: one at another report."""
+    """Tell whether the user's newest persistent window shows another report."""
     windows = persistent_windows(connection, new.site_id, new.account_id, now)
     newest = max(windows, key=lambda row: row.session_pk, default=None)
     return newest is not None and newest.report_id != new.report_id
 
 
 def current_target(connection: Connection, site_id: str, account_id: int) -> LaunchTarget | None:
-    """Return what a user's windows should show, None before the first launch."""
+    """Return the target of a user's windows, None before the first launch."""
     row = _row(connection, site_id, account_id)
     return None if row is None else _target(row)
 
@@ -109,7 +110,7 @@ def current_target(connection: Connection, site_id: str, account_id: int) -> Lau
 def pending_target(
     connection: Connection, session: BrowserSession, now: int
 ) -> LaunchTarget | None:
-    """Return the launch that this very window is to follow now."""
+    """Return the launch that this window should follow now, or None."""
     if not session.persistent:
         return None
     target = current_target(connection, session.site_id, session.account_id)
@@ -128,7 +129,7 @@ def pending_target(
 
 
 def lock_target(connection: Connection, session: BrowserSession, sequence: int) -> LaunchTarget:
-    """Lock what a window is about to open; raise Superseded when it is not the newest."""
+    """Lock the target that a window is about to open; raise LaunchSuperseded for an older one."""
     row = _row(connection, session.site_id, session.account_id, lock=True)
     if row is None or row.sequence != sequence or not session.persistent:
         raise LaunchSuperseded
@@ -142,20 +143,20 @@ def answer(
     outcome: FollowAnswer,
     reason: str = "",
 ) -> None:
-    """Write down what came of a launch for a (site, account), if it is still the newest."""
+    """Store a window's answer to the launch of a (site, account), if it is still the newest."""
     connection.execute(
         update(TARGETS)
-        .where(*_mine(*owner), TARGETS.c.sequence == sequence)
+        .where(*_own(*owner), TARGETS.c.sequence == sequence)
         .values(answer=outcome, reason=reason)
     )
 
 
 def _row(connection: Connection, site_id: str, account_id: int, *, lock: bool = False) -> Any:
-    query = select(TARGETS).where(*_mine(site_id, account_id))
+    query = select(TARGETS).where(*_own(site_id, account_id))
     return connection.execute(query.with_for_update() if lock else query).first()
 
 
-def _mine(site_id: str, account_id: int) -> tuple[Any, Any]:
+def _own(site_id: str, account_id: int) -> tuple[Any, Any]:
     return TARGETS.c.site_id == site_id, TARGETS.c.account_id == account_id
 
 

@@ -1,6 +1,7 @@
-"""A window leaves its report: for the launch that it follows, or because its user signs out.
+"""
+A window leaves its report, to follow a launch or because its user signs out.
 
-What was typed has been saved by then; saving is the page's business and comes first.
+The page saves its text first.
 """
 
 from sqlmodel import select
@@ -31,10 +32,10 @@ def switch(
     handed_over: bool = False,
 ) -> OpenedReport:
     """
-    Open in a window the launch that it follows, and end its former session.
+    Open the launch that a window follows, and end the window's session.
 
-    Raise `Superseded` when a newer launch came, or as opening the link by itself would
-    (`HandoverNeeded` among them).
+    Raise `LaunchSuperseded` if a newer launch exists, or the errors of opening the link, including
+    `HandoverNeeded`.
     """
     target = sync_launch.lock_target(work.connection, session, sequence)
     link = links.find_hashed(
@@ -43,7 +44,7 @@ def switch(
     visit = LinkVisit(
         "",
         in_frame=bool(session.details.get("in_frame")),
-        visitor=BrowserUser(session.account_id, session.site_id),
+        browser_user=BrowserUser(session.account_id, session.site_id),
         session=session,
         host=str(session.details.get("host", "")),
         handed_over=handed_over,
@@ -53,13 +54,13 @@ def switch(
 
 
 def stay(work: Work, session: BrowserSession, sequence: int, reason: FollowRefusal) -> None:
-    """Write down that a window stays at its report, and why."""
+    """Store that a window stays at its report, and why."""
     owner = (session.site_id, session.account_id)
     sync_launch.answer(work.connection, owner, sequence, FollowAnswer.REFUSED, reason.value)
 
 
 def leave(work: Work, session: BrowserSession) -> None:
-    """End a session, and let others write its report."""
+    """End a session and release its write lease."""
     query = select(Report).where(Report.report_id == session.report_id).with_for_update()
     report = work.session.exec(query).first()
     if report is not None:

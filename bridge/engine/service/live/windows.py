@@ -1,8 +1,9 @@
-"""Open windows: which report pages stand open, whose they are, and who of them writes.
+"""
+Open windows: which report pages are open, whose they are, and which one writes.
 
-A window is kept by the process that serves its stream; one that is not renewed any more
-counts as closed, so that a killed process leaves no ghosts. Its time is that of
-`bridge.store.lease_clock`, for the clocks of nodes differ.
+The process that serves a window's stream renews its row. A window that is no longer renewed counts
+as closed, for example after its process was killed. Times are those of `bridge.store.lease_clock`,
+because the clocks of nodes differ.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,13 +24,13 @@ MEMBERSHIPS = metadata.tables["engine_membership"]
 
 RENEWED_EVERY_MS = 10_000
 FRESH_MS = 25_000
-"""A window that was not renewed for so long is gone."""
+"""A window that was not renewed for this time counts as closed."""
 
 HANDOVER = "handover"
-"""The member of a session's details that says when it was asked to hand the writing over."""
+"""The member of a session's details with the time at which it was asked to hand over the lease."""
 
 HANDOVER_MS = 10_000
-"""After so long a request to hand the writing over is void."""
+"""After this time a handover request expires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,12 @@ class OtherWindow:
     writing: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the page is told."""
+        """Return the window as the page gets it."""
         return {"name": self.name, "sameUser": self.same_user, "writing": self.writing}
 
 
 def open_window(connection: Connection, session: BrowserSession, stream: str, now: int) -> None:
-    """Note that a page stands open; a newer stream of the same page takes its row over."""
+    """Store that a page is open; a newer stream of the same page replaces the row's stream."""
     values = {
         "site_id": session.site_id,
         "account_id": session.account_id,
@@ -55,29 +56,29 @@ def open_window(connection: Connection, session: BrowserSession, stream: str, no
         "stream": stream,
         "seen_at": lease_time(connection, now),
     }
-    mine = WINDOWS.c.session_pk == session.pk
-    if connection.execute(update(WINDOWS).where(mine).values(**values)).rowcount == 0:
+    own = WINDOWS.c.session_pk == session.pk
+    if connection.execute(update(WINDOWS).where(own).values(**values)).rowcount == 0:
         connection.execute(insert(WINDOWS).values(session_pk=session.pk, **values))
 
 
 def renew(connection: Connection, streams: Collection[str], now: int) -> None:
-    """Note that the pages of these streams still stand open."""
+    """Record that the pages of these streams are still open."""
     statement = update(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams)))
     connection.execute(statement.values(seen_at=lease_time(connection, now)))
 
 
 def is_fresh(moment: int) -> list[ColumnElement[bool]]:
-    """Give the conditions of a window that stands open; `moment` is by `lease_time`."""
+    """Return the conditions for an open window; `moment` is a `lease_time`."""
     return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
 
 
 def close_windows(connection: Connection, streams: Collection[str]) -> None:
-    """Forget the windows of streams that ended."""
+    """Delete the windows of streams that have ended."""
     connection.execute(delete(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams))))
 
 
 def other_windows(connection: Connection, session: BrowserSession, now: int) -> list[OtherWindow]:
-    """Return the other windows at a session's report, those of others first."""
+    """Return the other windows at a session's report; windows of other users first."""
     rows = connection.execute(
         select(WINDOWS.c.session_pk, WINDOWS.c.account_id, MEMBERSHIPS.c.name, ACCOUNTS.c.email)
         .join_from(WINDOWS, ACCOUNTS, WINDOWS.c.account_id == ACCOUNTS.c.id)
@@ -119,7 +120,7 @@ def _writer(connection: Connection, report_id: str, now: int) -> str | None:
 def persistent_windows(
     connection: Connection, site_id: str, account_id: int, now: int
 ) -> Sequence[Any]:
-    """Return the (session_pk, report_id) of a user's windows that follow launches."""
+    """Return the (session_pk, report_id) of a user's open windows that follow launches."""
     query = select(WINDOWS.c.session_pk, WINDOWS.c.report_id).where(
         WINDOWS.c.account_id == account_id,
         WINDOWS.c.site_id == site_id,
@@ -133,14 +134,14 @@ def request_handover(
     connection: Connection, report_id: str, session_pk: int | None, now: int
 ) -> int | None:
     """
-    Ask the open window that writes a report to save what was typed there; return its session.
+    Ask the open window that writes a report to save its text; return its session.
 
-    `session_pk` is the session that takes the writing. None where no other open window writes.
+    `session_pk` is the session that takes over. None if no other open window writes.
     """
     writer = writing_window(connection, report_id, session_pk, now)
     if writer is None:
         return None
-    _note_handover(connection, writer, lease_time(connection, now))
+    _store_handover(connection, writer, lease_time(connection, now))
     return writer
 
 
@@ -161,8 +162,8 @@ def writing_window(
     return connection.execute(query).scalars().first()
 
 
-def handover_asked(connection: Connection, session_pk: int, now: int) -> int:
-    """Return when a session was asked to hand the writing over; 0 once it has, or too long ago."""
+def handover_requested_at(connection: Connection, session_pk: int, now: int) -> int:
+    """Return when a session was asked to hand over the lease; 0 if done or expired."""
     query = select(SESSIONS.c.details).where(SESSIONS.c.pk == session_pk)
     details = connection.execute(query).scalar_one_or_none() or {}
     asked = int(details.get(HANDOVER, 0))
@@ -170,11 +171,11 @@ def handover_asked(connection: Connection, session_pk: int, now: int) -> int:
 
 
 def finish_handover(connection: Connection, session: BrowserSession) -> None:
-    """Note that a session has saved what was typed: the writing may be taken over."""
-    _note_handover(connection, session.pk, 0)
+    """Record that a session has saved its text: the lease may be taken over."""
+    _store_handover(connection, session.pk, 0)
 
 
-def _note_handover(connection: Connection, session_pk: int, asked: int) -> None:
+def _store_handover(connection: Connection, session_pk: int, asked: int) -> None:
     row = SESSIONS.c.pk == session_pk
     query = select(SESSIONS.c.details).where(row).with_for_update()
     details = connection.execute(query).scalar_one()

@@ -1,1 +1,1 @@
-"""Reports and their orders: link, files, patients, export, deletion, sharing."""
+"""Reports and their orders: linking, files, patients, export, deletion, sharing."""

@@ -1,6 +1,8 @@
-"""Make reports go away: delete, reset to an order, discard (interface document, Endpoints).
+"""
+Delete reports, reset them to orders, and discard Drafts (interface document, Endpoints).
 
-What is deleted leaves a tombstone, and its links stop working. Signed reports stay.
+A deleted report leaves a row in `engine_tombstone`, and its links are revoked. Signed reports
+cannot be deleted.
 """
 
 from collections.abc import Sequence
@@ -33,12 +35,12 @@ def delete_report(
     work: Work, identity: OrderId, *, only_ordered: bool = False, set_aside: bool = False
 ) -> bool:
     """
-    Remove the report of an order with all orders that are linked to it.
+    Delete the report of an order with all its linked orders.
 
-    False where there is none: the links that would have created it are revoked all the same, so
-    the caller lets the transaction commit before it says "not found". With `only_ordered` a
-    report that anybody has begun, or that has orders beside this one, is refused (400). The feed
-    calls its order cancelled, unless it is only `set_aside`.
+    False if there is none. Links that would have created it are revoked nevertheless, so the caller
+    commits before it responds "not found". With `only_ordered` a report that was started, or has
+    further orders, is refused (400). The feed reports the order as cancelled, unless it is only
+    `set_aside`.
     """
     found = lock_orders(work, [identity])[0]
     if found is None:
@@ -59,7 +61,7 @@ def _is_untouched(work: Work, report: Report) -> bool:
 
 
 def reset_order(work: Work, identity: OrderId) -> Report:
-    """Make a Draft that began as an order an empty, unassigned order again; links stay."""
+    """Reset a Draft that began as an order to an empty, unassigned order; order links stay."""
     report = lock_report(work, identity).report
     clear(work, report, apply_event(work, report, ReportEvent.RESET))
     change_feed.announce(work, report, ChangeEvent.REPORT_RESET)
@@ -67,7 +69,10 @@ def reset_order(work: Work, identity: OrderId) -> Report:
 
 
 def discard(work: Work, report: Report) -> Report | None:
-    """Discard a locked Draft: an order stays as an order, any other report is removed (None)."""
+    """
+    Discard a locked Draft. A registered order becomes Ordered again; any other report is deleted
+    (None).
+    """
     branch = apply_event(work, report, ReportEvent.DISCARD)
     if branch.to is None:
         _remove(work, report, ChangeEvent.REPORT_DISCARDED)
@@ -90,11 +95,11 @@ def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool =
             deleted_by_id=work.actor.account_id,
         )
     )
-    drop_rows(work, report)
+    delete_rows(work, report)
 
 
 def revoke_links(connection: Connection, identities: Sequence[OrderId], now: int) -> None:
-    """Revoke every link that leads to these orders."""
+    """Revoke every link to these orders."""
     targets = [link_target(identity) for identity in identities]
     connection.execute(
         update(LINKS)
@@ -103,8 +108,8 @@ def revoke_links(connection: Connection, identities: Sequence[OrderId], now: int
     )
 
 
-def drop_rows(work: Work, report: Report) -> None:
-    """Delete the rows of a locked report, its orders among them."""
+def delete_rows(work: Work, report: Report) -> None:
+    """Delete the rows of a locked report and its orders."""
     own = key_of(report)
     work.session.flush()
     work.session.exec(delete(ReportOrder).where(col(ReportOrder.report_pk) == own))

@@ -1,6 +1,7 @@
-"""Gather what an export shows: the report, its site, its people (interface document, export).
+"""
+Collects what an export contains: the report, its site, its people (interface document, export).
 
-Formats are made by `bridge.engine.documents`; nothing is formatted here.
+`bridge.engine.documents` makes the formats.
 """
 
 import base64
@@ -33,19 +34,19 @@ from bridge.engine.service.sites.preferences import read_preferences
 
 DEFAULT_LANGUAGE = "en-US"
 IMAGES, IMAGE_BYTES = 50, 32 * 2**20
-"""So many key images are printed at most, and so many bytes of them together."""
+"""The maximum number of printed key images, and their maximum total size in bytes."""
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
 SIZE = func.length(FILES.c.data).label("size")
 
 
 def export_order(session: Session, identity: OrderId) -> model.ExportedReport:
-    """Return the report of an order as exports show it; raise ReportNotFound."""
+    """Return the report of an order for an export; raise ReportNotFound."""
     return export_report(session, read_report(session, identity))
 
 
 def export_report(session: Session, report: Report) -> model.ExportedReport:
-    """Return a report as exports show it: signed addenda and active reads, oldest first."""
+    """Return a report for an export, with signed addenda and active reads, oldest first."""
     site = session.get(Site, report.site_id)
     return model.ExportedReport(
         site=_site(site, report.signed_zone) if site else model.ExportedSite(report.site_id),
@@ -61,7 +62,7 @@ def export_report(session: Session, report: Report) -> model.ExportedReport:
 
 
 def export_printed(session: Session, report: Report) -> model.ExportedReport:
-    """Return a report as it is printed: with its key images, as many as `IMAGE_BYTES` allow."""
+    """Return a report for printing, with key images up to `IMAGES` and `IMAGE_BYTES`."""
     rows = session.execute(
         select_columns(FILES.c.pk, FILES.c.sha256, FILES.c.media_type, FILES.c.details, SIZE)
         .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.KEY_IMAGE)
@@ -90,9 +91,9 @@ def export_printed(session: Session, report: Report) -> model.ExportedReport:
 
 def read_prelim_text(session: Session, report: Report, until: int) -> Document:
     """
-    Return the text of a report's latest preliminary read by a moment (ms), as it was then.
+    Return the text of a report's latest active preliminary read up to a moment (ms).
 
-    Raise PrelimReadNotFound where none counts.
+    Raise PrelimReadNotFound if there is none.
     """
     read = session.exec(
         select(PrelimRead)
@@ -110,7 +111,7 @@ def read_prelim_text(session: Session, report: Report, until: int) -> Document:
 
 
 def moment(milliseconds: int | None) -> datetime | None:
-    """Return an aware time of milliseconds since the epoch."""
+    """Convert milliseconds since the epoch to an aware UTC time."""
     if milliseconds is None:
         return None
     seconds, rest = divmod(milliseconds, 1000)
@@ -118,7 +119,7 @@ def moment(milliseconds: int | None) -> datetime | None:
 
 
 def _site(site: Site, signed_zone: str | None) -> model.ExportedSite:
-    """Show the site; the zone that the signing named goes before the site's own."""
+    """Return the site; the time zone of the signing takes precedence over the site's."""
     header = None
     if site.header_img and site.header_img_type:
         header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
@@ -130,9 +131,9 @@ def _site(site: Site, signed_zone: str | None) -> model.ExportedSite:
 
 
 def _language(report: Report, site: Site | None) -> str:
-    wished = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
+    chosen = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
     own = (site.settings.get("AppLanguage") if site else None) or DEFAULT_LANGUAGE
-    return str(wished or own)
+    return str(chosen or own)
 
 
 def _tags(order: Any) -> Mapping[str, str]:
@@ -150,7 +151,7 @@ def _document(stored: dict[str, Any] | None, text: str) -> Document:
 
 
 def _image(data_uri: str | None) -> model.ExportedImage | None:
-    """Read a stored data URI; what cannot be read is not shown."""
+    """Parse a stored data URI; None if it is invalid."""
     if not data_uri:
         return None
     head, _, data = data_uri.partition(";base64,")

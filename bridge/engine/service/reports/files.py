@@ -1,10 +1,11 @@
-"""DICOM structured reports and key images of a report; files of another patient are set aside.
+"""
+DICOM structured reports and key images of a report. Files of another patient are set aside.
 
-A file that contradicts its order stays with the report as evidence. Neither its text nor its tags
-enter the report; the launch is answered with a warning, and the page shows a notice.
+A file that contradicts its order stays with the report as evidence, but its text and tags are not
+used. The response has a warning, and the page shows a notice.
 
-The files come checked and read; here they are kept, each once, and their text becomes findings
-where nobody has written anything yet.
+Files arrive checked and parsed. Each is stored once per report, and the text of structured reports
+becomes key findings while the report is unedited.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,14 +38,14 @@ from bridge.engine.service.work import ChangeEvent, Work
 
 @dataclass(frozen=True, slots=True)
 class _Patient:
-    """What is known of a patient; several values are alternatives."""
+    """Known identifiers, names and birth dates of a patient; several values are alternatives."""
 
     mrns: frozenset[str]
     names: tuple[str, ...]
     birth_dates: tuple[str, ...]
 
     def extended(self, file: Attachment) -> "_Patient":
-        """Take over what only the file says: the next file has to agree with it."""
+        """Add values that only the file has: the next file must match them."""
         return replace(
             self,
             names=self.names or (file.tags.get(NAME, ""),),
@@ -57,11 +58,11 @@ def screen_launch(work: Work, request: LaunchRequest, identity: OrderId) -> Laun
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
     own = {name: value for name, value in request.tags.items() if name not in request.filled}
-    patient = _known_orders(work, request.identity.mrn, identity, own)
-    files = _judged(patient, request.attachments)
+    patient = _known_patient(work, request.identity.mrn, identity, own)
+    files = _screened(patient, request.attachments)
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
     tags = fill_tags(own, accepted)
-    if any(patient.names) and NAME not in own:  # the file may spell the known name differently
+    if any(patient.names) and NAME not in own:  # the file may spell the stored name differently
         tags.pop(NAME, None)
     tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
     filled = frozenset(tags.keys() - own.keys())
@@ -71,13 +72,13 @@ def screen_launch(work: Work, request: LaunchRequest, identity: OrderId) -> Laun
 def screen_files(
     work: Work, identity: OrderId, order: ReportOrder, files: Sequence[Attachment]
 ) -> tuple[Attachment, ...]:
-    """Return the files for an order that exists, those of another patient set aside."""
+    """Return the files for a stored order, with those of another patient set aside."""
     current = OrderId(order.site_id, order.mrn, order.accession)
-    return _judged(_known_orders(work, identity.mrn, current, {}), files)
+    return _screened(_known_patient(work, identity.mrn, current, {}), files)
 
 
 def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
-    """Return which of these files were set aside, and why."""
+    """Return the files that were set aside, with the contradicting tags."""
     return tuple(
         SetAsideFile(each.sop_instance_uid or "", tuple(each.details["contradicts"]))
         for each in files
@@ -85,8 +86,8 @@ def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
     )
 
 
-def _known_orders(work: Work, named: str, identity: OrderId, own: Mapping[str, str]) -> _Patient:
-    """Return the patient by the request's own tags, else by the order's, else by other orders'."""
+def _known_patient(work: Work, named: str, identity: OrderId, own: Mapping[str, str]) -> _Patient:
+    """Return the patient by the request's tags, else the order's, else those of other orders."""
     rows = work.session.exec(
         select(ReportOrder.accession, ReportOrder.tags).where(
             ReportOrder.site_id == identity.site_id, ReportOrder.mrn == identity.mrn
@@ -112,10 +113,10 @@ def _values(orders: Iterable[Mapping[str, object]], tag: str) -> tuple[str, ...]
     return tuple(dict.fromkeys(value for value in values if value.strip("^= ")))
 
 
-def _judged(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Set files aside that contradict the patient; files with the patient's own id come first."""
-    judged = dict(enumerate(files))
-    reports = [place for place, file in judged.items() if file.kind is FileKind.STRUCTURED_REPORT]
+def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Set files of another patient aside; files with the patient's own id are checked first."""
+    screened = dict(enumerate(files))
+    reports = [place for place, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
     for place in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
         file = files[place]
         found = contradictions(
@@ -126,10 +127,10 @@ def _judged(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment,
         )
         if found:
             details = {"title": file.details.get("title", ""), "contradicts": list(found)}
-            judged[place] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
+            screened[place] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
         else:
             patient = patient.extended(file)
-    return tuple(judged.values())
+    return tuple(screened.values())
 
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
@@ -137,7 +138,7 @@ _BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
 
 
 class UpdateMode(StrEnum):
-    """What becomes of the structured reports that are already there."""
+    """Whether new structured reports replace the existing ones."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -157,7 +158,7 @@ def update_structured_reports(
     """
     Replace or extend the structured reports of an unsigned report.
 
-    Files of another patient are set aside; where all are, nothing that is there is replaced.
+    Files of another patient are set aside; if all are, no existing file is replaced.
     """
     if not files:
         raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
@@ -169,7 +170,7 @@ def update_structured_reports(
     if mode is UpdateMode.REPLACE and accepted:
         _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
     attach(work, report, files, found.order)
-    if report.status is Status.DRAFT:  # what was read, if only preliminarily, keeps its words
+    if report.status is Status.DRAFT:  # a preliminary read keeps its text
         refresh_findings(work, report)
     change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
     return FileUpdate(report, set_aside(files))
@@ -185,24 +186,24 @@ def _delete(work: Work, report: Report, *kinds: FileKind) -> None:
 
 def attach(work: Work, report: Report, files: Sequence[Attachment], order: ReportOrder) -> int:
     """
-    Add what an order brings to its report; count what is new there.
+    Add the files of an order to its report; return how many are new there.
 
-    What the report has already, by content or by SOP instance, is the order's from now on, too.
-    A file that is accepted is not set aside any more, and one that is set aside, having been
-    accepted before, is taken out again with its text.
+    A file that the report has already, by content or SOP instance, is assigned to this order too. A
+    file that is now accepted is no longer set aside. A file that is now set aside is removed from
+    the accepted ones, with its text.
     """
     work.session.flush()
-    own, by = key_of(report), order.pk or 0
+    own, order_pk = key_of(report), order.pk or 0
     known = _known(work, own)
     added, withdrawn = 0, False
     for file in files:
-        marks = _marks(file.kind, file.sha256, file.sop_instance_uid)
-        row = next((known[mark] for mark in marks if mark in known), None)
+        identities = _identities(file.kind, file.sha256, file.sop_instance_uid)
+        row = next((known[each] for each in identities if each in known), None)
         if row is None:
             row = _row(work, own, file)
-            known.update(dict.fromkeys(marks, row))
+            known.update(dict.fromkeys(identities, row))
             added += 1
-        for mark in _marks(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
+        for mark in _identities(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
             if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(mark, None)):
                 work.session.delete(old)
         if file.kind is FileKind.SET_ASIDE:
@@ -210,7 +211,7 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
             if twin is not None:
                 work.session.delete(twin)
                 withdrawn = True
-        _belongs(work, row, [by])
+        _add_orders(work, row, [order_pk])
     work.session.flush()
     if withdrawn and report.status is Status.DRAFT:
         refresh_findings(work, report, withdrawn=True)
@@ -221,25 +222,27 @@ def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
     """Tell whether any of these files is not among those of a report."""
     known = _known(work, report_pk)
     return any(
-        known.keys().isdisjoint(_marks(file.kind, file.sha256, file.sop_instance_uid))
+        known.keys().isdisjoint(_identities(file.kind, file.sha256, file.sop_instance_uid))
         for file in files
     )
 
 
 def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
-    """Return a report's files by what they are told apart by; their bytes are not read."""
+    """Return a report's files by kind and content or SOP instance; their bytes are not read."""
     query = select(ReportFile).where(ReportFile.report_pk == report_pk)
     rows = work.session.exec(query.options(defer(_BYTES))).all()
     return {
-        mark: row for row in rows for mark in _marks(row.kind, row.sha256, row.sop_instance_uid)
+        mark: row
+        for row in rows
+        for mark in _identities(row.kind, row.sha256, row.sop_instance_uid)
     }
 
 
-def _marks(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
+def _identities(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
     return [(kind, sha256), *([(kind, "instance", instance)] if instance else [])]
 
 
-def _belongs(work: Work, row: ReportFile, orders: Sequence[int]) -> None:
+def _add_orders(work: Work, row: ReportFile, orders: Sequence[int]) -> None:
     row.orders = list(dict.fromkeys([*row.orders, *orders]))
     work.session.add(row)
 
@@ -260,10 +263,10 @@ def _row(work: Work, report_pk: int, file: Attachment) -> ReportFile:
 
 def refresh_findings(work: Work, report: Report, *, withdrawn: bool = False) -> bool:
     """
-    Make the structured reports' text the report's own, unless somebody has written in it.
+    Replace the report's text with that of its structured reports, unless it was edited.
 
-    What still equals the findings that it was filled with, nobody has written in. `withdrawn`
-    says that a file was taken out: its text goes, also where no other file has one.
+    A text that still equals the key findings has not been edited. `withdrawn` says that a file was
+    removed: its text is removed even if no other file has one.
     """
     if report.content_text not in ("", report.key_findings):
         return False
@@ -275,14 +278,14 @@ def refresh_findings(work: Work, report: Report, *, withdrawn: bool = False) -> 
 
 
 def initial_text(work: Work, report: Report) -> str:
-    """Return what a report begins with: each order's key findings, then what its SR files say."""
+    """Return the initial text of a report: key findings of its orders, then SR files."""
     orders = orders_of(work.session, key_of(report))
     findings = [str(order.tags.get("KeyFindings", "")) for order in orders]
     return joined(*findings, *structured_texts(work, report))
 
 
 def structured_texts(work: Work, report: Report) -> list[str]:
-    """Return what the structured reports of a report say, in the order they came."""
+    """Return the texts of a report's structured reports, in the order of arrival."""
     rows = work.session.exec(
         select(ReportFile.details)
         .where(
@@ -294,30 +297,30 @@ def structured_texts(work: Work, report: Report) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def move_files(work: Work, old: int, new: int, heir: ReportOrder | None = None) -> None:
+def move_files(work: Work, old: int, new: int, new_order: ReportOrder | None = None) -> None:
     """
-    Let the files of one report go to another; what both have is kept once, for all orders.
+    Move the files of one report to another; files that both have are merged.
 
-    They stay with the orders that brought them, or are the heir's where those go.
+    The files keep their orders, or are assigned to `new_order` if their orders are deleted.
     """
     work.session.flush()
     known = _known(work, new)
     for file in _known(work, old).values():
-        orders = [heir.pk or 0] if heir else file.orders
+        orders = [new_order.pk or 0] if new_order else file.orders
         twin = known.get((file.kind, file.sha256))
         if twin is None:
             file.report_pk, file.orders = new, orders
             work.session.add(file)
         else:
-            _belongs(work, twin, orders)
+            _add_orders(work, twin, orders)
     work.session.flush()
 
 
 def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
     """
-    Let an order take what it brought to another report; what others brought, too, stays as well.
+    Move the files of an order to another report; files of several orders are copied.
 
-    All are written anew: what was brought first stays first.
+    The rows are inserted anew, in their old order.
     """
     work.session.flush()
     own = order.pk or 0
@@ -335,7 +338,7 @@ def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
 
 
 def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return what stands beside a report's text: what its SR files measured, its key images."""
+    """Return the files shown beside a report's text: SR measurements and key images."""
     own = key_of(lock_report_by_id(work, report_id))
     rows = work.connection.execute(
         select_columns(FILES.c.pk, FILES.c.kind, FILES.c.media_type, FILES.c.name, FILES.c.details)
@@ -355,7 +358,7 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
 
 
 def list_set_aside(work: Work, report: Report) -> list[dict[str, Any]]:
-    """Return title and contradicting tags of the files of another patient."""
+    """Return title and contradicting tags of the files that were set aside."""
     rows = work.connection.execute(
         select_columns(FILES.c.details)
         .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.SET_ASIDE)

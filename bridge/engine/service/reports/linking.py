@@ -1,9 +1,9 @@
-"""Link and unlink orders (interface document, link-orders, unlink-orders): all of them, or none.
+"""
+Link and unlink orders (interface document, link-orders, unlink-orders): all of them, or none.
 
-The others' reports go, their orders move to the anchor's report in the order of the request.
-
-A removed order becomes a new, empty Ordered report; the earliest-linked order that stays is the
-anchor of what stays.
+Linking moves the other orders to the anchor's report, in the order of the request, and deletes
+their reports. Unlinking gives each removed order a new, empty Ordered report. The earliest-linked
+order that stays becomes the anchor.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
 from bridge.engine.service.report_status import StatusRecord, has_content, status_records
-from bridge.engine.service.reports.deletion import drop_rows
+from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files, split_files
 from bridge.engine.service.work import ChangeEvent, Work
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedOrder:
-    """An order of the request, locked, and its first place there."""
+    """A locked order of the request, and its first position there."""
 
     place: int
     order: ReportOrder
@@ -43,12 +43,12 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
-    Raise RuleBroken with the place of the guilty order, ReportNotFound, or Changed.
+    Raise RuleBroken with the position of the refused order, ReportNotFound, or OrderChanged.
     """
     if len(set(identities)) < MINIMUM:
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     found = lock_requested(work, identities)
-    if len(found) < MINIMUM:  # two names of one merged patient's order
+    if len(found) < MINIMUM:  # two identifiers of one merged patient's order
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     candidates = [_candidate(work, each) for each in found]
     anchor = found[0].report
@@ -60,7 +60,7 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]
 
 
 def lock_requested(work: Work, identities: Sequence[OrderId]) -> list[RequestedOrder]:
-    """Find and lock orders, each once; raise ReportNotFound at the first that is not there."""
+    """Find and lock orders, each once; raise ReportNotFound with the position of an unknown one."""
     found: dict[int | None, RequestedOrder] = {}
     for place, each in enumerate(lock_orders(work, identities)):
         if each is None:
@@ -96,7 +96,7 @@ def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
             _move(work, order, own, position)
             position += 1
         move_files(work, key_of(other), own)
-        drop_rows(work, other)
+        delete_rows(work, other)
     mark_updated(work, anchor)
     change_feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)
 
@@ -109,8 +109,8 @@ def _move(work: Work, order: ReportOrder, report_pk: int, position: int) -> None
 
 
 @dataclass(slots=True)
-class _Outcome:
-    """The reports that stay, the new ones in the order of the request, the untouched ones."""
+class _UnlinkedReports:
+    """The reports that keep orders, the new reports, and the reports that did not change."""
 
     surviving: list[Report] = field(default_factory=list)
     created: dict[int, Report] = field(default_factory=dict)  # by the order's key
@@ -118,7 +118,7 @@ class _Outcome:
 
 
 def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]:
-    """Unlink orders of one site; return the records of what changed, is new or was asked for."""
+    """Unlink orders of one site; return the records of changed, new and unchanged reports."""
     found = lock_requested(work, identities)
     by_report: dict[int, list[RequestedOrder]] = {}
     for each in found:
@@ -126,9 +126,9 @@ def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecor
     groups = {key: orders_of(work.session, key) for key in by_report}
     for key, leaving in by_report.items():
         _refuse(leaving[0], groups[key])
-    outcome = _Outcome()
+    outcome = _UnlinkedReports()
     for key, leaving in by_report.items():
-        _take_apart(work, leaving, groups[key], outcome)
+        _unlink_group(work, leaving, groups[key], outcome)
     keys = [each.order.pk or 0 for each in found]
     created = [outcome.created[key] for key in keys if key in outcome.created]
     reports = [*outcome.surviving, *created, *outcome.untouched]
@@ -143,8 +143,11 @@ def _refuse(first: RequestedOrder, group: Sequence[ReportOrder]) -> None:
         raise RuleBroken(reason, pointer=f"/clinicalInfo/{first.place}")
 
 
-def _take_apart(
-    work: Work, leaving: Sequence[RequestedOrder], group: Sequence[ReportOrder], outcome: _Outcome
+def _unlink_group(
+    work: Work,
+    leaving: Sequence[RequestedOrder],
+    group: Sequence[ReportOrder],
+    outcome: _UnlinkedReports,
 ) -> None:
     report = leaving[0].report
     if len(group) == 1:
@@ -152,22 +155,22 @@ def _take_apart(
         return
     going = [each.order for each in leaving]
     staying = [order for order in group if all(order.pk != each.pk for each in going)]
-    created = [_alone(work, order) for order in going]
+    created = [_move_to_new_report(work, order) for order in going]
     for order, new in zip(going, created, strict=True):
         split_files(work, order, key_of(report), key_of(new))
         outcome.created[order.pk or 0] = new
     if staying:
-        _close_ranks(work, report, staying)
+        _renumber(work, report, staying)
         outcome.surviving.append(report)
     else:
         first = min(range(len(going)), key=lambda n: group.index(going[n]))
         move_files(work, key_of(report), key_of(created[first]))
-        drop_rows(work, report)
+        delete_rows(work, report)
     for new in created:
         change_feed.announce(work, new, ChangeEvent.ORDERS_UNLINKED, formerly=report.report_id)
 
 
-def _alone(work: Work, order: ReportOrder) -> Report:
+def _move_to_new_report(work: Work, order: ReportOrder) -> Report:
     report = create_ordered(work, order.site_id, ReportOrigin.UNLINK)
     order.report_pk = key_of(report)
     order.position = 0
@@ -177,7 +180,7 @@ def _alone(work: Work, order: ReportOrder) -> Report:
     return report
 
 
-def _close_ranks(work: Work, report: Report, staying: Sequence[ReportOrder]) -> None:
+def _renumber(work: Work, report: Report, staying: Sequence[ReportOrder]) -> None:
     for position, order in enumerate(staying):
         order.position = position
         work.session.add(order)

@@ -1,9 +1,9 @@
-"""Patients: demographics corrected, identifiers merged, over all reports of a site (DESIGN chapter
-6).
+"""
+Patients: update demographics and merge identifiers, over all reports of a site.
 
-Both may be repeated without harm. Signed reports get the new demographics too: what was signed,
-its text and its fingerprint, stays as it is. After a merge the prior identifier leads to the
-survivor, or is refused where the site says so (`finding.REFUSE_MERGED`).
+Both are idempotent. Signed reports get the new demographics too; their signed text and fingerprint
+do not change. After a merge the prior identifier leads to the survivor, or is refused by the site
+setting `report_lookup.REFUSE_MERGED`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from bridge.engine.service.report_lookup import (
     orders_of,
 )
 from bridge.engine.service.report_status import has_content
-from bridge.engine.service.reports.deletion import drop_rows
+from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -37,7 +37,7 @@ def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str])
     """
     Set demographic tags on every order of a patient; return how many reports changed.
 
-    A tag given empty is removed, one not given stays. An unknown patient changes nothing.
+    An empty tag is removed, an absent one stays. An unknown patient changes nothing.
     """
     lock_patients(work, site_id, [mrn])
     current = follow_pointers(work.connection, site_id, [mrn]).get(mrn, mrn)
@@ -52,10 +52,10 @@ def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str])
 
 def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
     """
-    Move everything of the prior identifier to the survivor; return how many reports changed.
+    Move all orders of the prior identifier to the survivor; return how many reports changed.
 
-    Raise RuleBroken for a circle or a second survivor, MergeConflict where both patients have
-    begun reports for one accession.
+    Raise RuleBroken for a cycle or a second survivor, and MergeConflict if both patients have
+    started reports for one accession.
     """
     if survivor == prior:
         raise RuleBroken(Reason.SAME_PATIENT, pointer="/PriorPatientMRN")
@@ -80,7 +80,10 @@ def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
 
 
 def _point(work: Work, site_id: str, prior: str, target: str) -> None:
-    """Point the prior identifier, and all that pointed to it, at the target: never a chain."""
+    """
+    Point the prior identifier, and all that point to it, at the target, so that there are no
+    chains.
+    """
     work.session.exec(
         update(PatientPointer)
         .where(col(PatientPointer.site_id) == site_id, col(PatientPointer.mrn) == prior)
@@ -100,9 +103,9 @@ def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
         if order.mrn != prior:
             continue
         twin = known.get(order.accession)
-        if twin is not None and _give_way(work, order, twin, reports):
+        if twin is not None and _resolve_duplicate(work, order, twin, reports):
             continue
-        _rename(work, order, target, demographics)
+        _move_to_patient(work, order, target, demographics)
         changed.add(order.report_pk)
     for key in sorted(changed):
         mark_updated(work, reports[key])
@@ -110,22 +113,22 @@ def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
     return len(changed)
 
 
-def _give_way(
+def _resolve_duplicate(
     work: Work, order: ReportOrder, twin: ReportOrder, reports: dict[int, Report]
 ) -> bool:
     """
-    Settle that both patients have the same accession: one of the two is an unopened order.
+    Delete one of two orders with the same accession; the deleted one must be an unopened order.
 
-    Tell whether the prior's order went; otherwise the survivor's did, and the prior's moves.
+    Tell whether the prior's order was deleted. Otherwise the survivor's was, and the prior's moves.
     """
     for one, other in ((order, twin), (twin, order)):
         report = reports[one.report_pk]
         alone = len(orders_of(work.session, one.report_pk)) == 1
         if one.report_pk != other.report_pk and alone and _is_unopened(report):
             if reports[other.report_pk].status not in SIGNED:
-                move_files(work, one.report_pk, other.report_pk, heir=other)
+                move_files(work, one.report_pk, other.report_pk, new_order=other)
             change_feed.announce(work, report, ChangeEvent.REPORT_DELETED)
-            drop_rows(work, report)
+            delete_rows(work, report)
             return one is order
     raise MergeConflict
 
@@ -135,15 +138,17 @@ def _is_unopened(report: Report) -> bool:
 
 
 def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
-    """Return what is known of the survivor, the newest order's say last."""
+    """Return the survivor's demographics; values of the newest order win."""
     known: dict[str, Any] = {}
     for order in sorted(orders, key=lambda each: each.updated_at):
         known |= {name: order.tags[name] for name in PATIENT if order.tags.get(name)}
     return known
 
 
-def _rename(work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]) -> None:
-    """Give an order to another patient; its links go with it."""
+def _move_to_patient(
+    work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]
+) -> None:
+    """Move an order and its links to another patient."""
     old = link_target(OrderId(order.site_id, order.mrn, order.accession))
     new = link_target(OrderId(order.site_id, mrn, order.accession))
     work.session.exec(update(IssuedLink).where(col(IssuedLink.target) == old).values(target=new))
@@ -176,7 +181,7 @@ def _locked(
         orders = _orders(work, site_id, mrns)
         if all(order.report_pk in reports for order in orders):
             return orders, reports
-    raise OrderChanged  # others link and unlink these orders all the time
+    raise OrderChanged  # other requests keep moving these orders
 
 
 def _orders(work: Work, site_id: str, mrns: Sequence[str]) -> list[ReportOrder]:

@@ -1,9 +1,8 @@
-"""Earlier reports of the patient, and the earlier states of this report.
+"""
+Earlier reports of the patient, and earlier states of this report.
 
-Only signed reports of the same patient on the same site: whoever reads a patient's study reads
-what was found before.
-
-Each with the text as it was then, so that preliminary and final can stand side by side.
+Earlier reports are signed reports of the same patient on the same site. Earlier states include the
+text of that time, so that a page can compare preliminary and final text.
 """
 
 from typing import Any
@@ -26,7 +25,7 @@ _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "Study
 
 
 def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return the patient's earlier signed reports, the best to compare with first, without text."""
+    """Return the patient's earlier signed reports without text, the best for comparison first."""
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
     found = _signed(work, report, {order.mrn for order in orders})
@@ -85,7 +84,7 @@ def _summary(report: Report, orders: list[ReportOrder]) -> dict[str, Any]:
 
 
 def read_history(work: Work, _: Editor, report_id: str) -> dict[str, Any]:
-    """Return `{prelims, signings}`, oldest first; withdrawn ones say so."""
+    """Return `{prelims, signings}`, oldest first; withdrawn ones are marked."""
     report = lock_report_by_id(work, report_id)
     signings = work.session.exec(
         select(Signature)

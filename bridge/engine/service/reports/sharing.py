@@ -1,6 +1,7 @@
-"""Report shares: read-only links that the report's owner or an administrator gives away.
+"""
+Report shares: read-only links that the report's owner or an administrator gives away.
 
-Of a handle only the hash is stored. Recalling, resetting or deleting the report ends its shares.
+Only the hash of a handle is stored. Recalling, resetting or deleting the report ends its shares.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from bridge.engine.service.work import Work
 
 @dataclass(frozen=True, slots=True)
 class NewShare:
-    """A share that was made; the handle is nowhere else."""
+    """A new share; its handle is stored nowhere."""
 
     pk: int
     handle: str
@@ -32,7 +33,7 @@ class NewShare:
 
 @dataclass(frozen=True, slots=True)
 class SharedReport:
-    """What the reader of a share sees."""
+    """The report that a share shows."""
 
     site_id: str
     report_id: str
@@ -42,8 +43,8 @@ class SharedReport:
 def create_share(
     work: Work, editor: Editor, report_id: str, random_bytes: RandomBytes, seconds: int | None
 ) -> NewShare:
-    """Give a report away for reading, for so many seconds or as long as the site says."""
-    report = _mine(work, editor, report_id)
+    """Create a share for so many seconds, at most as long as the site permits."""
+    report = _lock_permitted(work, editor, report_id)
     lifetime = preferences_of(work.connection, report.site_id).shareSeconds
     expires_at = work.now + min(seconds or lifetime, lifetime) * 1000
     handle = new_handle(random_bytes)
@@ -60,8 +61,8 @@ def create_share(
 
 
 def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:
-    """End a share; raise `NotFound` for one that this report does not have."""
-    report = _mine(work, editor, report_id)
+    """End a share; raise `NotFound` if the report does not have it."""
+    report = _lock_permitted(work, editor, report_id)
     found = work.session.exec(
         select(Share).where(Share.pk == pk, Share.report_pk == key_of(report))
     ).first()
@@ -72,8 +73,8 @@ def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:
 
 
 def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return the shares of a report that are still good."""
-    report = _mine(work, editor, report_id)
+    """Return the valid shares of a report."""
+    report = _lock_permitted(work, editor, report_id)
     rows = work.session.exec(
         select(Share)
         .where(Share.report_pk == key_of(report), col(Share.revoked_at).is_(None))
@@ -86,7 +87,7 @@ def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, An
 
 
 def open_share(session: Session, handle: str, now: int) -> SharedReport:
-    """Return what a share shows; raise `LinkGone`, whatever is wrong with it."""
+    """Return the report of a share; raise `LinkGone` for any invalid share."""
     if not is_handle(handle):
         raise LinkGone
     found = session.exec(
@@ -101,7 +102,7 @@ def open_share(session: Session, handle: str, now: int) -> SharedReport:
     return SharedReport(report.site_id, report.report_id, export_report(session, report))
 
 
-def _mine(work: Work, editor: Editor, report_id: str) -> Report:
+def _lock_permitted(work: Work, editor: Editor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
     if not permits(editor.role, ReportAction.SIGN, owner=report.owner_id == editor.account_id):
         raise Forbidden

@@ -1,1 +1,1 @@
-"""Writing and signing: editing, preliminary reads, addenda, checks, releases."""
+"""Writing and signing: page actions, preliminary reads, addenda, checks, releases."""

@@ -1,6 +1,7 @@
-"""Addenda: written and signed in the app, released and recalled by the app and the API.
+"""
+Addenda: written and signed in the app, released and recalled by the app and the API.
 
-Each has a cooling period of its own (interface document, addendum/sign and addendum/unsign).
+Each has its own cooling period (interface document, addendum/sign and addendum/unsign).
 """
 
 from typing import Any
@@ -34,12 +35,12 @@ from bridge.engine.service.work import ChangeEvent, Work
 
 
 def release_addendum(work: Work, identity: OrderId) -> Report:
-    """Deliver the most recently signed addendum now (POST addendum/sign)."""
+    """Release the most recently signed addendum now (POST addendum/sign)."""
     return release_newest(work, lock_report(work, identity).report)
 
 
 def release_newest(work: Work, report: Report) -> Report:
-    """Deliver the most recently signed addendum of a locked report; it is not signed again."""
+    """Release the most recently signed addendum of a locked report; it is not signed again."""
     apply_event(work, report, ReportEvent.ADDENDUM_RELEASE)
     releases.release_now(work, report, _newest(work, report))
     return report
@@ -71,8 +72,8 @@ def _newest(work: Work, report: Report) -> Addendum:
     return signed[-1]
 
 
-def create(work: Work, report: Report, author_id: int | None) -> Addendum:
-    """Begin an addendum to a locked, signed report; one at a time."""
+def create_addendum(work: Work, report: Report, author_id: int | None) -> Addendum:
+    """Create an addendum to a locked, signed report; only one may be open."""
     apply_event(work, report, ReportEvent.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
         raise RuleBroken(Reason.ADDENDUM_OPEN)
@@ -88,7 +89,7 @@ def create(work: Work, report: Report, author_id: int | None) -> Addendum:
 
 
 def _next_number(work: Work, report: Report) -> int:
-    """Count on from the addenda there are, and from those that were delivered and then cleared."""
+    """Return the next number. Numbers of released addenda that were cleared are not reused."""
     own = key_of(report)
     written = work.session.exec(
         select(func.max(Addendum.number)).where(Addendum.report_pk == own)
@@ -101,8 +102,8 @@ def _next_number(work: Work, report: Report) -> int:
     return max(written or 0, delivered or 0) + 1
 
 
-def save(work: Work, report: Report, document: Document) -> Addendum:
-    """Keep what was written in the open addendum of a locked report."""
+def save_addendum(work: Work, report: Report, document: Document) -> Addendum:
+    """Store the text of the open addendum of a locked report."""
     apply_event(work, report, ReportEvent.ADDENDUM_SAVE)
     addendum = _open(work, report)
     addendum.document = to_json(document)
@@ -115,8 +116,8 @@ def save(work: Work, report: Report, document: Document) -> Addendum:
     return addendum
 
 
-def cancel(work: Work, report: Report) -> None:
-    """Throw the open addendum of a locked report away."""
+def cancel_addendum(work: Work, report: Report) -> None:
+    """Delete the open addendum of a locked report."""
     apply_event(work, report, ReportEvent.ADDENDUM_CANCEL)
     addendum = _open(work, report)
     number = addendum.number
@@ -124,10 +125,10 @@ def cancel(work: Work, report: Report) -> None:
     change_feed.announce(work, report, ChangeEvent.ADDENDUM_CANCELLED, addendum=number)
 
 
-def sign(
+def sign_addendum(
     work: Work, report: Report, signer_id: int | None, *, ignore_delay: bool = False
 ) -> Addendum:
-    """Sign the open addendum of a locked report; released at once, or after its own cooling."""
+    """Sign the open addendum of a locked report; it is released at once, or after cooling."""
     addendum = open_addendum(addenda_of(work, report))
     apply_event(work, report, ReportEvent.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():

@@ -1,7 +1,8 @@
-"""A report by itself: read with its lock, and written back, by a statement each, past the ORM.
+"""
+A report without an ORM session: read and locked with one statement, written back with another.
 
-For what every signature does. It belongs to no session: what is changed of it stays unwritten
-until `written` says it.
+Signing uses it because it is faster. Changes are written only by the statement of
+`update_statements`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from bridge.store.statements import (
 _TABLE: Final = metadata.tables[str(Report.__tablename__)]
 _NAMES: Final = tuple(column.name for column in _TABLE.columns)
 _DOCUMENTS: Final = frozenset(c.name for c in _TABLE.columns if isinstance(c.type, JSON))
-_WORDS: Final = {"status": Status, "origin": ReportOrigin}
+_ENUMS: Final = {"status": Status, "origin": ReportOrigin}
 _READ: Final = f"""
     SELECT {", ".join(f"r.{name}" for name in _NAMES)}
     FROM engine_report AS r JOIN engine_report_order AS o ON o.report_pk = r.pk
@@ -40,19 +41,19 @@ _READ: Final = f"""
             WHERE p.site_id = :site_id AND p.prior_mrn = :mrn
         )
 """  # noqa: S608  # a table's own names
-# The look-up and the lock in one: whoever asks sees then if the order is still the report's.
+# Looks up and locks in one statement. The caller checks that the order is still the report's.
 _LOCKED: Final = DialectStatement(_READ, dialect_statement(f"{_READ} FOR UPDATE OF r").postgres)
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedReport:
-    """A locked report, and how it was when it was read."""
+    """A locked report, and its values when it was read."""
 
     report: Report
     before: Mapping[str, Any]
 
-    def written(self, connection: Connection) -> list[BoundStatement]:
-        """Give what writes down all that has changed, to be run with others."""
+    def update_statements(self, connection: Connection) -> list[BoundStatement]:
+        """Return the statement that writes all changed values; empty without changes."""
         now = vars(self.report)
         changed = tuple(name for name in _NAMES if now[name] != self.before[name])
         if not changed:
@@ -63,13 +64,13 @@ class DetachedReport:
 
 def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
     """
-    Find and lock a report by one of its orders, where the patient was never merged; else None.
+    Find and lock a report by one of its orders; None if there is none or its patient was merged.
 
-    The order may have left the report while its lock was waited for: the caller, who reads the
-    report's orders now, sees to that.
+    The order may have moved to another report before the lock was granted. The caller, who reads
+    the report's orders next, must check that.
     """
-    asked = {"site_id": identity.site_id, "mrn": identity.mrn, "accession": identity.accession}
-    row = execute(work.connection, _LOCKED, **asked).first()
+    parameters = {"site_id": identity.site_id, "mrn": identity.mrn, "accession": identity.accession}
+    row = execute(work.connection, _LOCKED, **parameters).first()
     if row is None:
         return None
     values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
@@ -81,17 +82,17 @@ def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
 def _read(name: str, value: Any) -> Any:
     if name in _DOCUMENTS:
         return stored_json(value)
-    return _WORDS[name](value) if name in _WORDS else value
+    return _ENUMS[name](value) if name in _ENUMS else value
 
 
 def _stored(name: str, value: Any) -> Any:
     if name in _DOCUMENTS and value is not None:
         return to_json(value).decode()
-    return value.value if name in _WORDS else value
+    return value.value if name in _ENUMS else value
 
 
 @cache
 def _update(names: tuple[str, ...]) -> DialectStatement:
-    """Say it for some columns: it is always the same few."""
+    """Build the update of some columns; cached because the same few combinations recur."""
     sets = ", ".join(f"{name} = :{name}" for name in names)
     return dialect_statement(f"UPDATE engine_report SET {sets} WHERE pk = :pk")  # noqa: S608  # a table's own names

@@ -1,7 +1,8 @@
-"""The writing lease of a report: one session writes at a time, the others read.
+"""
+The write lease of a report: one session writes at a time, the others read.
 
-Held under the session's name for `LEASE_MS`, renewed by whatever the session does. Holding it
-is no change of the report. It goes by the clock of `bridge.store.lease_clock`, not by a node's.
+A lease is held under the session's name for `LEASE_MS` and renewed by each action of the session.
+Renewing it does not change the report's version. Times are those of `bridge.store.lease_clock`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, select
 from bridge.engine.errors import BeingEdited
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.service.accounts.users import SiteUser, find_person
+from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.work import Work
 from bridge.store.lease_clock import lease_time
 
@@ -23,7 +24,7 @@ LEASE_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """Who sits at the page: the account, its role on the report's site, the browser session."""
+    """The user of a report page: account, role on the report's site, browser session."""
 
     account_id: int
     role: SiteRole
@@ -33,12 +34,12 @@ class Editor:
 def is_free(work: Work, editor: Editor, report: Report) -> bool:
     """Tell whether no other session holds the lease."""
     held = report.lease_holder not in (None, editor.session_id)
-    return not (held and _runs(work, report))
+    return not (held and _is_running(work, report))
 
 
 def is_held(work: Work, editor: Editor, report: Report) -> bool:
     """Tell whether this session holds the lease."""
-    return report.lease_holder == editor.session_id and _runs(work, report)
+    return report.lease_holder == editor.session_id and _is_running(work, report)
 
 
 def require(work: Work, editor: Editor, report: Report) -> None:
@@ -48,21 +49,21 @@ def require(work: Work, editor: Editor, report: Report) -> None:
 
 
 def renew(work: Work, editor: Editor, report: Report) -> None:
-    """Take the lease, or hold it on."""
+    """Acquire or renew the lease."""
     report.lease_holder = editor.session_id
     report.lease_until = lease_time(work.connection, work.now) + LEASE_MS
     work.session.add(report)
 
 
 def release(work: Work, holder: str, report: Report) -> None:
-    """Give the lease back, if it is this holder's."""
+    """Release the lease if this holder has it."""
     if report.lease_holder == holder:
         report.lease_holder = report.lease_until = None
         work.session.add(report)
 
 
 def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
-    """Return who else writes at present: `{name, own}`, `own` for another window of this user."""
+    """Return the other writer as `{name, own}` (`own`: another window of this user), or None."""
     if report.lease_holder is None or is_free(work, editor, report):
         return None
     holder = _holder(work.connection, report)
@@ -72,8 +73,8 @@ def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
     }
 
 
-def _runs(work: Work, report: Report) -> bool:
-    """Tell whether a lease has not ended; one that is longer than any is of another clock."""
+def _is_running(work: Work, report: Report) -> bool:
+    """Tell whether a lease has not expired. One longer than `LEASE_MS` is from another clock."""
     if report.lease_until is None:
         return False
     return 0 < report.lease_until - lease_time(work.connection, work.now) <= LEASE_MS
@@ -85,4 +86,4 @@ def _holder(connection: Connection, report: Report) -> SiteUser | None:
         return None
     query = select(SESSIONS.c.account_id).where(SESSIONS.c.pk == int(number))
     account_id = connection.execute(query).scalar_one_or_none()
-    return None if account_id is None else find_person(connection, report.site_id, account_id)
+    return None if account_id is None else find_user(connection, report.site_id, account_id)

@@ -1,7 +1,8 @@
-"""What the report page does with the report that it shows: save, sign, addend, discard.
+"""
+Actions of the report page: save, sign, recall, preliminary read, addenda, discard.
 
-A save names the version that it was made from and is refused when the report has moved on, or
-when another session writes. What the page shows is `paging`'s.
+A save names the version that it is based on. It is refused if the report has a newer version or
+another session holds the write lease. The page's state is in `page_state`.
 """
 
 from typing import Any
@@ -36,12 +37,12 @@ def save(
     template: int | None = None,
 ) -> Report:
     """
-    Keep the page's text, and the number of the template that was applied to it, if one was.
+    Save the page's text, and the number of the template if one was applied.
 
-    Raise VersionConflict or BeingEdited when the page may not write.
+    Raise VersionConflict or BeingEdited.
     """
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.EDIT)
+    _require_permitted(editor, report, ReportAction.EDIT)
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED)
     lease.require(work, editor, report)
@@ -62,9 +63,9 @@ def save(
 def sign(
     work: Work, editor: Editor, report_id: str, version: int, *, ignore_delay: bool = False
 ) -> Report:
-    """Sign in the editor's own name what the editor sees; or release what is cooling."""
+    """Sign the displayed version in the editor's own name, or release a report that is cooling."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.SIGN)
+    _require_permitted(editor, report, ReportAction.SIGN)
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
@@ -76,16 +77,16 @@ def sign(
 def unsign(work: Work, editor: Editor, report_id: str) -> Report:
     """Recall the report within its cooling period."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.SIGN)
+    _require_permitted(editor, report, ReportAction.SIGN)
     return unsign_report(work, report)
 
 
 def prelim(
     work: Work, editor: Editor, report_id: str, version: int, group: str, tag: str
 ) -> Report:
-    """Make the report Preliminary in the editor's own name."""
+    """Add a preliminary read in the editor's own name."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.PRELIM)
+    _require_permitted(editor, report, ReportAction.PRELIM)
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
@@ -94,84 +95,86 @@ def prelim(
 
 
 def discard_report(work: Work, editor: Editor, report_id: str) -> Report | None:
-    """Discard a Draft; None when it is gone, the report when it is an order again."""
+    """Discard a Draft; None if it was deleted, the report if it is an order again."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.DISCARD)
+    _require_permitted(editor, report, ReportAction.DISCARD)
     lease.require(work, editor, report)
     return discard(work, report)
 
 
 def create_addendum(work: Work, editor: Editor, report_id: str) -> Addendum:
-    """Begin an addendum."""
-    return addenda.create(work, _addended(work, editor, report_id), editor.account_id)
+    """Create an addendum."""
+    return addenda.create_addendum(
+        work, _lock_for_addendum(work, editor, report_id), editor.account_id
+    )
 
 
 def save_addendum(
     work: Work, editor: Editor, report_id: str, version: int, document: Any
 ) -> Addendum:
-    """Keep the text of the open addendum; `version` is the addendum's own."""
-    report = _addended(work, editor, report_id)
+    """Save the text of the open addendum; `version` is the addendum's own."""
+    report = _lock_for_addendum(work, editor, report_id)
     content = read_document(document)
-    _same_addendum(work, report, version)
-    return addenda.save(work, report, content)
+    _require_addendum_version(work, report, version)
+    return addenda.save_addendum(work, report, content)
 
 
 def cancel_addendum(work: Work, editor: Editor, report_id: str) -> None:
-    """Throw the open addendum away."""
-    addenda.cancel(work, _addended(work, editor, report_id))
+    """Delete the open addendum."""
+    addenda.cancel_addendum(work, _lock_for_addendum(work, editor, report_id))
 
 
 def sign_addendum(
     work: Work, editor: Editor, report_id: str, version: int, *, ignore_delay: bool = False
 ) -> Addendum:
     """Sign the open addendum in the editor's own name."""
-    report = _addended(work, editor, report_id)
-    _same_addendum(work, report, version)
-    return addenda.sign(work, report, editor.account_id, ignore_delay=ignore_delay)
+    report = _lock_for_addendum(work, editor, report_id)
+    _require_addendum_version(work, report, version)
+    return addenda.sign_addendum(work, report, editor.account_id, ignore_delay=ignore_delay)
 
 
 def release_addendum(work: Work, editor: Editor, report_id: str) -> Report:
-    """Deliver the newest signed addendum now (the app's Sign Now)."""
-    return addenda.release_newest(work, _addended(work, editor, report_id))
+    """Release the newest signed addendum now (the app's Sign Now)."""
+    return addenda.release_newest(work, _lock_for_addendum(work, editor, report_id))
 
 
 def unsign_addendum(work: Work, editor: Editor, report_id: str) -> Report:
     """Recall the newest signed addendum."""
-    return addenda.unsign_newest(work, _addended(work, editor, report_id))
+    return addenda.unsign_newest(work, _lock_for_addendum(work, editor, report_id))
 
 
 def generate_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
-    """Derive the report's billing codes from its site's code map, and keep them."""
+    """Derive the report's billing codes from its site's code map, and store them."""
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.SIGN)
+    _require_permitted(editor, report, ReportAction.SIGN)
     return billing.generate(work, report)
 
 
 def read_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any] | None:
-    """Return the billing codes that were generated last, None before that."""
+    """Return the billing codes that were generated last, None if there are none."""
     return billing.latest(work.session, lock_report_by_id(work, report_id))
 
 
 def read_document(value: Any) -> Document:
-    """Read a document that a page sent; raise RuleBroken with its place."""
+    """Parse a document that a page sent; raise RuleBroken with its place."""
     try:
         return parse(value)
     except BadDocument as error:
         raise RuleBroken(Reason.BAD_DOCUMENT, pointer=f"/document{error.place}") from None
 
 
-def _addended(work: Work, editor: Editor, report_id: str) -> Report:
+def _lock_for_addendum(work: Work, editor: Editor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
-    _require(editor, report, ReportAction.ADDEND)
+    _require_permitted(editor, report, ReportAction.ADDEND)
     return report
 
 
-def _same_addendum(work: Work, report: Report, version: int) -> None:
+def _require_addendum_version(work: Work, report: Report, version: int) -> None:
     drafts = [each for each in addenda_of(work, report) if each.state is AddendumState.DRAFT]
     if drafts and drafts[-1].version != version:
         raise VersionConflict
 
 
-def _require(editor: Editor, report: Report, deed: ReportAction) -> None:
+def _require_permitted(editor: Editor, report: Report, deed: ReportAction) -> None:
     if not permits(editor.role, deed, owner=report.owner_id == editor.account_id):
         raise Forbidden

@@ -1,7 +1,8 @@
-"""What the report page shows, and whether it may write: the state that every deed answers with.
+"""
+The state of the report page, which every action returns, and whether the page may write.
 
-`load` takes the writing lease when it is free; `presence` holds it on and says in a few words
-whether there is something new to load.
+`load` takes the write lease if it is free. `presence` renews it and returns just enough to tell
+whether the page must load again.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
-from bridge.engine.service.accounts.users import find_person, settings_of
+from bridge.engine.service.accounts.users import find_user, settings_of
 from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
@@ -29,19 +30,19 @@ from bridge.engine.service.work import Work
 
 def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False) -> dict[str, Any]:
     """
-    Return all that the page shows, and whether it may write; take the lease if it is free.
+    Return the page's state; take the lease if it is free.
 
-    `take_over` takes it from another session; that one's next save is refused.
+    `take_over` takes it from another session, whose next save is then refused.
     """
     report = lock_report_by_id(work, report_id)
-    _hold(work, editor, report, take_over=take_over)
+    _renew_lease(work, editor, report, take_over=take_over)
     return _page(work, editor, report)
 
 
 def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
-    """Hold the lease on; return `{version, status, writable, writer, now}` to compare with."""
+    """Renew the lease; return `{version, status, writable, writer, now}` to compare with."""
     report = lock_report_by_id(work, report_id)
-    _hold(work, editor, report, take_over=False)
+    _renew_lease(work, editor, report, take_over=False)
     return {
         "version": report.version,
         "status": report.status.value,
@@ -52,11 +53,11 @@ def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
 
 
 def leave(work: Work, editor: Editor, report_id: str) -> None:
-    """Give the lease back: the page is being left."""
+    """Release the lease: the page is being left."""
     lease.release(work, editor.session_id, lock_report_by_id(work, report_id))
 
 
-def _hold(work: Work, editor: Editor, report: Report, *, take_over: bool) -> None:
+def _renew_lease(work: Work, editor: Editor, report: Report, *, take_over: bool) -> None:
     writable = report.status not in SIGNED and _owns(editor, report)
     if writable and (take_over or lease.is_free(work, editor, report)):
         lease.renew(work, editor, report)
@@ -68,12 +69,12 @@ def _owns(editor: Editor, report: Report) -> bool:
 
 def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
     context = ReportContext.of(work.session, report, work.now)
-    described = change_feed.describe(context, report, work.now)
+    state = change_feed.describe(context, report, work.now)
     preferences = preferences_of(work.connection, report.site_id)
     return {
-        **described["record"],
+        **state["record"],
         "version": report.version,
-        "orders": [_displayed(each) for each in described["orders"]],
+        "orders": [_displayed(each) for each in state["orders"]],
         "reporting": report.reporting,
         "autoCompare": _auto_compare(work, editor, report, preferences.AutoComparePrior),
         "template": report.template_number,
@@ -95,7 +96,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
             if permits(editor.role, deed, owner=_owns(editor, report))
         ),
         "signChecks": preferences.signChecks.model_dump(),
-        # Without a sign delay a signature cannot be recalled: a key alone does not sign.
+        # Without a sign delay a signature cannot be recalled, so a shortcut alone must not sign.
         "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
         "journalKey": draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
@@ -103,12 +104,12 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
 
 
 def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out Metadata, which is not displayed in the UI (clinicalInfo tags)."""
+    """Leave out Metadata, which is not displayed (clinicalInfo tags)."""
     return {name: value for name, value in order.items() if name != "Metadata"}
 
 
 def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:
-    """Return the launch's word, else the user's own choice, else the site's, else no (V3)."""
+    """Return the launch's option, else the user's, else the site's, else false (V3)."""
     own = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
     choices = (report.reporting.get("auto_compare"), own, site)
     return next((each for each in choices if isinstance(each, bool)), False)
@@ -121,7 +122,7 @@ def _html(row: Report | Addendum) -> str:
 def _owner_name(work: Work, report: Report) -> str:
     if report.owner_id is None:
         return ""
-    owner = find_person(work.connection, report.site_id, report.owner_id)
+    owner = find_user(work.connection, report.site_id, report.owner_id)
     return "" if owner is None else owner.shown
 
 
@@ -141,7 +142,7 @@ def _addendum_json(addendum: Addendum) -> dict[str, Any]:
 
 
 def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
-    """Return the text of the newest signing that was recalled, when it differs from the present."""
+    """Return the text of the newest recalled signing, if it differs from the current text."""
     newest = work.session.exec(
         select(Signature)
         .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_not(None))

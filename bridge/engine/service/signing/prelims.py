@@ -1,7 +1,8 @@
-"""Preliminary reads (interface document, prelim and site/prelims).
+"""
+Preliminary reads (interface document, prelim and site/prelims).
 
-A read keeps the text as it was. Who reads next, or signs, and is somebody else, has reviewed it.
-Members read for their group; reviewers take its reads over (`rules.prelims`).
+A read stores the text of its time. The next reader or signer who is another person has reviewed it.
+Members read for their group; reviewers review its reads (`rules.prelims`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ from bridge.store.statements import execute_bound
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
-    """Make a report Preliminary in the name of its owner, as the API does."""
+    """Add a preliminary read in the name of the report's owner, as the API does."""
     report = lock_report(work, identity).report
     return prelim_report(work, report, report.owner_id, group, tag)
 
@@ -67,7 +68,7 @@ def prelim_report(
     if reason is not None:
         named = "prelimTag" if reason is Reason.UNKNOWN_PRELIM_TAG else "prelimGroup"
         raise RuleBroken(reason, pointer=f"/{named}")
-    _learn(work, report.site_id, groups, group, tag)
+    _add_to_group(work, report.site_id, groups, group, tag)
     review(work, report, reader_id)
     work.session.add(
         PrelimRead(
@@ -87,9 +88,10 @@ def prelim_report(
 
 def withdraw(work: Work, identity: OrderId) -> Report:
     """
-    Withdraw the newest preliminary read; the text stays, and so does the owner.
+    Withdraw the newest preliminary read; text and owner stay.
 
-    The report is Preliminary with the read before, which waits for its review again, or a Draft.
+    The report stays Preliminary if it has an earlier read, which is then unreviewed again;
+    otherwise it becomes a Draft.
     """
     report = lock_report(work, identity).report
     apply_event(work, report, ReportEvent.PRELIM_WITHDRAW)
@@ -106,9 +108,10 @@ def withdraw(work: Work, identity: OrderId) -> Report:
 
 def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
-    Tell whether a person may own a locked report: anybody on the site, but for Preliminary ones.
+    Tell whether a user may own a locked report. Any member of the site may, except for Preliminary
+    ones.
 
-    Those are for who read them and for the reviewers of their group (V9).
+    Those may be owned by their reader and by the reviewers of their group (V9).
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
         return True
@@ -122,11 +125,11 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     newest = _newest(work, report)
     if newest is None or account_id is None or newest.read_by_id == account_id:
         return False
-    asked = person_statement(work, report.site_id, account_id)
-    described, role = read_author(execute_bound(work.connection, asked))
+    statement = person_statement(work, report.site_id, account_id)
+    person, role = read_author(execute_bound(work.connection, statement))
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
-    return may_review(rules, newest.group_name, PrelimReader(described["email"], role))
+    return may_review(rules, newest.group_name, PrelimReader(person["email"], role))
 
 
 def _newest(work: Work, report: Report) -> PrelimRead | None:
@@ -150,10 +153,10 @@ def _as_rule(row: PrelimGroup) -> PrelimGroupPolicy:
     )
 
 
-def _learn(
+def _add_to_group(
     work: Work, site_id: str, groups: Mapping[str, PrelimGroup], group: str, tag: str
 ) -> None:
-    """Remember a group and tag that a site without groups of its own uses."""
+    """Add a group and tag that a site without configured groups uses for the first time."""
     if group in groups and tag in groups[group].tags:
         return
     query = select(PrelimGroup).where(PrelimGroup.site_id == site_id, PrelimGroup.name == group)
@@ -167,9 +170,9 @@ def _learn(
 
 
 def review(work: Work, report: Report, reviewer_id: int | None) -> None:
-    """Note who reviewed the reads of others."""
+    """Record who reviewed the reads of others."""
     reads = prelim_reads(work, report)
-    seen = [
+    states = [
         ReadState(
             read.read_at,
             read.read_by_id,
@@ -178,7 +181,7 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
         )
         for read in reads
     ]
-    for index in reviewed_by(seen, reviewer_id):
+    for index in reviewed_by(states, reviewer_id):
         reads[index].reviewed_at = work.now
         reads[index].reviewed_by = describe_person(work, report.site_id, reviewer_id)
         work.session.add(reads[index])
@@ -192,7 +195,7 @@ class WaitingReport:
     read_at: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the members that site/prelims shows of it."""
+        """Return its members in site/prelims."""
         record = self.record.as_json()
         return {
             "reportId": record["reportId"],
@@ -208,8 +211,8 @@ def list_waiting(
     """
     Return the reports that wait in a group and tag, the longest-waiting first.
 
-    A report waits where its newest read put it, since the first of its reads there. Raise
-    PrelimNotFound for a group or tag that the site does not have.
+    A report waits in the group and tag of its newest read, since its first read newest_read. Raise
+    PrelimNotFound for an unknown group or tag.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:
@@ -235,7 +238,7 @@ def list_waiting(
 
 
 def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
-    """Give the condition that a report's newest active read is in a group and, if given, a tag."""
+    """Return the condition that a report's newest active read is in a group and tag."""
     active = aliased(PrelimRead)
     newest = (
         select(active.pk)
@@ -246,11 +249,11 @@ def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
         .scalar_subquery()
     )
     own = aliased(PrelimRead)
-    there = select(own.pk).where(own.report_pk == Report.pk, own.pk == newest)
-    there = there.where(own.group_name == group)
+    newest_read = select(own.pk).where(own.report_pk == Report.pk, own.pk == newest)
+    newest_read = newest_read.where(own.group_name == group)
     if tag:
-        there = there.where(own.tag_name == tag)
-    return there.correlate(Report).exists()
+        newest_read = newest_read.where(own.tag_name == tag)
+    return newest_read.correlate(Report).exists()
 
 
 def _with_records(session: Session, first: Mapping[int, int], now: int) -> list[WaitingReport]:

@@ -1,7 +1,8 @@
-"""Releases: what is owed downstream, from the moment it is signed to the moment it may leave.
+"""
+Releases: signed reports and addenda that are due for delivery, from signing until their release.
 
-A release is written in the transaction of its cause and removed by a recall before it is due.
-`release_due` runs on any node, as often as one likes: each release happens once.
+A release is written in the transaction that causes it, and deleted by a recall before it is due.
+`release_due` runs on any node: each release happens once.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,8 @@ from bridge.store.statements import BoundStatement, bind, dialect_statement, exe
 
 RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
 
-# What may be NULL says of which type it is.
-_OWE: Final = dialect_statement(
+# PostgreSQL needs the types of parameters that may be NULL.
+_INSERT: Final = dialect_statement(
     """
     INSERT INTO engine_release (report_pk, addendum_pk, kind, due_at, released_at, sequence)
     SELECT CAST(:report_pk AS bigint), CAST(:addendum_pk AS bigint), CAST(:kind AS text),
@@ -55,10 +56,10 @@ def schedule(
     before: Sequence[BoundStatement] = (),
 ) -> None:
     """
-    Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number.
+    Schedule a release at a moment, or release at once (`due_at` None). An addendum's sequence is
+    its number.
 
-    `about` is what was read of the report in this transaction; what is to be written `before` it
-    goes along.
+    `context` must be from this transaction; statements of `before` are executed in the same batch.
     """
     row: dict[str, Any] = {
         "report_pk": key_of(report),
@@ -69,13 +70,13 @@ def schedule(
     }
     number = addendum.number if addendum else None
     connection = work.connection
-    owed = bind(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
-    row["sequence"] = execute_all(connection, [*before, owed])[-1].scalar()
+    insert = bind(connection, _INSERT, **{**row, "kind": kind.value, "sequence": number})
+    row["sequence"] = execute_all(connection, [*before, insert])[-1].scalar()
     if due_at is None:
         _announce(work, report, ReportRelease(**row), addendum, context)
 
 
-def _let_go(work: Work, report: Report, release: ReportRelease, addendum: Addendum | None) -> None:
+def _release(work: Work, report: Report, release: ReportRelease, addendum: Addendum | None) -> None:
     release.released_at = work.now
     work.session.add(release)
     _announce(work, report, release, addendum)
@@ -88,7 +89,7 @@ def _announce(
     addendum: Addendum | None,
     context: ReportContext | None = None,
 ) -> None:
-    """Tell of a release that has just been let go, and end the cooling period."""
+    """Announce a release, and end the cooling period."""
     more: dict[str, int] = {}
     if addendum is not None:
         signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
@@ -100,7 +101,7 @@ def _announce(
         addendum.released_at = work.now
         work.session.add(addendum)
     mark_updated(work, report)
-    work.note(
+    work.audit(
         AuditEvent(
             "release",
             report.site_id,
@@ -116,7 +117,7 @@ def _announce(
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[ReportRelease]:
-    """Return what a report, or one addendum of it, still owes."""
+    """Return the pending releases of a report, or of one addendum."""
     query = select(ReportRelease).where(
         ReportRelease.report_pk == key_of(report), col(ReportRelease.released_at).is_(None)
     )
@@ -126,31 +127,32 @@ def pending(work: Work, report: Report, addendum: Addendum | None = None) -> lis
 
 
 def release_now(work: Work, report: Report, addendum: Addendum | None = None) -> None:
-    """Let go at once of the report itself, or of one addendum, before its time."""
+    """Release the report, or one addendum, before it is due."""
     kind = ReleaseKind.FINAL if addendum is None else ReleaseKind.ADDENDUM
     for release in pending(work, report, addendum):
         if release.kind is kind:
-            _let_go(work, report, release, addendum)
+            _release(work, report, release, addendum)
 
 
 def withdraw(work: Work, report: Report, addendum: Addendum | None = None) -> None:
-    """Drop what is not released yet: of one addendum, or of the whole report."""
+    """Delete the pending releases of the whole report, or of one addendum."""
     for release in pending(work, report, addendum):
         work.session.delete(release)
     work.session.flush()
 
 
 def next_due(connection: Connection) -> int | None:
-    """Return when the next release falls due, in milliseconds; None when nothing is owed."""
+    """Return when the next release is due, in milliseconds; None if none is pending."""
     found: int | None = connection.execute(_NEXT_DUE).scalar_one()
     return found
 
 
 def release_due(database: Database, now: int, limit: int = 100) -> int:
     """
-    Let go of what is due, at most of `limit` reports, each in a transaction; return how many.
+    Release what is due, for at most `limit` reports, each in a transaction; return the number of
+    releases.
 
-    A report that somebody works on at this moment is left for the next time.
+    A report that another transaction has locked is left for the next run.
     """
     with database.read() as connection:
         query = (
@@ -174,5 +176,5 @@ def _release_report(database: Database, report_pk: int, now: int) -> int:
         due = [release for release in pending(work, report) if release.due_at <= now]
         for release in due:
             addendum = release.addendum_pk and work.session.get(Addendum, release.addendum_pk)
-            _let_go(work, report, release, addendum or None)
+            _release(work, report, release, addendum or None)
         return len(due)

@@ -1,9 +1,10 @@
-"""Sign a report and recall it (interface document, sign and unsign).
+"""
+Sign a report and recall it (interface document, sign and unsign).
 
-The moment and the cooling period are the server's. Recalling is `unsign`.
+The server determines the time and the cooling period.
 
-What was made after signing is cleared; the text that was signed stays in the history. An
-addendum that had already been delivered is retracted downstream.
+A recall removes what was made after signing; the signed text stays in the history. An addendum that
+was already released is retracted downstream.
 """
 
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ from bridge.engine.service.report_status import (
     GroupOrder,
     ReportContext,
     ReportSummary,
-    group_asked,
-    group_read,
+    orders_statement,
+    read_orders,
 )
 from bridge.engine.service.signing import releases
 from bridge.engine.service.signing.detached_report import lock_detached
@@ -46,7 +47,7 @@ from bridge.engine.service.signing.prelims import review
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import BoundStatement, bind_insert, execute_all, prepare_insert
 
-_KEPT: Final = prepare_insert(
+_INSERT_SIGNATURE: Final = prepare_insert(
     metadata.tables[str(Signature.__tablename__)],
     (
         "report_pk",
@@ -61,8 +62,8 @@ _KEPT: Final = prepare_insert(
 )
 
 
-class _Scene(NamedTuple):
-    """What a signing needs to know: what stands around, the report's orders, who signs."""
+class _SigningContext(NamedTuple):
+    """What a signing has read: report summary, orders, and the signer with their role."""
 
     summary: ReportSummary
     orders: Sequence[GroupOrder]
@@ -70,8 +71,8 @@ class _Scene(NamedTuple):
     role: SiteRole | None
 
 
-class _How(TypedDict):
-    """What the signer says of it."""
+class _SignOptions(TypedDict):
+    """Options of the signer."""
 
     ignore_delay: bool
     time_zone: str | None
@@ -83,17 +84,19 @@ def sign(
     """
     Sign in the name of the report's owner, as the API does.
 
-    The owner must be permitted to sign in the application, too; the signature names the owner and
-    the account that acted. Raise `AuthorNotPermitted`.
+    The owner must also have the permission to sign in the application. The signature names the
+    owner and the account that acted. Raise `AuthorNotPermitted`.
     """
-    how: _How = {"ignore_delay": ignore_delay, "time_zone": time_zone}
-    lone = lock_detached(work, identity)
-    scene = None if lone is None else _look(work, lone.report, lone.report.owner_id)
-    if lone is None or scene is None or identity not in map(_triple, scene.orders):
+    options: _SignOptions = {"ignore_delay": ignore_delay, "time_zone": time_zone}
+    detached = lock_detached(work, identity)
+    context = (
+        None if detached is None else _read_context(work, detached.report, detached.report.owner_id)
+    )
+    if detached is None or context is None or identity not in map(_order_id, context.orders):
         report = lock_report(work, identity).report
-        return sign_report(work, report, report.owner_id, **how)
-    report = sign_report(work, lone.report, lone.report.owner_id, **how, scene=scene)
-    work.final_statements += lone.written(work.connection)
+        return sign_report(work, report, report.owner_id, **options)
+    report = sign_report(work, detached.report, detached.report.owner_id, **options, read=context)
+    work.final_statements += detached.update_statements(work.connection)
     return report
 
 
@@ -104,15 +107,15 @@ def sign_report(
     *,
     ignore_delay: bool = False,
     time_zone: str | None = None,
-    scene: _Scene | None = None,
+    read: _SigningContext | None = None,
 ) -> Report:
     """
-    Sign a locked report, or end the cooling period of one that is signed already.
+    Sign a locked report, or end the cooling period of one that is already signed.
 
-    `scene` is what has been read of this report and signer since the lock.
+    `read` is what has been read of this report and signer since the lock.
     """
     was_signed = report.status in SIGNED
-    summary, orders, signer, role = scene or _look(work, report, signer_id)
+    summary, orders, signer, role = read or _read_context(work, report, signer_id)
     facts = collect_facts(work, report, ignores_delay=ignore_delay, summary=summary)
     apply_event(work, report, ReportEvent.SIGN, facts=facts)
     if was_signed:
@@ -121,7 +124,7 @@ def sign_report(
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
     require_permitted(role, ReportAction.SIGN, owner=signer_id == report.owner_id)
-    # Past the session, so that all that changes of the report is one statement.
+    # The connection bypasses the ORM session, so that one statement writes the report's changes.
     context = ReportContext.by(work.connection, report, work.now, summary, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
     if ReportFact.PRELIM_READ in facts:
@@ -135,25 +138,25 @@ def sign_report(
     return report
 
 
-def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
+def _read_context(work: Work, report: Report, signer_id: int | None) -> _SigningContext:
     connection = work.connection
-    asked = [
+    statements = [
         ReportSummary.statement(connection, report),
-        group_asked(connection, report),
+        orders_statement(connection, report),
         person_statement(work, report.site_id, signer_id),
     ]
     proxy = work.actor.account_id not in (None, signer_id)
     if proxy:
-        asked.append(person_statement(work, report.site_id, work.actor.account_id))
-    summary, orders, author, *acting = execute_all(connection, asked)
+        statements.append(person_statement(work, report.site_id, work.actor.account_id))
+    summary, orders, author, *acting = execute_all(connection, statements)
     signer, role = read_author(author)
     if proxy:
         actor, _ = read_author(acting[0])
         signer["actedBy"] = {"name": actor["name"], "email": actor["email"]}
-    return _Scene(ReportSummary.read(summary), group_read(orders), signer, role)
+    return _SigningContext(ReportSummary.read(summary), read_orders(orders), signer, role)
 
 
-def _triple(order: GroupOrder) -> OrderId:
+def _order_id(order: GroupOrder) -> OrderId:
     return OrderId(order.site_id, order.mrn, order.accession)
 
 
@@ -165,10 +168,10 @@ def _signature(
     orders: Sequence[GroupOrder],
     time_zone: str | None,
 ) -> BoundStatement:
-    """Let the report say that it is signed; give what keeps the signing."""
+    """Set the signature on the report; return the statement that stores the signing."""
     accept_default_text(report)
     content = document_json(report)
-    identities = list(map(_triple, orders))
+    identities = list(map(_order_id, orders))
     report.signed_at = work.now
     report.signed_by_id = signer_id
     report.signed_by = signer
@@ -187,7 +190,7 @@ def _signature(
         "content_hash": report.content_hash,
         "cleared": [],
     }
-    return bind_insert(work.connection, _KEPT, [row])
+    return bind_insert(work.connection, _INSERT_SIGNATURE, [row])
 
 
 def unsign(work: Work, identity: OrderId) -> Report:
@@ -201,12 +204,12 @@ def unsign_report(work: Work, report: Report) -> Report:
     signed_at = report.signed_at or 0
     releases.withdraw(work, report)
     addenda = addenda_of(work, report)
-    _keep_history(work, report, addenda)
+    _withdraw_signature(work, report, addenda)
     delivered = [each for each in addenda if each.released_at is not None]
     _clear_signature(report)
     if report.status is Status.PRELIMINARY:
         _restore_prelim(work, report, signed_at)
-    _clear_later(work, report, signed_at)
+    _delete_later(work, report, signed_at)
     change_feed.announce(work, report, ChangeEvent.REPORT_UNSIGNED)
     for addendum in delivered:
         releases.schedule(work, report, ReleaseKind.RETRACTION, addendum=addendum)
@@ -216,7 +219,7 @@ def unsign_report(work: Work, report: Report) -> Report:
     return report
 
 
-def _keep_history(work: Work, report: Report, addenda: list[Addendum]) -> None:
+def _withdraw_signature(work: Work, report: Report, addenda: list[Addendum]) -> None:
     newest = work.session.exec(
         select(Signature)
         .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_(None))
@@ -224,11 +227,11 @@ def _keep_history(work: Work, report: Report, addenda: list[Addendum]) -> None:
     ).first()
     if newest is not None:
         newest.withdrawn_at = work.now
-        newest.cleared = [_history_of(each) for each in addenda]
+        newest.cleared = [_history_json(each) for each in addenda]
         work.session.add(newest)
 
 
-def _history_of(addendum: Addendum) -> dict[str, Any]:
+def _history_json(addendum: Addendum) -> dict[str, Any]:
     return {
         "number": addendum.number,
         "state": addendum.state.value,
@@ -246,7 +249,7 @@ def _clear_signature(report: Report) -> None:
 
 
 def _restore_prelim(work: Work, report: Report, signed_at: int) -> None:
-    """Bring the newest active preliminary read back, and undo the review by this signing."""
+    """Restore the newest active preliminary read, and undo the review by this signing."""
     reads = [read for read in prelim_reads(work, report) if read.withdrawn_at is None]
     report.document = reads[-1].document
     report.content_text = reads[-1].content_text
@@ -256,7 +259,7 @@ def _restore_prelim(work: Work, report: Report, signed_at: int) -> None:
             work.session.add(read)
 
 
-def _clear_later(work: Work, report: Report, signed_at: int) -> None:
+def _delete_later(work: Work, report: Report, signed_at: int) -> None:
     own = key_of(report)
     for table in (Billing, Share):
         work.session.exec(

@@ -1,6 +1,7 @@
-"""The checks before signing, on a report of a site: what is found, and what the site makes of it.
+"""
+The checks before signing: findings in a report's text, and the site's behaviour for each.
 
-Asked by the application only; the API signs what it is told to (V50).
+Only the application runs them; the API signs without checks (V50).
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from bridge.engine.service.work import Work
 
 
 class SigningProhibited(EngineError):  # noqa: N818  # named for what happened
-    """The site does not let a report with such findings be signed in the application."""
+    """The site prohibits signing a report with such findings in the application."""
 
     status = 400
     code = "signing_prohibited"
@@ -25,7 +26,7 @@ class SigningProhibited(EngineError):  # noqa: N818  # named for what happened
 
 
 def check(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return what is found in the saved text, with what the site makes of each finding."""
+    """Return the findings in the saved text, each with the site's behaviour."""
     report = lock_report_by_id(work, report_id)
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     return [
@@ -35,7 +36,7 @@ def check(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
 
 
 def refuse_prohibited(work: Work, report: Report) -> None:
-    """Raise `SigningProhibited` when a finding is of a kind that the site prohibits."""
+    """Raise `SigningProhibited` if the site prohibits signing with one of the findings."""
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     found = _findings(work, report, behaviours)
     if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
@@ -43,7 +44,7 @@ def refuse_prohibited(work: Work, report: Report) -> None:
 
 
 def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[CheckFinding]:
-    """Return the findings that the site wants to know of."""
+    """Return the findings that the site does not silence."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
     document: Document = restore(document_json(report))
     return [

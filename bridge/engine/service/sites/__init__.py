@@ -1,1 +1,1 @@
-"""Sites: what each has set up."""
+"""Sites and their settings: preferences, templates, macros, prelim groups, billing codes."""

@@ -1,9 +1,9 @@
-"""What audit events say of a site's supplies and of profiles, before and after a change.
+"""
+States of a site's templates, macros, prelim groups, code map and signatures, and of user profiles,
+for audit events.
 
-Supplies are templates, macros, prelim groups, the code map and signatures.
-
-Each function returns the members of a thing before or after a change, none where it does not
-exist. Texts and images are named by a hash.
+Each function returns a reader of the state before or after a change; the state is empty if the
+object does not exist. Texts and images are represented by a hash.
 """
 
 import hashlib
@@ -21,61 +21,61 @@ from bridge.engine.service.sites.sites import GROUPS, TEMPLATES
 
 State = dict[str, Any]
 StateReader = Callable[[Connection], State]
-"""Reads the state of one thing in the transaction that changes it."""
+"""Reads the state of one object in the transaction that changes it."""
 
 
 def template(site_id: str, number: int) -> StateReader:
-    """Look at a numbered template."""
+    """Return the reader of a numbered template."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
         row = connection.execute(select(TEMPLATES).where(*here)).first()
         return {} if row is None else {"name": row.name, "document": _hash(row.document)}
 
-    return look
+    return read_state
 
 
 def macro(site_id: str, account_id: int | None, trigger: str) -> StateReader:
-    """Look at a macro of a site, or of a user there."""
+    """Return the reader of a macro of a site, or of a user there."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         own = MACROS.c.account_id.is_not_distinct_from(account_id)
         here = (MACROS.c.site_id == site_id, MACROS.c.trigger == trigger, own)
         row = connection.execute(select(MACROS).where(*here)).first()
         return {} if row is None else {"name": row.name, "document": _hash(row.document)}
 
-    return look
+    return read_state
 
 
 def prelim_group(site_id: str, name: str) -> StateReader:
-    """Look at a prelim group."""
+    """Return the reader of a prelim group."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
         row = connection.execute(select(GROUPS).where(*here)).first()
         if row is None:
             return {}
         return {"tags": row.tags, "members": row.members, "reviewers": row.reviewers}
 
-    return look
+    return read_state
 
 
 def code_map(site_id: str) -> StateReader:
-    """Look at the billing code map."""
+    """Return the reader of the billing code map."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         columns = (CODES.c.system, CODES.c.match, CODES.c.code, CODES.c.description)
         query = select(*columns).where(CODES.c.site_id == site_id).order_by(CODES.c.id)
         rows = [list(row) for row in connection.execute(query)]
         return {"rows": len(rows), "content": _hash(rows)} if rows else {}
 
-    return look
+    return read_state
 
 
 def signature(email: str, site_id: str | None = None) -> StateReader:
-    """Look at the signatures of a user, on one site or on all of theirs."""
+    """Return the reader of a user's signatures, on one site or on all their sites."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         account = users.find_account(connection, email)
         if account is None:
             return {}
@@ -86,13 +86,13 @@ def signature(email: str, site_id: str | None = None) -> StateReader:
             query = query.where(MEMBERSHIPS.c.site_id == site_id)
         return {row.site_id: _hash(row.signature) for row in connection.execute(query)}
 
-    return look
+    return read_state
 
 
 def profile(account_id: int, site_id: str | None = None) -> StateReader:
-    """Look at what a user chose about themselves, on one site or on the site they begin at."""
+    """Return the reader of a user's own settings, on one site or on their home site."""
 
-    def look(connection: Connection) -> State:
+    def read_state(connection: Connection) -> State:
         place = site_id or users.home_site_of(connection, account_id)
         row = connection.execute(
             select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.signature, MEMBERSHIPS.c.settings).where(
@@ -104,11 +104,11 @@ def profile(account_id: int, site_id: str | None = None) -> StateReader:
         signature = {"signature": _hash(row.signature)} if row.signature else {}
         return {"name": row.name, **signature, **(row.settings or {})}
 
-    return look
+    return read_state
 
 
 def difference(before: State, after: State) -> dict[str, Any]:
-    """Return the members that changed, before and after; of a missing member none."""
+    """Return the members that changed, before and after; absent members are left out."""
     missing = object()
     names = [n for n in {**before, **after} if before.get(n, missing) != after.get(n, missing)]
     return {

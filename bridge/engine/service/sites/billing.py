@@ -1,6 +1,7 @@
-"""Billing codes: the code maps that a site supplies, and the codes that follow for a report.
+"""
+Billing codes: a site's code map, and the codes derived from it for a report.
 
-No table of codes is shipped (CPT is licensed content): a site without a map gets no codes.
+No code table is included (CPT is licensed content): a site without a map gets no codes.
 """
 
 from collections.abc import Sequence
@@ -25,14 +26,14 @@ COLUMNS = ("system", "match", "code", "description")
 
 
 class BadCodeMap(EngineError):  # noqa: N818  # named for what was sent
-    """A code map that cannot be read; the detail names the line."""
+    """A code map that cannot be parsed; the detail names the line."""
 
     status = 400
     code = "bad_code_map"
 
 
 def read_code_map(text: str) -> list[CodeRow]:
-    """Read `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
+    """Parse `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
     try:
         lines = read_rows(text.lstrip("\ufeff"), TABLE)
         _, header = next(lines, (1, []))
@@ -56,7 +57,7 @@ def _row(line: int, row: dict[str, str]) -> CodeRow:
 
 def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) -> None:
     """Replace a site's code map."""
-    lock_site(connection, site_id)  # two that replace it at once must not leave both
+    lock_site(connection, site_id)  # concurrent replacements must not leave the rows of both
     connection.execute(delete(CODES).where(CODES.c.site_id == site_id))
     if rows:
         connection.execute(
@@ -75,7 +76,7 @@ def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) 
 
 
 def code_map(connection: Connection, site_id: str) -> list[CodeRow]:
-    """Return a site's code map as it was supplied."""
+    """Return a site's code map in its original order."""
     query = select(CODES).where(CODES.c.site_id == site_id).order_by(CODES.c.id)
     return [
         CodeRow(CodeSystem(row.system), row.match, row.code, row.description)
@@ -84,7 +85,7 @@ def code_map(connection: Connection, site_id: str) -> list[CodeRow]:
 
 
 def generate(work: Work, report: Report) -> dict[str, Any]:
-    """Derive the billing codes of a locked report from its site's code map, and keep them."""
+    """Derive the billing codes of a locked report from its site's code map, and store them."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
     codes = derive(code_map(work.connection, report.site_id), orders, report.content_text)
     work.session.add(Billing(report_pk=key_of(report), codes=codes, created_at=work.now))
@@ -92,7 +93,7 @@ def generate(work: Work, report: Report) -> dict[str, Any]:
 
 
 def latest(session: Session, report: Report) -> dict[str, Any] | None:
-    """Return the billing codes that were generated last, None before that."""
+    """Return the billing codes that were generated last, None if there are none."""
     query = select_rows(Billing.codes).where(Billing.report_pk == key_of(report))
     found = session.exec(query.order_by(col(Billing.pk).desc()).limit(1)).first()
     return None if found is None else dict(found)

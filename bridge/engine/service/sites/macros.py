@@ -1,6 +1,7 @@
-"""Macros: a text behind a short trigger, of a whole site or of one user there.
+"""
+Macros: texts with a short trigger, of a site or of one user there.
 
-A user's own goes before the site's with the same trigger. Expanding them is the editor's.
+A user's macro takes precedence over the site's with the same trigger. The editor expands them.
 """
 
 from typing import Any
@@ -15,11 +16,11 @@ from bridge.engine.service.sites.sites import lock_site
 
 MACROS = metadata.tables[str(Macro.__tablename__)]
 MAX_MACROS = 2000
-"""So many for a site, and for each user."""
+"""The maximum per site, and per user."""
 
 
 def macros_of(connection: Connection, site_id: str, account_id: int | None) -> list[dict[str, Any]]:
-    """Return a site's macros and this user's own; with no account the site's alone."""
+    """Return a site's macros and this user's own; without an account the site's only."""
     owners = or_(MACROS.c.account_id.is_(None), MACROS.c.account_id == account_id)
     rows = connection.execute(
         select(MACROS).where(MACROS.c.site_id == site_id, owners).order_by(MACROS.c.trigger)
@@ -41,11 +42,11 @@ def set_macro(
     if account_id is None:
         lock_site(connection, site_id)  # the unique key does not cover macros without an account
     values = {"name": name, "document": to_json(document), "updated_at": now}
-    here = _here(site_id, account_id)
-    statement = update(MACROS).where(*here, MACROS.c.trigger == trigger).values(**values)
+    own = _own(site_id, account_id)
+    statement = update(MACROS).where(*own, MACROS.c.trigger == trigger).values(**values)
     if connection.execute(statement).rowcount:
         return
-    if len(connection.execute(select(MACROS.c.id).where(*here)).all()) >= MAX_MACROS:
+    if len(connection.execute(select(MACROS.c.id).where(*own)).all()) >= MAX_MACROS:
         raise RuleBroken(Reason.TOO_MANY_MACROS)
     connection.execute(
         insert(MACROS).values(site_id=site_id, account_id=account_id, trigger=trigger, **values)
@@ -55,13 +56,13 @@ def set_macro(
 def delete_macro(
     connection: Connection, site_id: str, account_id: int | None, trigger: str
 ) -> None:
-    """Remove a macro; raise `NotFound`."""
-    here = (*_here(site_id, account_id), MACROS.c.trigger == trigger)
-    if connection.execute(delete(MACROS).where(*here)).rowcount == 0:
+    """Delete a macro; raise `NotFound`."""
+    own = (*_own(site_id, account_id), MACROS.c.trigger == trigger)
+    if connection.execute(delete(MACROS).where(*own)).rowcount == 0:
         raise NotFound("there is no such macro")
 
 
-def _here(site_id: str, account_id: int | None) -> tuple[Any, ...]:
+def _own(site_id: str, account_id: int | None) -> tuple[Any, ...]:
     owner = (
         MACROS.c.account_id.is_(None) if account_id is None else MACROS.c.account_id == account_id
     )

@@ -1,7 +1,8 @@
-"""What a site may choose beyond its columns: languages, lifetimes, switches. All of it typed.
+"""
+A site's preferences: languages, lifetimes and switches.
 
-Stored as one JSON object of the site, in the spelling of the API; what is absent is as the
-installation has it.
+They are stored as one JSON object of the site, with the member names of the API. An absent member
+has the default of the installation.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document and of the API
@@ -34,7 +35,7 @@ Language = Annotated[str, AfterValidator(_known_language)]
 
 
 class SignChecks(BaseModel):
-    """What each check before signing in the application leads to."""
+    """The behaviour of each check before signing in the application."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,13 +46,13 @@ class SignChecks(BaseModel):
     suggestion: Behaviour = Behaviour.ALERT
 
     def behaviour(self, check: SigningCheck) -> Behaviour:
-        """Return what a finding of this check leads to."""
+        """Return the behaviour for findings of a check."""
         chosen: Behaviour = getattr(self, check.value)
         return chosen
 
 
 class Preferences(BaseModel):
-    """A site's choices. Seconds for lifetimes; None: as the installation has it."""
+    """A site's preferences. Lifetimes are in seconds; None is the installation's default."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +72,7 @@ class Preferences(BaseModel):
     sessionIdleSeconds: Annotated[StrictInt, Field(ge=300, le=480 * 60)] | None = None
 
     def stored(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as it is stored."""
+        """Return the members that differ from the defaults, as they are stored."""
         return self.model_dump(exclude_defaults=True)
 
     def lifetimes(self, general: Lifetimes) -> tuple[int, int]:
@@ -83,12 +84,12 @@ class Preferences(BaseModel):
 
 
 def read_preferences(stored: Mapping[str, Any] | None) -> Preferences:
-    """Read what is stored; what an older or newer release put there beside it is passed over."""
+    """Parse stored preferences; ignore members of other releases."""
     known = {k: v for k, v in (stored or {}).items() if k in Preferences.model_fields}
     return Preferences(**known)
 
 
 def preferences_of(connection: Connection, site_id: str) -> Preferences:
-    """Return a site's choices; the defaults for a site that there is not."""
+    """Return a site's preferences; the defaults for an unknown site."""
     query = select(SITES.c.settings).where(SITES.c.site_id == site_id)
     return read_preferences(connection.execute(query).scalar_one_or_none())

@@ -1,6 +1,7 @@
-"""A site as the administrative API writes it, and changes of single members of it.
+"""
+A site as the administrative API shows it, and changes of its members.
 
-Images come in as anybody sends them and are kept only as we encoded them.
+Images are stored only after they were decoded and encoded anew.
 """
 
 import base64
@@ -17,10 +18,10 @@ from bridge.engine.service.sites.preferences import Preferences, read_preference
 from bridge.engine.service.sites.sites import BadSite, SiteSettings
 
 IMAGE_LIMITS = ImageLimits(max_bytes=2 * 2**20, max_pixels=4_000_000)
-"""Of header, footer and signature images: they go into every export."""
+"""Limits of header, footer and signature images, which every export contains."""
 
 Changes = NewType("Changes", Mapping[str, Any])
-"""Members to change by their names in the API, with images as we encoded them."""
+"""Changed members by their names in the API, with re-encoded images."""
 
 _MEMBERS = {
     "name": "name",
@@ -49,7 +50,7 @@ def site_json(site: SiteSettings) -> dict[str, Any]:
 
 def prepare(changes: Mapping[str, Any]) -> Changes:
     """
-    Encode the images of changes anew; raise `BadSite` with the place.
+    Re-encode the images of changes; raise `BadSite` with the place.
 
     Worker processes do it: call it in a thread, before the transaction.
     """
@@ -62,11 +63,11 @@ def prepare(changes: Mapping[str, Any]) -> Changes:
     return Changes(values)
 
 
-def changed(site: SiteSettings, changes: Changes) -> SiteSettings:
+def apply_changes(site: SiteSettings, changes: Changes) -> SiteSettings:
     """
-    Return the site with the members that are given; raise `BadSite` with the place.
+    Return the site with the changed members; raise `BadSite` with the place.
 
-    `settings` changes by its own members. A null puts the default back, and removes an image.
+    `settings` changes only the given preferences. Null restores the default, and removes an image.
     """
     fresh = SiteSettings(site.site_id, name=site.site_id)
     values: dict[str, Any] = {}
@@ -86,19 +87,19 @@ def changed(site: SiteSettings, changes: Changes) -> SiteSettings:
 
 
 def difference(before: SiteSettings, after: SiteSettings) -> dict[str, dict[str, Any]]:
-    """Return the changed members before and after, for an audit event; of images only a hash."""
-    old, new = audited(before), audited(after)
+    """Return the changed members before and after, for an audit event; images as hashes."""
+    old, new = audit_state(before), audit_state(after)
     names = [name for name in new if old[name] != new[name]]
     return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
 
 
-def audited(site: SiteSettings) -> dict[str, Any]:
-    """Return a site's members for an audit event; of images only a hash."""
-    told = site_json(site)
+def audit_state(site: SiteSettings) -> dict[str, Any]:
+    """Return a site's members for an audit event; images as hashes."""
+    members = site_json(site)
     for name in ("headerImg", "footerImg"):
-        image = told[name]
-        told[name] = image and f"sha256 {hashlib.sha256(image.encode()).hexdigest()[:16]}"
-    return told
+        image = members[name]
+        members[name] = image and f"sha256 {hashlib.sha256(image.encode()).hexdigest()[:16]}"
+    return members
 
 
 def _preferences(site: SiteSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def _preferences(site: SiteSettings, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def check_preferences(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a site's choices as they are stored; raise `BadSite` with the place."""
+    """Return a site's preferences as they are stored; raise `BadSite` with the place."""
     try:
         return Preferences(**given).stored()
     except ValidationError as error:
@@ -117,7 +118,7 @@ def check_preferences(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def header_image(kind: str | None, data: str | None) -> tuple[str | None, str | None]:
-    """Return the header image's media type and base64, encoded by us; (None, None) for none."""
+    """Return the re-encoded header image as media type and base64; (None, None) for none."""
     if not data:
         return None, None
     uri = data if data.startswith("data:") else f"data:{kind or 'image/png'};base64,{data}"
@@ -127,7 +128,7 @@ def header_image(kind: str | None, data: str | None) -> tuple[str | None, str | 
 
 
 def image_uri(uri: str | None, place: str) -> str | None:
-    """Return an image's data URI, encoded by us, None for none; raise `BadSite`."""
+    """Return the re-encoded image as a data URI, None for none; raise `BadSite`."""
     if not uri:
         return None
     head, mark, body = uri.partition(";base64,")

@@ -1,7 +1,4 @@
-"""Sites and what they have set up: locations, time zone, sign delay, prelim groups, templates.
-
-Administrative: the reports of a site are other files' business.
-"""
+"""Sites and their settings: locations, time zone, sign delay, prelim groups, templates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,17 +18,17 @@ GROUPS = metadata.tables["engine_prelim_group"]
 TEMPLATES = metadata.tables["engine_template"]
 
 TIME_ZONES = frozenset(available_timezones() - {"Factory", "localtime"})
-"""The zones of IANA; the two are whatever a machine makes of them."""
+"""The IANA time zones; the two excluded names depend on the machine."""
 
 MAX_SITE_ID = 255
-"""Bytes in UTF-8."""
+"""Maximum length in bytes of UTF-8."""
 
 MAX_SIGN_DELAY = 86_400
-"""Seconds; the suggested delay is 60."""
+"""Maximum in seconds; the recommended delay is 60."""
 
 
 class BadSite(EngineError):  # noqa: N818  # named for what was sent
-    """A setting of a site that makes no sense."""
+    """An invalid setting of a site."""
 
     status = 400
     code = "bad_site"
@@ -60,7 +57,7 @@ class SiteSettings:
     footer_img: str | None = None
 
     def __post_init__(self) -> None:
-        """Write origins as browsers do, whoever gave them, so that comparing them is enough."""
+        """Normalize origins as browsers write them, so that they can be compared as text."""
         origins = dict.fromkeys(canonical_origin(each) for each in self.host_origins)
         object.__setattr__(self, "host_origins", tuple(origins))
 
@@ -68,7 +65,7 @@ class SiteSettings:
 def add_site(connection: Connection, site: SiteSettings, now: int) -> None:
     """Create a site; raise `SiteExists` or `BadSite`."""
     check_site(site)
-    if "/" in site.site_id:  # the administrative addresses could not name it
+    if "/" in site.site_id:  # the URLs of the administrative API could not contain it
         raise BadSite("the SiteID has a slash", pointer="/SiteID")
     known = select(SITES.c.site_id).where(SITES.c.site_id == site.site_id)
     if connection.execute(known).first() is not None:
@@ -85,7 +82,7 @@ def update_site(connection: Connection, site: SiteSettings) -> None:
 
 
 def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> SiteSettings:
-    """Return a site's settings, locked if the caller changes them; raise `SiteNotFound`."""
+    """Return a site's settings, locked if `lock`; raise `SiteNotFound`."""
     query = select(SITES).where(SITES.c.site_id == site_id)
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).first()
     if row is None:
@@ -94,7 +91,7 @@ def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> Sit
 
 
 def lock_site(connection: Connection, site_id: str) -> None:
-    """Let no other transaction change what the site has set up; its reports are not locked."""
+    """Keep other transactions from changing the site's settings; its reports are not locked."""
     # FOR NO KEY UPDATE: rows that refer to the site can be inserted meanwhile.
     query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
     connection.execute(query.with_for_update(key_share=True))
@@ -109,7 +106,7 @@ def list_sites(connection: Connection, only: Sequence[str] | None) -> list[SiteS
 
 
 def check_site(site: SiteSettings) -> None:
-    """Raise `BadSite` with the setting that makes no sense."""
+    """Raise `BadSite` with the place of an invalid setting."""
     if not site.site_id.strip() or not site.site_id.isprintable():
         raise BadSite("the SiteID is empty or has control characters", pointer="/SiteID")
     if len(site.site_id.encode()) > MAX_SITE_ID:
@@ -125,14 +122,14 @@ def check_site(site: SiteSettings) -> None:
 
 
 def canonical_origin(text: str) -> str:
-    """Write an origin as browsers name theirs: lower case, and no port that goes without saying."""
+    """Return an origin as browsers write it: lower case, without the default port."""
     text = text.lower()
     default = {"http": ":80", "https": ":443"}.get(text.partition(":")[0], "")
     return text.removesuffix(default) if default else text
 
 
 def is_origin(text: str) -> bool:
-    """Tell whether `text` is a web origin that a policy can name: nothing that could add to it."""
+    """Tell whether `text` is a web origin that can safely be part of a policy header."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -172,7 +169,7 @@ def set_prelim_group(
 
 
 def delete_prelim_group(connection: Connection, site_id: str, name: str) -> None:
-    """Remove a prelim group of a site; raise `NotFound`. Reads made in it stay."""
+    """Delete a prelim group of a site; raise `NotFound`. Its reads stay."""
     here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
     if connection.execute(delete(GROUPS).where(*here)).rowcount == 0:
         raise NotFound("the site has no such prelim group")
@@ -198,7 +195,7 @@ def list_prelim_groups(connection: Connection, site_id: str) -> list[dict[str, A
 def set_template(
     connection: Connection, site_id: str, number: int, name: str, document: Any, now: int
 ) -> None:
-    """Create or replace a numbered template; the document was checked."""
+    """Create or replace a numbered template; the document must have been checked."""
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
     values = {"name": name, "document": document, "settings": {}, "updated_at": now}
     if connection.execute(update(TEMPLATES).where(*here).values(**values)).rowcount == 0:
@@ -206,7 +203,7 @@ def set_template(
 
 
 def delete_template(connection: Connection, site_id: str, number: int) -> None:
-    """Remove a numbered template; raise `NotFound`."""
+    """Delete a numbered template; raise `NotFound`."""
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
     if connection.execute(delete(TEMPLATES).where(*here)).rowcount == 0:
         raise NotFound("the site has no such template")

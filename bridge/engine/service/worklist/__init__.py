@@ -1,1 +1,1 @@
-"""The worklist: rows, filters, assignment."""
+"""The worklist: rows, filters, and the ownership of reports."""

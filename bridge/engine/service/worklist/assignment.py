@@ -1,6 +1,7 @@
-"""Whose report it is: opened, taken over, unassigned (interface document, States and transitions).
+"""
+The owner of a report: opened, taken over, unassigned (interface document, States and transitions).
 
-The prompt before a transfer is the app's; here it has been answered, or forced.
+The app asks the user before a transfer; these functions are called after the answer.
 """
 
 from bridge.engine.records.tables import Report
@@ -16,16 +17,17 @@ from bridge.engine.service.work import ChangeEvent, Work
 
 
 def needs_transfer(report: Report, account_id: int) -> bool:
-    """Tell whether opening asks first: a Draft that somebody else owns."""
+    """Tell whether opening needs a confirmation: the Draft has another owner."""
     return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
 
 
 def open_for(work: Work, report: Report, account_id: int) -> Report:
     """
-    Open a locked report for a user: an Ordered one becomes their Draft, an unsigned one theirs.
+    Open a locked report for a user: an Ordered one becomes their Draft, an unsigned one gets them
+    as owner.
 
-    A reviewer who opens a Preliminary takes it for review, anybody else only sees it; a signed
-    report stays as it is.
+    A reviewer who opens a Preliminary report becomes its owner, other users only see it. A signed
+    report does not change.
     """
     before = report.owner_id
     was = report.status
@@ -45,12 +47,12 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
 
 
 def unassign(work: Work, identity: OrderId) -> Report:
-    """Give a Draft back to the worklist; its content stays."""
+    """Return a Draft to the worklist; its content stays."""
     return unassign_report(work, lock_report(work, identity).report)
 
 
 def unassign_report(work: Work, report: Report) -> Report:
-    """Give a locked Draft back to the worklist; its content stays."""
+    """Return a locked Draft to the worklist; its content stays."""
     clear(work, report, apply_event(work, report, ReportEvent.UNASSIGN))
     change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
     return report

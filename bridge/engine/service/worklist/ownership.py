@@ -1,7 +1,8 @@
-"""Open a report from the worklist, for whoever is signed in, and give it to somebody.
+"""
+Open a report from the worklist, and assign it to a user.
 
-The site's rules of ownership are those of links: a Draft of somebody else is not taken
-before the user has agreed.
+The rules of ownership are those of links: a Draft of another user is taken over only after the user
+has confirmed.
 """
 
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
@@ -11,7 +12,7 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service.accounts.sessions import BrowserSession
-from bridge.engine.service.accounts.users import find_member, get_person
+from bridge.engine.service.accounts.users import find_member, get_user
 from bridge.engine.service.caller import BrowserUser, account_role
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport, begin_page
 from bridge.engine.service.launch.report_updates import assign_report
@@ -26,7 +27,7 @@ _OWN_WINDOW = WindowOptions(framed=False, details={"in_frame": False, "host": ""
 
 
 class NoSuchReader(Forbidden):
-    """The user named is not on the report's site."""
+    """The named user is not on the report's site."""
 
     code = "user_not_found"
     text = "the site has no such user"
@@ -35,41 +36,41 @@ class NoSuchReader(Forbidden):
 def open_from_worklist(
     work: Work,
     door: LinkContext,
-    visitor: BrowserUser,
+    browser_user: BrowserUser,
     report_id: str,
     before: BrowserSession | None,
 ) -> OpenedReport:
     """
-    Open a report for a member of its site; raise `ReportNotFound` for anybody else.
+    Open a report for a member of its site; raise `ReportNotFound` for other users.
 
-    `before` is the session whose page is loaded anew, and gives its writing lease back.
+    `before` is the session of a page that is reloaded; its write lease is released.
     """
     report = lock_report_by_id(work, report_id)
-    account_id = visitor.on(report.site_id)
+    account_id = browser_user.account_on(report.site_id)
     if account_id is None or account_role(work.connection, account_id, report.site_id) is None:
         raise ReportNotFound
     if before is not None and before.report_id == report_id and before.account_id == account_id:
         lease.release(work, before.holder, report)
-    account = get_person(work.connection, report.site_id, account_id)
+    account = get_user(work.connection, report.site_id, account_id)
     transfer = needs_transfer(report, account.id)
     if not transfer:
         assign_report(work, report, account.id)
     work.session.flush()
     return begin_page(
-        work, door, report, account, _OWN_WINDOW, wishes=report.reporting, transfer=transfer
+        work, door, report, account, _OWN_WINDOW, options=report.reporting, transfer=transfer
     )
 
 
 def assign(work: Work, administrator: BrowserUser, report_id: str, email: str) -> Report:
-    """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
-    report = _administered(work, administrator, report_id)
+    """Assign an unsigned report to a member of its site; an Ordered one becomes their Draft."""
+    report = _lock_administered(work, administrator, report_id)
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED, pointer="/reportId")
     return _assign(work, report, email, "/email")
 
 
 def assign_order(work: Work, identity: OrderId, email: str) -> Report:
-    """Give the unsigned report of an order to a reader of its site, as the API does."""
+    """Assign the unsigned report of an order to a member of its site, as the API does."""
     report = lock_report(work, identity).report
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED)
@@ -86,13 +87,13 @@ def _assign(work: Work, report: Report, email: str, pointer: str) -> Report:
 
 
 def return_to_worklist(work: Work, administrator: BrowserUser, report_id: str) -> Report:
-    """Give a Draft back to the worklist; its content stays."""
-    return unassign_report(work, _administered(work, administrator, report_id))
+    """Return a Draft to the worklist; its content stays."""
+    return unassign_report(work, _lock_administered(work, administrator, report_id))
 
 
-def _administered(work: Work, visitor: BrowserUser, report_id: str) -> Report:
+def _lock_administered(work: Work, browser_user: BrowserUser, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
-    account_id = visitor.on(report.site_id)
+    account_id = browser_user.account_on(report.site_id)
     if account_id is None:
         raise ReportNotFound
     role = account_role(work.connection, account_id, report.site_id)

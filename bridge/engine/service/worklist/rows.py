@@ -1,7 +1,8 @@
-"""The worklist as the application scrolls through it: any stretch of it, and how long it is.
+"""
+The worklist of the application: any range of rows, and the total number.
 
-Sorted by what a column shows; the anchor order speaks for its group. The API's own
-worklist, page after page, is `service.worklist`.
+Rows are sorted by a column of the anchor order. The worklist of the API, page by page, is in
+`worklist`.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +21,7 @@ from bridge.engine.service.worklist.worklist import WorklistQuery, filters, item
 
 
 class SortColumn(StrEnum):
-    """What the rows can be sorted by."""
+    """The columns by which rows can be sorted."""
 
     UPDATED = "updated"
     CREATED = "created"
@@ -37,7 +38,7 @@ class SortColumn(StrEnum):
 
 
 class OwnerFilter(StrEnum):
-    """Whose reports are wanted."""
+    """Whose reports are requested."""
 
     ANYBODY = ""
     ME = "me"
@@ -46,7 +47,7 @@ class OwnerFilter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """What is wanted: `offset` and `limit` count reports. Empty filters let everything through."""
+    """A query of rows; `offset` and `limit` count reports. Empty filters do not restrict."""
 
     site_id: str
     status: Collection[Status] = ()
@@ -64,14 +65,14 @@ class RowsQuery:
 
 @dataclass(frozen=True, slots=True)
 class WorklistRows:
-    """A stretch of the worklist; `cursor` is the newest change of the site that it shows."""
+    """A range of rows; `cursor` is the newest change of the site that they include."""
 
     items: tuple[Mapping[str, Any], ...]
     total: int
     cursor: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the application reads it."""
+        """Return the rows as the application reads them."""
         return {"items": list(self.items), "total": self.total, "cursor": self.cursor}
 
 
@@ -100,7 +101,7 @@ _VALUES: Mapping[SortColumn, Any] = {
 
 
 def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> WorklistRows:
-    """Return a stretch of a site's worklist as an account sees it."""
+    """Return a range of a site's worklist for an account."""
     conditions = _conditions(session, query, account_id)
     total = session.exec(select(func.count()).select_from(Report).where(*conditions)).one()
     statement = select(Report).where(*conditions)
@@ -148,7 +149,7 @@ def _value(query: RowsQuery) -> Any:
 
 
 def _with_reads(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
-    """Return rows with the preliminary read that waits for a review, where there is one."""
+    """Return rows with the preliminary read that waits for a review, if any."""
     reads = _reads(session, [key_of(report) for report in reports])
     items = items_of(session, reports, now)
     return tuple(

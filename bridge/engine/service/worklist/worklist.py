@@ -1,7 +1,8 @@
-"""The worklist (DESIGN chapter 6): a site's reports, filtered, sorted, page by page.
+"""
+The worklist of the API: a site's reports, filtered, sorted, page by page.
 
-A page goes on where the last one ended, by the sorted value and the key: what changes in
-between can move a report to an earlier page, and never makes one appear twice on a later one.
+A cursor contains the sort value and key of the last report. A change between two requests can move
+a report to an earlier page, but a report never appears again on a later page.
 """
 
 import base64
@@ -29,7 +30,7 @@ from bridge.engine.service.report_status import orders_by_report, status_records
 
 
 class Sort(StrEnum):
-    """Orders of the worklist; a minus sign puts the newest first."""
+    """Orders of the worklist; a minus sign means descending."""
 
     UPDATED = "updated"
     NEWEST_UPDATED = "-updated"
@@ -42,13 +43,13 @@ class Sort(StrEnum):
 
 
 NOBODY = "none"
-"""In place of a reader: reports that nobody owns."""
+"""As reader: reports without an owner."""
 
 _TAGS: Any = col(ReportOrder.tags)
 _STUDY_DAY = func.substr(
     func.replace(func.coalesce(_TAGS["StudyDate"].as_string(), ""), "-", ""), 1, 8
 )
-"""Of DICOM, HL7 and ISO dates alike; other forms are compared as they are written."""
+"""The day of DICOM, HL7 and ISO dates; other formats are compared as text."""
 _FIRST_DAY = "10000101"
 _ANCHOR = (col(ReportOrder.report_pk) == col(Report.pk)) & (col(ReportOrder.position) == 0)
 _VALUES: Mapping[str, Any] = {
@@ -57,13 +58,13 @@ _VALUES: Mapping[str, Any] = {
     "studyDate": func.coalesce(_STUDY_DAY, ""),
     "patient": func.coalesce(func.lower(_TAGS["PatientName"].as_string()), ""),
 }
-"""What the reports are sorted by; the anchor order speaks for its group."""
+"""The sort values; those of orders are the anchor's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorklistQuery:
     """
-    What is asked for; empty filters let everything through.
+    A query of the worklist. Empty filters do not restrict.
 
     `study_from` and `study_to` are days (YYYYMMDD), both included. `reader` is the owner's e-mail
     address, or `NOBODY`.
@@ -86,18 +87,18 @@ class WorklistQuery:
 
 @dataclass(frozen=True, slots=True)
 class WorklistPage:
-    """A page of the worklist; `next` is the cursor of the next one, None at the end."""
+    """A page of the worklist; `next` is the cursor of the next page, None at the end."""
 
     items: tuple[Mapping[str, Any], ...]
     next: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the page as the edge sends it."""
+        """Return the page as HTTP sends it."""
         return {"items": list(self.items), "next": self.next}
 
 
 def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistPage:
-    """Return one page; raise RuleBroken for a cursor that was not given out for this sort."""
+    """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).where(Report.site_id == query.site_id)
     if not _is_moment(query.sort):
@@ -118,13 +119,13 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistP
 
 
 def _with_iso_times(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the times of an item as our own endpoints do."""
+    """Format the times of an item in ISO 8601."""
     times = {name: item[name] for name in ("createdAt", "updatedAt", "signedAt")}
     return {**item, **{name: None if at is None else iso(at) for name, at in times.items()}}
 
 
 def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
-    """Return the conditions that a query's filters come to, beside its site."""
+    """Return the conditions of a query's filters, except its site."""
     own = [col(ReportOrder.site_id) == query.site_id]
     if query.mrn:
         pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
@@ -197,14 +198,14 @@ def _is_key(value: object) -> bool:
 
 
 def _is_storable(value: object) -> bool:
-    """Tell whether both databases take a text."""
+    """Tell whether both databases accept a text."""
     if not isinstance(value, str) or "\x00" in value:
         return False
     return not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
-    """Return reports as the worklist shows them."""
+    """Return reports as worklist items."""
     records = status_records(session, reports, now)
     groups = orders_by_report(session, [key_of(report) for report in reports])
     names = _owner_names(session, reports)
@@ -223,7 +224,7 @@ def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping
 
 
 def _urgency(orders: Sequence[ReportOrder]) -> dict[str, str | None]:
-    """Return the most urgent priority of a group, and when its first order came."""
+    """Return the most urgent priority of a group, and when its first order arrived."""
     first = min((order.created_at for order in orders), default=None)
     return {
         "priority": most_urgent(priority_code(order.order_metadata) for order in orders),

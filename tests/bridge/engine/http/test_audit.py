@@ -18,7 +18,7 @@ ONE = {"clinicalInfo": identity()}
 
 def events(service: Service, **query: Any) -> list[dict[str, Any]]:
     """Return a site's events, oldest first, as its administrator sees them."""
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     answer = service.get("admin/sites/SITE1/audit", after=0, limit=1000, **query)
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["events"]
@@ -94,7 +94,7 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
     for _ in range(5):
         service.post("report/status", {"clinicalInfo": [identity()]}, "wrong")
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
         (permission,) = audit_trail.read_page(connection, audit_trail.TrailQuery())
         rows = audit_trail.newest_anonymous(connection, None, 100)
@@ -107,7 +107,7 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
 
 def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
     """Whatever the number of addresses and requests, and every request is counted."""
-    journal, requests = service.application.state.engine.journal, 5000
+    buffer, requests = service.application.state.engine.audit_buffer, 5000
     before = service.clock() // 60_000
     for number in range(requests):
         event = AuditEvent(
@@ -116,8 +116,8 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
             source=f"10.1.{number // 250}.{number % 250}",
             details={"code": "unauthorized"},
         )
-        service.runner.run(_note(journal, event, flush=number % 500 == 0))
-    service.runner.run(journal.flush())
+        service.runner.run(_add(buffer, event, flush=number % 500 == 0))
+    service.runner.run(buffer.flush())
     with service.database.read() as connection:
         rows = audit_trail.newest_anonymous(connection, None, 1000)
         assert audit_trail.read_page(connection, audit_trail.TrailQuery()) == []
@@ -127,10 +127,10 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
         assert audit_trail.purge_before(connection, 2**60) == len(rows)
 
 
-async def _note(journal: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
-    journal.note([event])
+async def _add(buffer: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
+    buffer.add([event])
     if flush:
-        await journal.flush()
+        await buffer.flush()
 
 
 def test_alike_refusals_share_an_entry() -> None:

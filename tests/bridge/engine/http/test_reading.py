@@ -203,7 +203,7 @@ def test_everything_is_audited_in_one_chain(service: Service) -> None:
     service.open(link)
     service.post("report/sign", ONE)
     service.post("report/export/json", ONE)
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.write() as connection:
         actions = connection.exec_driver_sql(
             "SELECT action FROM engine_audit_event ORDER BY sequence"

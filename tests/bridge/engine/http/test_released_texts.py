@@ -59,7 +59,7 @@ def test_words_are_exports_on_record(service: Service, who: str) -> None:
     """Whoever takes the words of a report has exported it, by the audit trail."""
     release(service)
     assert len(releases(service, who, texts="true")) == 1
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
     assert [each["action"] for each in events].count("export") == 1
 
@@ -120,7 +120,7 @@ def test_texts_of_status_records_are_exports_on_record(service: Service, who: st
     release(service)
     service.launch(accession="A2", tags={"KeyFindings": "A draft."})
     records(service, "A1", "A2", who=who, texts=True)
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
     (event,) = [each for each in events if each["action"] == "export"]
     assert event["reportId"] == records(service)[0]["reportId"]

@@ -131,7 +131,7 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
     answer = door.walk()
     assert answer.status_code == 401
     assert "report_account" not in str(answer.headers)
-    door.runner.run(door.application.state.engine.journal.flush())
+    door.runner.run(door.application.state.engine.audit_buffer.flush())
     with door.database.read() as connection:
         (event,) = audit_trail.newest_anonymous(connection, None, 10)
     assert (event["action"], event["outcome"]) == ("login", "refused")

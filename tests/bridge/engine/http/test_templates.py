@@ -182,7 +182,7 @@ def test_a_share_is_for_reading_only(service: Service) -> None:
     assert gone.status_code == 404
     unknown = service.open(share["link"][:-4] + "AAAA")
     assert (unknown.status_code, unknown.text) == (404, gone.text)
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0).json()["events"]
     actions = [each["action"] for each in events]
     assert {"share-create", "share-open", "share-revoke"} <= set(actions)
@@ -207,8 +207,8 @@ def test_a_visitor_shares_nothing(service: Service) -> None:
     service.launch(userInfo=user(), tags={"KeyFindings": "x"})
     service.post("report/sign", ONE)
     link = service.launch(userInfo=user(OTHER, "O")).json()["reportLink"]
-    visitor = service.session(service.open(link))
-    assert visitor("shares", {}).status_code == 403
-    assert visitor("billing", {}).status_code == 403
+    browser_user = service.session(service.open(link))
+    assert browser_user("shares", {}).status_code == 403
+    assert browser_user("billing", {}).status_code == 403
     assert service.get("admin/sites/SITE1/code-map", FOREIGN).status_code == 403
     assert service.get("admin/sites/SITE1/code-map", ADMIN).json() == []

@@ -63,7 +63,7 @@ def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: S
     assert count(service, "engine_account") == accounts
     events = service.get("report/changes").json()["changes"]
     assert [each["event"] for each in events] == ["report_created"] * 4
-    service.runner.run(service.application.state.engine.journal.flush())
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
     assert Counter(each["action"] for each in trail)["launch"] == 4
 

@@ -32,9 +32,9 @@ def gathered(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: int
     """Give numbers all at once; a refusal is -1."""
 
     async def giving() -> list[int]:
-        gatherer = Batcher[int, int](counter.together, most, lanes)
+        batcher = Batcher[int, int](counter.together, most, lanes)
         answers = await asyncio.gather(
-            *(gatherer.give(number) for number in numbers), return_exceptions=True
+            *(batcher.submit(number) for number in numbers), return_exceptions=True
         )
         return [answer if isinstance(answer, int) else -1 for answer in answers]
 
@@ -69,9 +69,9 @@ def test_lanes_run_side_by_side() -> None:
                 await gate.wait()
             return numbers
 
-        gatherer = Batcher[int, int](together, 1, lanes=2)
-        held = asyncio.create_task(gatherer.give(0))
-        assert await asyncio.wait_for(gatherer.give(1), 30) == 1
+        batcher = Batcher[int, int](together, 1, lanes=2)
+        held = asyncio.create_task(batcher.submit(0))
+        assert await asyncio.wait_for(batcher.submit(1), 30) == 1
         gate.set()
         assert await held == 0
 
@@ -82,8 +82,8 @@ def test_whoever_is_gone_is_passed_over() -> None:
     """An answer that nobody waits for any more is nobody's trouble."""
 
     async def giving() -> None:
-        gatherer = Batcher[int, int](Counter().together, 4)
-        gone, stays = (asyncio.create_task(gatherer.give(number)) for number in (1, 2))
+        batcher = Batcher[int, int](Counter().together, 4)
+        gone, stays = (asyncio.create_task(batcher.submit(number)) for number in (1, 2))
         await asyncio.sleep(0)
         gone.cancel()
         assert await stays == 4
@@ -107,10 +107,10 @@ def test_a_party_that_is_cancelled_keeps_nobody_waiting() -> None:
                 await asyncio.Event().wait()
             return list(items)
 
-        gatherer = Batcher[int, int](together, 8)
-        given = asyncio.ensure_future(gatherer.give(1))
+        batcher = Batcher[int, int](together, 8)
+        given = asyncio.ensure_future(batcher.submit(1))
         await begun.wait()
-        later = asyncio.ensure_future(gatherer.give(2))
+        later = asyncio.ensure_future(batcher.submit(2))
         (party,) = running
         assert party is not None
         party.cancel()

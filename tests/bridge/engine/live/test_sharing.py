@@ -47,7 +47,7 @@ def order(accession: str) -> Use:
     """Register an order and note it."""
 
     def use(work: Work) -> str:
-        work.note(AuditEvent("order", SITE, details={"name": accession}))
+        work.audit(AuditEvent("order", SITE, details={"name": accession}))
         return register(work, SITE, OrderInput("M1", accession)).report_id
 
     return use
@@ -155,7 +155,7 @@ def test_minutes_that_cannot_be_written_fail_only_their_piece(
 
     def use(name: str) -> Use:
         def noting(work: Work) -> object:
-            work.note(AuditEvent("order", SITE, details={"name": name, "odd": object()}))
+            work.audit(AuditEvent("order", SITE, details={"name": name, "odd": object()}))
             return register(work, SITE, OrderInput("M1", name)).report_id
 
         return noting if name == spoiled else order(name)

@@ -29,9 +29,9 @@ def signed_report(ward: Ward, delay: int = 60) -> OrderId:
 
 def addend(ward: Ward, order: OrderId, text: str = "More.") -> None:
     """Write and sign an addendum."""
-    ward.on_report(order, addenda.create, ward.bob)
-    ward.on_report(order, addenda.save, from_text(text))
-    ward.on_report(order, addenda.sign, ward.bob)
+    ward.on_report(order, addenda.create_addendum, ward.bob)
+    ward.on_report(order, addenda.save_addendum, from_text(text))
+    ward.on_report(order, addenda.sign_addendum, ward.bob)
 
 
 def test_a_signed_addendum_cools_on_its_own(ward: Ward) -> None:
@@ -88,7 +88,7 @@ def test_no_signed_addendum_fails_with_500(ward: Ward, service: object, state: s
     if state.startswith("Final"):
         ward.do(sign, order)
     if state.endswith("addendum"):
-        ward.on_report(order, addenda.create, ward.ann)
+        ward.on_report(order, addenda.create_addendum, ward.ann)
 
     with pytest.raises(NoSignedAddendum) as refused:
         ward.do(service, order)  # type: ignore[arg-type]  # one of two services
@@ -144,23 +144,23 @@ def test_unsign_the_newest_of_two_addenda(ward: Ward) -> None:
 def test_one_addendum_is_written_at_a_time(ward: Ward) -> None:
     """V57: one open draft per report; cancelled, another can be begun, with the next number."""
     order = signed_report(ward)
-    first = ward.on_report(order, addenda.create, ward.ann).number
+    first = ward.on_report(order, addenda.create_addendum, ward.ann).number
 
     with pytest.raises(RuleBroken, match="already has an addendum"):
-        ward.on_report(order, addenda.create, ward.ann)
+        ward.on_report(order, addenda.create_addendum, ward.ann)
 
-    ward.on_report(order, addenda.cancel)
-    assert ward.on_report(order, addenda.create, ward.ann).number == first
+    ward.on_report(order, addenda.cancel_addendum)
+    assert ward.on_report(order, addenda.create_addendum, ward.ann).number == first
     assert ward.status(order) == "Final"
 
 
 def test_an_empty_addendum_is_not_signed(ward: Ward) -> None:
     """Nothing to read is nothing to sign."""
     order = signed_report(ward)
-    ward.on_report(order, addenda.create, ward.ann)
+    ward.on_report(order, addenda.create_addendum, ward.ann)
 
     with pytest.raises(RuleBroken, match="without text"):
-        ward.on_report(order, addenda.sign, ward.ann)
+        ward.on_report(order, addenda.sign_addendum, ward.ann)
 
 
 def test_only_signed_reports_get_addenda(ward: Ward) -> None:
@@ -168,6 +168,6 @@ def test_only_signed_reports_get_addenda(ward: Ward) -> None:
     order = ward.draft("A1")
 
     with pytest.raises(RuleBroken) as refused:
-        ward.on_report(order, addenda.create, ward.ann)
+        ward.on_report(order, addenda.create_addendum, ward.ann)
 
     assert refused.value.code == "report_not_signed"

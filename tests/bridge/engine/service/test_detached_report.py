@@ -37,10 +37,10 @@ def test_every_column_is_read_and_what_was_changed_is_written(ward: Ward) -> Non
     def change(work: Work) -> None:
         lone = lock_detached(work, order)
         assert lone is not None
-        assert lone.written(work.connection) == []
+        assert lone.update_statements(work.connection) == []
         lone.report.reporting = {"Überweiser": ["a", None]}
         lone.report.document, lone.report.owner_id = None, None
-        work.final_statements += lone.written(work.connection)
+        work.final_statements += lone.update_statements(work.connection)
 
     before = row(ward, order)
     ward.do(change)

@@ -36,9 +36,9 @@ def test_a_signed_report_with_everything(ward: Ward) -> None:
     ward.do(prelim, order, "Night", "CT")
     ward.later(1)
     ward.do(sign, order, time_zone="Europe/Berlin")
-    ward.on_report(order, addenda.create, ward.bob)
-    ward.on_report(order, addenda.save, from_text("More."))
-    ward.on_report(order, addenda.sign, ward.bob)
+    ward.on_report(order, addenda.create_addendum, ward.bob)
+    ward.on_report(order, addenda.save_addendum, from_text("More."))
+    ward.on_report(order, addenda.sign_addendum, ward.bob)
 
     with ward.work() as work:
         exported = export_order(work.session, other)

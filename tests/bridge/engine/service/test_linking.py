@@ -4,7 +4,7 @@ import pytest
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.service.launch.first_text import first_text
+from bridge.engine.service.launch.first_text import write_first_text
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import StatusRecord
 from bridge.engine.service.reports.deletion import reset_order
@@ -139,7 +139,7 @@ def test_rule_7_drafts_and_unassigned_orders_are_reset_first(ward: Ward) -> None
     ward.on_report(two, open_for, ward.ann)
     assert refused(ward, one, two) == ("order_not_ordered", "/clinicalInfo/1")
     with ward.work() as work:
-        first_text(work, lock_report(work, two).report, "some text")
+        write_first_text(work, lock_report(work, two).report, "some text")
     ward.do(unassign, two)
     assert refused(ward, one, two) == ("order_has_content", "/clinicalInfo/1")
     assert refused(ward, two, one) == ("anchor_has_content", "/clinicalInfo/0")

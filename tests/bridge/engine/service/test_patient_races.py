@@ -20,7 +20,7 @@ from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.billing import code_map, set_code_map
 from bridge.engine.service.sites.macros import macros_of, set_macro
-from bridge.engine.service.sites.site_changes import changed, prepare
+from bridge.engine.service.sites.site_changes import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.ward import SITE, Ward
@@ -168,7 +168,7 @@ def test_two_changes_of_one_site_are_both_kept(ward: Ward) -> None:
 
     def change(work: Work, **members: Any) -> None:
         site = sites.get_site(work.connection, SITE, lock=True)
-        sites.update_site(work.connection, changed(site, prepare(members)))
+        sites.update_site(work.connection, apply_changes(site, prepare(members)))
 
     beside(
         ward,

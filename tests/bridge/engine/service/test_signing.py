@@ -275,7 +275,7 @@ def test_unsign_clears_what_was_made_after_signing(ward: Ward) -> None:
     with ward.work() as work:
         work.session.add(Billing(report_pk=own, codes={"late": 1}, created_at=work.now))
         work.session.add(Share(report_pk=own, handle_hash="x", created_at=work.now))
-    ward.on_report(order, addenda.create, ward.ann)
+    ward.on_report(order, addenda.create_addendum, ward.ann)
 
     ward.do(unsign, order)
 
@@ -291,13 +291,13 @@ def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(ward: War
     order = ward.draft("A1")
     ward.do(sign, order)
     write_addendum(ward, order, "late finding")
-    ward.on_report(order, addenda.sign, ward.ann)
+    ward.on_report(order, addenda.sign_addendum, ward.ann)
     ward.do(addenda.release_addendum, order)
 
     ward.do(unsign, order)
     ward.do(sign, order)
     write_addendum(ward, order, "second try")
-    ward.on_report(order, addenda.sign, ward.ann)
+    ward.on_report(order, addenda.sign_addendum, ward.ann)
     ward.later(60)
     release_due(ward.database, ward.now)
 
@@ -313,8 +313,8 @@ def test_unknown_orders_are_not_found(ward: Ward) -> None:
 
 def write_addendum(ward: Ward, order: OrderId, text: str) -> None:
     """Write the text of an addendum."""
-    ward.on_report(order, addenda.create, ward.ann)
-    ward.on_report(order, addenda.save, from_text(text))
+    ward.on_report(order, addenda.create_addendum, ward.ann)
+    ward.on_report(order, addenda.save_addendum, from_text(text))
 
 
 def ward_addenda(work: Work, order: OrderId) -> list[Addendum]:
@@ -335,7 +335,7 @@ def test_signing_accepts_default_text_on_every_path(ward: Ward) -> None:
         assert (report.content_text, report.document) == (wanted, to_json(from_text(wanted)))
         kept = work.session.exec(select(Signature)).one()
         assert (kept.content_text, kept.document) == (wanted, report.document)
-        addenda.create(work, report, ward.ann)
-        addenda.save(work, report, from_text(draft))
-        signed = addenda.sign(work, report, ward.ann)
+        addenda.create_addendum(work, report, ward.ann)
+        addenda.save_addendum(work, report, from_text(draft))
+        signed = addenda.sign_addendum(work, report, ward.ann)
         assert (signed.content_text, signed.document) == (wanted, report.document)

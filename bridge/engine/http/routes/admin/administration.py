@@ -40,8 +40,8 @@ from bridge.engine.service.launch.host_origins import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites import audit_states, sites
 from bridge.engine.service.sites.site_changes import (
-    audited,
-    changed,
+    apply_changes,
+    audit_state,
     difference,
     image_uri,
     prepare,
@@ -81,7 +81,7 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     def apply(work: Work) -> None:
         sites.add_site(work.connection, site, now)
         event = audit_event(request, "site-create", site.site_id)
-        work.note(replace(event, before={}, after=audited(site)))
+        work.audit(replace(event, before={}, after=audit_state(site)))
 
     await engine.work.change(actor_of(caller), now, apply)
     return JSONResponse(site_json(site), 201)
@@ -130,7 +130,7 @@ async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> R
 
     def apply(work: Work) -> dict[str, Any]:
         current = sites.get_site(work.connection, site_id, lock=True)
-        site = changed(current, changes)
+        site = apply_changes(current, changes)
         sites.update_site(work.connection, site)
         work.audit_members = difference(current, site)
         return site_json(site)

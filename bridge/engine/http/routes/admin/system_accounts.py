@@ -74,7 +74,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             end_tokens=body.endTokens,
         )
         event = audit_event(request, "user-enrol", target=("account", str(facts.account_id)))
-        work.note(replace(event, **_changed(work, facts)))
+        work.audit(replace(event, **_changed(work, facts)))
         if issued is None:
             return {"link": None, "expiresAt": None}
         return {
@@ -145,7 +145,7 @@ async def _change(
         apply(work, facts.account_id)
         target = ("account", str(facts.account_id))
         event = audit_event(request, action, target=target, **details)
-        work.note(replace(event, **_changed(work, facts)))
+        work.audit(replace(event, **_changed(work, facts)))
 
     await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)
     return Response(status_code=204)

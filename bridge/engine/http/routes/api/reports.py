@@ -139,7 +139,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         return FastJsonResponse([each.as_json() for each in records])
     exported = _pairs(each for each in records if each.report_id in texts)
     events = access_events(request, "export", (site for site, _ in exported), exported)
-    engine_of(request).journal.note(events)
+    engine_of(request).audit_buffer.add(events)
     return FastJsonResponse(
         [{**each.as_json(), "text": texts.get(each.report_id)} for each in records]
     )

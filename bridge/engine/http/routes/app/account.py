@@ -42,14 +42,14 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedInDe
 
     def apply(work: Work) -> dict[str, Any]:
         before = look(work.connection)
-        own_account.save_choices(work.connection, signed.visitor, body.choices())
+        own_account.save_choices(work.connection, signed.browser_user, body.choices())
         if body.name:
-            own_account.rename(work.connection, signed.visitor, body.name)
+            own_account.rename(work.connection, signed.browser_user, body.name)
         if "signature" in body.model_fields_set:
             users.update_membership(work.connection, key, signature=image)
         event = audit_event(request, "profile-update", target=("account", str(key)))
         changes = audit_states.difference(before, look(work.connection))
-        work.note(replace(event, **changes))
+        work.audit(replace(event, **changes))
         return own_account.account_json(work.connection, signed)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply))
@@ -59,7 +59,7 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedInDe
 async def change_password(body: PasswordBody, request: Request, signed: SignedInDep) -> Response:
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
-    own = await engine.work.read(lambda c: own_account.profile(c, signed.visitor))
+    own = await engine.work.read(lambda c: own_account.profile(c, signed.browser_user))
     present, attempt = await password_check.verify_owner(
         request, signed, body.present, pointer="/present"
     )
@@ -74,7 +74,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
         own_account.change_password(work.connection, signed, present, wanted, work.now)
         engine.throttle.give_back(work.connection, attempt)
         event = audit_event(request, "password-update", target=("account", str(key)))
-        work.note(replace(event, before={}, after={"password": "changed"}))
+        work.audit(replace(event, before={}, after={"password": "changed"}))
 
     await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
@@ -90,7 +90,7 @@ async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> R
         proof = password_check.prove_owner(engine, work, signed.account, password_hash, body.code)
         own_account.confirm(work.connection, signed, proof, work.now)
         engine.throttle.give_back(work.connection, attempt)
-        work.note(audit_event(request, "confirm"))
+        work.audit(audit_event(request, "confirm"))
 
     await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
@@ -128,7 +128,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
             request, "token-create", target=("token", str(token_id)), token=token_id
         )
         made = {"account": key, "label": body.label, "days": days}
-        work.note(replace(event, before={}, after=made))
+        work.audit(replace(event, before={}, after=made))
         return {"id": token_id, "token": secret}
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply), 201)
@@ -148,7 +148,7 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> 
         event = audit_event(
             request, "token-revoke", target=("token", str(token_id)), token=token_id
         )
-        work.note(replace(event, **changes))
+        work.audit(replace(event, **changes))
 
     await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)

@@ -72,9 +72,9 @@ async def report(report_id: str, request: Request) -> Response:
     account_id = signed.account.id
 
     def apply(work: Work) -> OpenedReport:
-        opened = open_from_worklist(work, context, signed.visitor, report_id, before)
+        opened = open_from_worklist(work, context, signed.browser_user, report_id, before)
         site_id, opened_id = opened.site_id, opened.report_id
-        work.note(audit_event(request, "open", site_id, opened_id, account_id=account_id))
+        work.audit(audit_event(request, "open", site_id, opened_id, account_id=account_id))
         return opened
 
     try:
@@ -90,6 +90,6 @@ async def report(report_id: str, request: Request) -> Response:
 
 
 async def _boot(engine: EngineState, signed: AccountSession) -> dict[str, Any]:
-    own = await engine.work.read(lambda c: profile(c, signed.visitor))
+    own = await engine.work.read(lambda c: profile(c, signed.browser_user))
     language, theme = str(own["AppLanguage"]), own["theme"] or "dark"
     return {"mode": "worklist", "locale": first_language([language]), "theme": theme}

@@ -14,7 +14,7 @@ from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
 from bridge.engine.launch.languages import LANGUAGES, language
-from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place, transcribe
+from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place_lines, transcribe
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.sites.dictation_language import speech_language
@@ -72,7 +72,7 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
     places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:
-            places = await place(endpoint, headings(document), statements(body.findings))
+            places = await place_lines(endpoint, headings(document), statements(body.findings))
             by = "model"
         except ModelFailed:
             by = "rules"

@@ -19,7 +19,7 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.status import Status
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession
-from bridge.engine.service.accounts.sessions import works
+from bridge.engine.service.accounts.sessions import is_valid
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.sites.sites import get_site, list_prelim_groups
@@ -69,7 +69,7 @@ def _query(
 
 
 def _member(connection: Connection, signed: AccountSession, site_id: str) -> SiteRole:
-    account_id = signed.visitor.on(site_id)
+    account_id = signed.browser_user.account_on(site_id)
     role = None if account_id is None else account_role(connection, account_id, site_id)
     if role is None:
         raise Forbidden
@@ -89,7 +89,7 @@ async def rows(
 
     found = await engine.work.read_session(reading)
     shown = [(query.site_id, each["reportId"]) for each in found.items]
-    engine.journal.note(access_events(request, "worklist", [query.site_id], shown))
+    engine.audit_buffer.add(access_events(request, "worklist", [query.site_id], shown))
     return JSONResponse(found.as_json())
 
 
@@ -131,7 +131,7 @@ async def changes(
 
     def reading(connection: Connection) -> FeedPage:
         # Checked on each read, because the session may end while the page waits.
-        if not works(connection, signed.session, engine.clock(), engine.settings.lifetimes):
+        if not is_valid(connection, signed.session, engine.clock(), engine.settings.lifetimes):
             raise Forbidden
         _member(connection, signed, SiteID)
         return read_changes(connection, [SiteID], after, 500)
@@ -159,11 +159,11 @@ async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Res
 
     def apply(work: Work) -> None:
         if body.email:
-            report = ownership.assign(work, signed.visitor, body.reportId, body.email)
+            report = ownership.assign(work, signed.browser_user, body.reportId, body.email)
         else:
-            report = ownership.return_to_worklist(work, signed.visitor, body.reportId)
+            report = ownership.return_to_worklist(work, signed.browser_user, body.reportId)
         action = "assign" if body.email else "unassign"
-        work.note(audit_event(request, action, report.site_id, report.report_id))
+        work.audit(audit_event(request, action, report.site_id, report.report_id))
 
     await engine.work.change(Actor(key), engine.clock(), apply)
     return Response(status_code=204)
