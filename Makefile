@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-plain lint bench fuzz soak power sbom advisories setup app clean
+.PHONY: demo test test-plain lint bench fuzz soak power sweep sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -34,6 +34,9 @@ soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is ne
 
 power: app ## a thousand power cuts on SQLite, a hundred on PostgreSQL; needs FUSE
 	$(BIN)/python -m tests.power
+
+sweep: app ## each call on disk, socket, descriptor and thread fails once; needs FUSE and strace
+	$(BIN)/python -m tests.sweep
 
 sbom: $(READY) ## what is shipped, as CycloneDX: dist/sbom-python.json and dist/sbom-web.json
 	@mkdir -p dist

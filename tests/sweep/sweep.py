@@ -1,0 +1,179 @@
+"""
+Fail the k-th call on the disk, for every k of a story, with each error.
+
+The service runs on the disk of `tests.power`, which fails one call and then works again. After each
+fault the service goes on, or it is started again and must start. At the end every acknowledged
+message has been applied once, and every release was delivered.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import httpx
+
+from tests.acceptance.house import House, bridge
+from tests.acceptance.wire import Sender, verdict
+from tests.history import Event, Kind, violations
+from tests.power.drill import Mounted, Run, Watched, change_addresses, recording_disk
+from tests.sweep.stories import STORIES, Seen
+
+ERRORS = ("EIO", "ENOSPC", "EINTR", "SHORT")
+
+
+@dataclass
+class Swept:
+    """What became of a story: faults, restarts, and broken promises."""
+
+    calls: int = 0
+    faults: int = 0
+    restarts: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Installation:
+    """A running service on a disk that can fail."""
+
+    house: House
+    disk: Mounted
+    ris: Watched
+
+    def pid(self) -> int:
+        """Return the process of the service."""
+        assert self.house.service is not None
+        return self.house.service.process.pid
+
+    def revive(self) -> bool:
+        """Start the service again unless it is ready; tell whether it had ended."""
+        service = self.house.service
+        assert service is not None
+        if service.process.poll() is None and self._is_ready():
+            return False
+        self.house.kill()
+        self.house.start()
+        return True
+
+    def _is_ready(self) -> bool:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.house.url}/readyz", timeout=5).status_code == 200:
+                    return True
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)
+        return False
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[Installation]:
+    """Run an installation whose data directory is on a disk that can fail."""
+    disk = folder / "disk"
+    disk.mkdir()
+    with Watched() as ris:
+        house = House(disk / "home")
+        house.destination("ris", ris.sink.port)
+        house.make()
+        with recording_disk(disk, Path("/dev/null")) as mounted:
+            house.home = mounted.path / "home"
+            change_addresses(house, ris.sink.port, "")
+            ris.run = Run(disk)
+            try:
+                house.start()
+                yield Installation(house, mounted, ris)
+            finally:
+                mounted.fail(0, "-")
+                house.kill()
+
+
+def sweep_migration(folder: Path, step: int = 1) -> Swept:
+    """Fail each call of `bridge migrate` on a new data directory; the next one must succeed."""
+    swept, disk = Swept(), folder / "disk"
+    disk.mkdir()
+    with recording_disk(disk, Path("/dev/null")) as mounted:
+        calls, error = 1, 0
+        for call in count(0, step):
+            if call > calls:
+                break
+            home = mounted.path / f"home{call}"
+            bridge("init", str(home))
+            mounted.fail(call, ERRORS[error % len(ERRORS)])
+            bridge("migrate", "--home", str(home), expect=None)
+            if call == 0:
+                calls = mounted.fail(0, "-")
+                continue
+            mounted.fail(0, "-")
+            swept.faults, error = swept.faults + 1, error + 1
+            try:
+                bridge("migrate", "--home", str(home))
+                bridge("site", "add", "SITE1", "--home", str(home))
+            except AssertionError as problem:
+                swept.wrong.append(f"call {call}: {str(problem)[-800:]}")
+            shutil.rmtree(home)
+    swept.calls = calls
+    return swept
+
+
+def sweep(installation: Installation, story: str, first: int, step: int = 1) -> Swept:
+    """Tell a story once for each call and error; `step` leaves calls out."""
+    swept, seen, house = Swept(), Seen(), installation.house
+    tell = STORIES[story]
+    installation.disk.fail(0, "-")
+    tell(house, seen, first)
+    house.settle()
+    swept.calls = installation.disk.fail(0, "-")
+    number = first
+    for call in range(1, swept.calls + 1, step):
+        for error in ERRORS:
+            number += 1
+            installation.disk.fail(call, error)
+            tell(house, seen, number)
+            installation.disk.fail(0, "-")
+            swept.faults += 1
+            try:
+                swept.restarts += installation.revive()
+            except AssertionError as problem:
+                swept.wrong.append(f"{error} at call {call}: {str(problem)[-800:]}")
+                return swept
+    repeat(house, seen)
+    swept.wrong += broken_promises(installation, seen)
+    return swept
+
+
+def repeat(house: House, seen: Seen) -> None:
+    """Send again what was not acknowledged, as every sender does."""
+    for message in seen.refused:
+        with Sender(house.mllp_port) as sender:
+            code, _ = verdict(sender.ask(message))
+            assert code == "AA", message[:200]
+
+
+def broken_promises(installation: Installation, seen: Seen) -> list[str]:
+    """Wait until all work is done; return what callers were promised and did not get."""
+    house = installation.house
+    released = {each.order for each in seen.events if each.kind is Kind.RELEASED}
+    deadline = time.monotonic() + 60
+    assert installation.ris.run is not None
+    while time.monotonic() < deadline:
+        delivered = [each for _, each in list(installation.ris.run.events)]
+        if released <= {each.order for each in delivered}:
+            break
+        time.sleep(0.1)
+    house.settle()
+    listed, wrong = [], []
+    told = {each.order for each in seen.events}
+    for row in house.worklist():
+        for each in row["orders"]:
+            accession = each["Accession"]
+            step = 2 if each.get("StudyDescription") == "STEP 2" else 1
+            if accession in told:
+                listed.append(Event(Kind.LISTED, accession, step))
+            if seen.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
+                wrong.append(f"{accession} is still of patient {each['PatientMRN']}")
+    delivered = [each for each in delivered if each.order in told]
+    return wrong + violations([*seen.events, *delivered, *listed])

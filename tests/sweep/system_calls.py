@@ -1,0 +1,74 @@
+"""
+Fail the k-th system call of one kind in the running service: sockets, descriptors, threads, memory.
+
+`strace` injects the error; it counts the calls of each thread by itself.
+"""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.sweep.stories import STORIES, Seen
+from tests.sweep.sweep import Installation, Swept, broken_promises, repeat
+
+FAULTS = {
+    "recvfrom": ("ECONNRESET", "ETIMEDOUT"),
+    "sendto": ("ECONNRESET", "EPIPE"),
+    "accept4": ("EMFILE", "ENOBUFS", "ECONNABORTED"),
+    "socket": ("EMFILE", "ENOBUFS"),
+    "connect": ("ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH"),
+    "openat": ("EMFILE", "EACCES"),
+    "clone3": ("EAGAIN",),
+    "epoll_ctl": ("ENOMEM", "ENOSPC"),
+}
+AVAILABLE = shutil.which("strace") is not None
+
+
+@contextmanager
+def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
+    """Trace a process and its threads meanwhile."""
+    command = ["strace", "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    status = Path(f"/proc/{pid}/status")
+    deadline = time.monotonic() + 10
+    while "TracerPid:\t0" in status.read_text() and time.monotonic() < deadline:
+        assert process.poll() is None, "strace does not trace"
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def sweep_calls(
+    installation: Installation, story: str, first: int, log: Path, step: int = 1
+) -> Swept:
+    """Tell a story once for each call of each kind and each of its errors."""
+    swept, seen, house = Swept(), Seen(), installation.house
+    tell, number = STORIES[story], first
+    with traced(installation.pid(), log, "-e", f"trace={','.join(FAULTS)}"):
+        tell(house, seen, number)
+        house.settle()
+    printed = log.read_text()
+    for name, errors in FAULTS.items():
+        count = min(printed.count(f" {name}("), 40)
+        swept.calls += count
+        for call in range(1, count + 1, step):
+            for error in errors:
+                number += 1
+                inject = f"inject={name}:error={error}:when={call}"
+                with traced(installation.pid(), log, "-e", f"trace={name}", "-e", inject):
+                    tell(house, seen, number)
+                swept.faults += 1
+                try:
+                    swept.restarts += installation.revive()
+                except AssertionError as problem:
+                    swept.wrong.append(f"{name} {error} at {call}: {str(problem)[-800:]}")
+                    return swept
+    repeat(house, seen)
+    swept.wrong += broken_promises(installation, seen)
+    return swept

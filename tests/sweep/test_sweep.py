@@ -1,0 +1,44 @@
+"""Single calls fail: no acknowledgment is false, nothing is lost, and the service goes on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sweep.sweep import Installation, installed, sweep, sweep_migration
+from tests.sweep.system_calls import AVAILABLE, sweep_calls
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A service on a disk that can fail."""
+    with installed(tmp_path_factory.mktemp("sweep")) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("story", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("signature", 4000)]
+)
+def test_calls_of_the_disk(story: str, first: int, installation: Installation) -> None:
+    """Some calls of each story; `make sweep` fails all of them."""
+    swept = sweep(installation, story, first, step=60)
+    assert swept.faults >= 4
+    assert swept.wrong == []
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="strace is not installed")
+def test_system_calls(installation: Installation, tmp_path: Path) -> None:
+    """Connections break, and descriptors, threads and memory are refused."""
+    swept = sweep_calls(installation, "signature", 5000, tmp_path / "trace", step=15)
+    assert swept.faults >= 4
+    assert swept.wrong == []
+
+
+def test_calls_of_a_migration(tmp_path: Path) -> None:
+    """After a failed migration the next one succeeds."""
+    assert sweep_migration(tmp_path, step=300).wrong == []
