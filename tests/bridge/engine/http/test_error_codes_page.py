@@ -15,7 +15,7 @@ from bridge.engine.rules.site_roles import ReportAction
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "reference" / "error-codes.md"
 _ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \|", re.MULTILINE)
-_AUDIT_ONLY = "refused"
+_AUDIT_ONLY = "record_refusal"
 """The function whose `code` goes to the audit trail; its page shows a sentence."""
 
 
@@ -39,7 +39,7 @@ def declared(node: ast.stmt) -> Iterator[str]:
 def given(node: ast.Call) -> Iterator[str]:
     """Give the codes among the arguments of a call that makes a refusal."""
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-    place = {"BadLaunch": 0, "HttpProblem": 1}.get(name)
+    place = {"BadLaunch": 0, "Problem": 1}.get(name)
     if place is not None and len(node.args) > place:
         yield from literal(node.args[place])
     for keyword in node.keywords:
