@@ -1,5 +1,5 @@
 // The texts of the console. They are English only, so the report app's catalogues do not contain them.
-import { flatten } from "../shared/i18n/words";
+import { flatten } from "../shared/i18n/flatten";
 import english from "./en.json";
 
 const texts = flatten(english);

@@ -56,7 +56,7 @@ export const PERMISSIONS = "microphone; screen-wake-lock; clipboard-read; clipbo
 /** The minimum interval between activity reports. */
 export const ACTIVITY_EVERY_MS = 5000;
 
-const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
+const ACTIVITY_EVENTS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
 
 /** Creates a frame with the required permissions; append it, then `connect` it. */
 export function createReportFrame(document: Document, title: string): HTMLIFrameElement {
@@ -104,16 +104,18 @@ export function connect(
   }
 
   function shareActivity(): () => void {
-    let told = -ACTIVITY_EVERY_MS;
-    const tell = () => {
+    let reportedAt = -ACTIVITY_EVERY_MS;
+    const report = () => {
       const now = performance.now();
-      if (now - told < ACTIVITY_EVERY_MS) return;
-      told = now;
+      if (now - reportedAt < ACTIVITY_EVERY_MS) return;
+      reportedAt = now;
       send("user_activity");
     };
-    for (const sign of SIGNS) window.addEventListener(sign, tell, { passive: true, capture: true });
+    for (const event of ACTIVITY_EVENTS)
+      window.addEventListener(event, report, { passive: true, capture: true });
     return () => {
-      for (const sign of SIGNS) window.removeEventListener(sign, tell, { capture: true });
+      for (const event of ACTIVITY_EVENTS)
+        window.removeEventListener(event, report, { capture: true });
     };
   }
 

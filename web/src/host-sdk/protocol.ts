@@ -1,5 +1,5 @@
-// What the reporting app and its host say to each other: the interface document's chapters Events
-// and Actions as types, to the letter. Types only; a host's project can take this file as it is.
+// The messages between the reporting app and its host: the chapters Events and Actions of the
+// interface specification as types. It contains types only, so a host's project can copy it.
 
 /** The status of a report in events. */
 export type HostStatus = "ORDERED" | "DRAFT" | "PRELIMINARY" | "FINAL" | "ADDENDUM";
@@ -23,11 +23,11 @@ export interface BillingCode {
 
 type Nothing = Record<string, never>;
 
-/** The payload of each event, beside what every event carries (`Envelope`). */
+/** The payload of each event, in addition to the members of every event (`Envelope`). */
 export interface EventPayloads {
   report_ready: {
     status: HostStatus | null;
-    /** Ours: the actions that there are, and the events beyond the document. */
+    /** Not in the interface specification: the actions and additional events of this app. */
     capabilities: readonly string[];
   };
   report_signed: { signedAt: string; content: string; html_content: string };
@@ -54,19 +54,19 @@ export interface EventPayloads {
 
 export type EventName = keyof EventPayloads;
 
-/** What we send beyond the document: a host that does not know them ignores them. */
+/** Events that are not in the interface specification; a host may ignore them. */
 export interface ExtraPayloads {
-  /** An action that was understood and could not be carried out. */
+  /** An action that failed. */
   action_failed: { action: string; code: string; message: string };
-  /** The session has ended: the report is to be opened again by a new link. */
+  /** The session has ended: open the report again with a new link. */
   session_expired: { reason: "inactivity" | "ended" };
-  /** A persistent window stays where it is although another study was launched. */
+  /** A persistent window did not follow the launch of another study. */
   sync_refused: { reason: string };
 }
 
 export type ExtraName = keyof ExtraPayloads;
 
-/** The members of every event (the interface document defines the first three). */
+/** The members of every event (the interface specification defines the first three). */
 export interface Envelope {
   type: EventName | ExtraName;
   reportId: string;

@@ -24,16 +24,16 @@ interface Recognition {
 
 export type RecognitionMaker = new () => Recognition;
 
-/** Returns the browser's recognizer, or null where it has none. */
+/** Returns the browser's recognizer, or null if it has none. */
 export function recognitionOf(window: object): RecognitionMaker | null {
   const own = window as Partial<Record<string, RecognitionMaker>>;
   return own["SpeechRecognition"] ?? own["webkitSpeechRecognition"] ?? null;
 }
 
-/** Silence and stopping are not failures. */
-const PASSING = ["no-speech", "aborted"];
+/** Errors that silence and stopping cause; recognition continues. */
+const IGNORED = ["no-speech", "aborted"];
 const DENIED = ["not-allowed"];
-/** How Chinese in traditional characters is called by recognizers. */
+/** Recognizers use the region for Chinese in traditional characters. */
 const tag = (language: string) => (language === "zh-Hant" ? "zh-TW" : language);
 
 export function browserRecognizer(maker: RecognitionMaker, patience = 3000): Recognizer {
@@ -54,7 +54,7 @@ export function browserRecognizer(maker: RecognitionMaker, patience = 3000): Rec
       hearing.guessed(guess);
     };
     made.onerror = ({ error }) => {
-      if (PASSING.includes(error)) return;
+      if (IGNORED.includes(error)) return;
       wanted = false;
       hearing.failed(DENIED.includes(error) ? "denied" : "no_recognizer");
     };

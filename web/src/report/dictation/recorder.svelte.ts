@@ -4,7 +4,7 @@ import type { Microphones } from "../embedding/microphones";
 import { browserRecognizer, recognitionOf } from "./browserRecognizer";
 import { meterOf, type Meter } from "./audioLevel";
 import type { Failure, Recognizer } from "./recognizer";
-import { servedRecognizer } from "./serverRecognizer";
+import { serverRecognizer } from "./serverRecognizer";
 
 export type Problem = Failure | "no_microphone" | "not_here";
 
@@ -36,9 +36,9 @@ export class Recorder {
   #recognizer: Recognizer | null = null;
   #stream: MediaStream | null = null;
   #meter: Meter | null = null;
-  #looking: ReturnType<typeof setInterval> | undefined;
+  #meterTimer: ReturnType<typeof setInterval> | undefined;
   /** One queue for all recordings keeps their text in spoken order. */
-  #served: Recognizer | null = null;
+  #serverRecognizer: Recognizer | null = null;
   /** Pending until the text of all recordings is inserted. */
   #settled: Promise<void> = Promise.resolve();
   /** The browser's recognizer has failed once and is not used again. */
@@ -89,7 +89,7 @@ export class Recorder {
   #begin(offer: Offer, stream: MediaStream): void {
     const meter = (this.#meter = meterOf(stream));
     const recognizer = (this.#recognizer = this.#choose(offer));
-    this.#looking = setInterval(() => (this.level = meter.level()), METER_MS);
+    this.#meterTimer = setInterval(() => (this.level = meter.level()), METER_MS);
     recognizer.start({
       language: offer.language,
       stream,
@@ -109,7 +109,7 @@ export class Recorder {
     if (maker && offer.browser && !this.#browserFailed) return browserRecognizer(maker);
     if (offer.server) {
       const level = () => this.#meter?.level() ?? 0;
-      return (this.#served ??= servedRecognizer(this.#options.api, level));
+      return (this.#serverRecognizer ??= serverRecognizer(this.#options.api, level));
     }
     throw new Refusal("no_recognizer");
   }
@@ -120,7 +120,7 @@ export class Recorder {
       this.#browserFailed = true;
       const on = this.state === "on";
       this.#meter?.close();
-      clearInterval(this.#looking);
+      clearInterval(this.#meterTimer);
       if (on) this.state = "starting";
       this.#begin(offer, this.#stream);
       return;
@@ -155,7 +155,7 @@ export class Recorder {
     const held = { recognizer: this.#recognizer, stream: this.#stream, meter: this.#meter };
     this.state = "off";
     if (on) this.#options.turned(false);
-    clearInterval(this.#looking);
+    clearInterval(this.#meterTimer);
     this.level = 0;
     const words = held.recognizer?.stop();
     close(held); // recording stops at once, even if text is still pending
@@ -164,7 +164,7 @@ export class Recorder {
   }
 
   #release(): void {
-    clearInterval(this.#looking);
+    clearInterval(this.#meterTimer);
     close({ stream: this.#stream, meter: this.#meter });
     [this.#meter, this.#stream, this.#recognizer] = [null, null, null];
     [this.level, this.guess] = [0, ""];

@@ -3,19 +3,19 @@ import { ANSWER_WITHIN, ApiProblem, type Api } from "../../shared/api/client";
 import type { Hearing, Recognizer } from "./recognizer";
 
 const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
-const LOOK_MS = 100;
-const QUIET = 0.03;
+const LEVEL_EVERY_MS = 100;
+const QUIET_LEVEL = 0.03;
 const PAUSE_MS = 700;
-const SHORTEST_MS = 1500;
-const LONGEST_MS = 25_000;
-const WAITS = [500, 2000, 5000];
+const MIN_RECORDING_MS = 1500;
+const MAX_RECORDING_MS = 25_000;
+const RETRY_AFTER_MS = [500, 2000, 5000];
 
 /** Sends a recording; retries if the service is unreachable, to keep the order. */
 export async function transcribe(
   api: Api,
   recording: Blob,
   language: string,
-  waits: readonly number[] = WAITS,
+  waits: readonly number[] = RETRY_AFTER_MS,
 ): Promise<string> {
   const init = { method: "POST", body: recording, headers: { "Content-Type": recording.type } };
   for (let attempt = 0; ; attempt += 1) {
@@ -34,9 +34,9 @@ export async function transcribe(
 }
 
 /** `level` returns the input level (0 to 1), to cut at pauses. */
-export function servedRecognizer(api: Api, level: () => number): Recognizer {
+export function serverRecognizer(api: Api, level: () => number): Recognizer {
   let recorder: MediaRecorder | null = null;
-  let looking: ReturnType<typeof setInterval> | undefined;
+  let cutTimer: ReturnType<typeof setInterval> | undefined;
   let sending: Promise<void> = Promise.resolve();
   let stopped: Promise<void> = Promise.resolve();
   let waiting = 0;
@@ -60,11 +60,11 @@ export function servedRecognizer(api: Api, level: () => number): Recognizer {
     const made = new MediaRecorder(hearing.stream, mimeType ? { mimeType } : {});
     const parts: Blob[] = [];
     let spoke = false;
-    const noticing = setInterval(() => (spoke ||= level() > QUIET), LOOK_MS);
+    const levelTimer = setInterval(() => (spoke ||= level() > QUIET_LEVEL), LEVEL_EVERY_MS);
     made.ondataavailable = (event) => void parts.push(event.data);
     stopped = new Promise((resolve) => {
       made.onstop = () => {
-        clearInterval(noticing);
+        clearInterval(levelTimer);
         if (spoke) send(hearing, new Blob(parts, { type: made.mimeType }));
         resolve();
       };
@@ -76,14 +76,14 @@ export function servedRecognizer(api: Api, level: () => number): Recognizer {
   function cutAtPauses(hearing: Hearing): void {
     let since = 0;
     let quiet = 0;
-    looking = setInterval(() => {
-      since += LOOK_MS;
-      quiet = level() > QUIET ? 0 : quiet + LOOK_MS;
-      if (since < LONGEST_MS && (since < SHORTEST_MS || quiet < PAUSE_MS)) return;
+    cutTimer = setInterval(() => {
+      since += LEVEL_EVERY_MS;
+      quiet = level() > QUIET_LEVEL ? 0 : quiet + LEVEL_EVERY_MS;
+      if (since < MAX_RECORDING_MS && (since < MIN_RECORDING_MS || quiet < PAUSE_MS)) return;
       [since, quiet] = [0, 0];
       recorder?.stop();
       recorder = record(hearing);
-    }, LOOK_MS);
+    }, LEVEL_EVERY_MS);
   }
 
   return {
@@ -92,7 +92,7 @@ export function servedRecognizer(api: Api, level: () => number): Recognizer {
       cutAtPauses(hearing);
     },
     async stop() {
-      clearInterval(looking);
+      clearInterval(cutTimer);
       recorder?.stop();
       recorder = null;
       await stopped;

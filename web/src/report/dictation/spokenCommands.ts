@@ -3,7 +3,7 @@
 export interface Command {
   spoken: string;
   written: string;
-  /** To which neighbour it is glued: a full stop to the word before it (the default). */
+  /** The side without a space: `left` (the default) for a full stop. */
   glue?: "left" | "right" | "both";
 }
 
@@ -63,7 +63,7 @@ function table(marks: Marks, other: Partial<Record<keyof Marks, string>> = {}): 
   );
 }
 
-// The bowel is a colon, too: for the mark one says so.
+// The bowel is called colon too, so the punctuation mark has other words.
 const ENGLISH: Marks = {
   stop: ["period", "full stop"],
   comma: ["comma"],
@@ -78,7 +78,7 @@ const ENGLISH: Marks = {
   line: ["new line", "newline", "next line"],
   paragraph: ["new paragraph", "next paragraph"],
 };
-// Outside America a period is a stretch of time.
+// Outside America, "period" is only a span of time.
 const BRITISH: Marks = { ...ENGLISH, stop: ["full stop"] };
 const CHINESE: Marks = {
   stop: ["句号", "句號"],
@@ -264,7 +264,7 @@ const BY_LANGUAGE: Readonly<Record<string, readonly Command[]>> = {
 
 export const SPOKEN_LANGUAGES = Object.keys(BY_LANGUAGE);
 
-/** Returns the commands of a language; of English where it has none. */
+/** Returns the commands of a language, or those of English. */
 export function commandsOf(language: string): readonly Command[] {
   return BY_LANGUAGE[language] ?? (BY_LANGUAGE["en-US"] as readonly Command[]);
 }

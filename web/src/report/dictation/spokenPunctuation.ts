@@ -11,7 +11,7 @@ const NO_SPACE = /^(?:zh|ja)/;
 
 interface Piece {
   text: string;
-  /** Whether a blank belongs before it, and after it. */
+  /** Whether it follows, or precedes, other text without a space. */
   glueLeft: boolean;
   glueRight: boolean;
 }
@@ -33,8 +33,8 @@ function pieces(heard: string, language: string, spaced: boolean): Piece[] {
   };
   let at = 0;
   for (const match of heard.matchAll(pattern)) {
-    const said = (match[1] ?? "").toLocaleLowerCase().replace(/\s+/g, " ");
-    const command = byLength.find((each) => each.spoken.toLocaleLowerCase() === said);
+    const spoken = (match[1] ?? "").toLocaleLowerCase().replace(/\s+/g, " ");
+    const command = byLength.find((each) => each.spoken.toLocaleLowerCase() === spoken);
     if (!command) continue;
     words(heard.slice(at, match.index));
     const { written, glue = "left" } = command;
@@ -52,7 +52,7 @@ function capital(text: string, language: string): string {
   return first.toLocaleUpperCase(language) + text.slice(first.length);
 }
 
-/** Returns the text to put at the caret, lines parted by "\n". */
+/** Returns the text to insert at the caret; lines are separated by "\n". */
 export function written(heard: string, language: string, caret: Caret): string {
   const spaced = !NO_SPACE.test(language);
   let text = "";
@@ -61,7 +61,7 @@ export function written(heard: string, language: string, caret: Caret): string {
     const all = caret.before + text;
     const word = /^\p{L}/u.test(piece.text);
     const whole = word && SENTENCE_END.test(all) ? capital(piece.text, language) : piece.text;
-    if (/^[.。]$/.test(piece.text) && /[.!?。！？]$/.test(all)) continue; // it was written already
+    if (/^[.。]$/.test(piece.text) && /[.!?。！？]$/.test(all)) continue; // the text ends with a mark already
     // Punctuation that the recognizer wrote itself attaches to the previous word.
     const mark = /^[.,;:!?)\]]/.test(piece.text);
     text += glued || !spaced || piece.glueLeft || mark ? whole : ` ${whole}`;

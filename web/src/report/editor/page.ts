@@ -1,4 +1,4 @@
-// The responses of the session endpoints: the state of the report page (service/paging.py) and
+// The responses of the session endpoints: the state of the report page (bridge/engine/service) and
 // its related data.
 import type { Theme } from "../../shared/theme/theme";
 import type { OrderIdentity } from "../embedding/contract";

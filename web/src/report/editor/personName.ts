@@ -10,7 +10,7 @@ export function displayName(name: string): string {
     .join(", ");
 }
 
-/** Names a study: its description, with the modality before it where it does not begin so. */
+/** Names a study: its description, preceded by the modality unless it begins with it. */
 export function studyName(tags: Readonly<Record<string, string | undefined>>): string {
   const modality = tags["Modality"] ?? "";
   const description = tags["StudyDescription"] || tags["BodyPartExamined"] || "";

@@ -2,29 +2,29 @@
 // recorder. Reports activity to the service at intervals, which resets its timeout.
 import type { Api } from "../../shared/api/client";
 import type { Boot } from "../boot";
-import { Activity, type Wakefulness } from "./inactivity";
+import { Activity, type SessionState } from "./inactivity";
 import type { HostBus } from "./host/hostMessaging";
 
-const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
+const ACTIVITY_EVENTS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"] as const;
 const TICK_MS = 1000;
 
-export interface Watched {
-  readonly state: Wakefulness;
+export interface ActivityMonitor {
+  readonly state: SessionState;
   note(): void;
   stop(): void;
 }
 
-export function watchActivity(given: { boot: Boot; api: Api; host: HostBus }): Watched {
+export function monitorActivity(given: { boot: Boot; api: Api; host: HostBus }): ActivityMonitor {
   const { boot, api, host } = given;
   const rules = { idleMs: boot.window.idleSeconds * 1000, endsAt: boot.window.expiresAt };
   const activity = new Activity(rules, Date.now());
-  let state = $state.raw<Wakefulness>({ kind: "awake" });
+  let state = $state.raw<SessionState>({ kind: "active" });
   let dismissed = false;
   let recording = false;
 
   const note = () => activity.note(Date.now());
   // While the warning is open, only its button or the host extend the session.
-  const noteSign = () => state.kind === "awake" && note();
+  const noteInput = () => state.kind === "active" && note();
 
   function tick(): void {
     const now = Date.now();
@@ -33,13 +33,14 @@ export function watchActivity(given: { boot: Boot; api: Api; host: HostBus }): W
       api.post("/reporting/api/session/activity").catch(() => undefined);
     }
     const next = activity.state(now);
-    if (next.kind === "awake") dismissed = false;
+    if (next.kind === "active") dismissed = false;
     const silenced = dismissed && next.kind === "warning" && !next.idle;
-    state = silenced ? { kind: "awake" } : next;
+    state = silenced ? { kind: "active" } : next;
   }
 
   const timer = setInterval(tick, TICK_MS);
-  for (const sign of SIGNS) addEventListener(sign, noteSign, { passive: true, capture: true });
+  for (const event of ACTIVITY_EVENTS)
+    addEventListener(event, noteInput, { passive: true, capture: true });
   const ends = [
     host.on("user_activity", () => activity.noteHost(Date.now())),
     host.watch((event) => {
@@ -57,7 +58,7 @@ export function watchActivity(given: { boot: Boot; api: Api; host: HostBus }): W
     },
     stop() {
       clearInterval(timer);
-      for (const sign of SIGNS) removeEventListener(sign, noteSign, { capture: true });
+      for (const event of ACTIVITY_EVENTS) removeEventListener(event, noteInput, { capture: true });
       for (const end of ends) end();
     },
   };

@@ -52,7 +52,7 @@ export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "win
 };
 
 /** Actions that change the report run one at a time, in order. */
-export const IN_TURN: ReadonlySet<ActionName> = new Set([
+export const SEQUENTIAL_ACTIONS: ReadonlySet<ActionName> = new Set([
   "sign_report",
   "unsign_report",
   "prelim_report",
@@ -69,7 +69,7 @@ const EXTRAS: Readonly<Record<ExtraName, true>> = {
   sync_refused: true,
 };
 
-/** What a host may count on: each action, and each event beyond the document (research V86). */
+/** The actions, and the events that the interface specification does not contain. */
 export const CAPABILITIES: readonly string[] = [HANDLERS, EXTRAS].flatMap(Object.keys);
 
 const REQUIRED: Partial<Record<ActionName, readonly string[]>> = {

@@ -7,18 +7,18 @@ const fresh = (endsAt = 0) => new Activity({ idleMs: 30 * MINUTE, endsAt }, 0);
 describe("inactivity", () => {
   it("warns a minute before and ends on the minute", () => {
     const activity = fresh();
-    expect(activity.state(28.9 * MINUTE).kind).toBe("awake");
+    expect(activity.state(28.9 * MINUTE).kind).toBe("active");
     expect(activity.state(29.5 * MINUTE)).toEqual({ kind: "warning", seconds: 30, idle: true });
-    expect(activity.state(30 * MINUTE)).toEqual({ kind: "over", idle: true });
+    expect(activity.state(30 * MINUTE)).toEqual({ kind: "expired", idle: true });
   });
 
   it("begins anew with any activity, the host's once a second", () => {
     const activity = fresh();
     activity.note(20 * MINUTE);
-    expect(activity.state(45 * MINUTE).kind).toBe("awake");
+    expect(activity.state(45 * MINUTE).kind).toBe("active");
     activity.noteHost(46 * MINUTE);
     activity.noteHost(46 * MINUTE + 500);
-    expect(activity.state(76 * MINUTE).kind).toBe("over");
+    expect(activity.state(76 * MINUTE).kind).toBe("expired");
     expect(activity.state(76 * MINUTE - 1).kind).toBe("warning");
   });
 
@@ -26,7 +26,7 @@ describe("inactivity", () => {
     const activity = fresh(40 * MINUTE);
     activity.note(39 * MINUTE);
     expect(activity.state(39.5 * MINUTE)).toEqual({ kind: "warning", seconds: 30, idle: false });
-    expect(activity.state(40 * MINUTE)).toEqual({ kind: "over", idle: false });
+    expect(activity.state(40 * MINUTE)).toEqual({ kind: "expired", idle: false });
   });
 
   it("is told to the engine at most twice a minute, and only if there was any", () => {

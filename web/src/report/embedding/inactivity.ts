@@ -1,4 +1,4 @@
-// When a session ends because of inactivity (research V78): warns a minute before, never while the
+// When a session ends because of inactivity. A warning appears a minute before, never while the
 // user or the host is active. No side effects; the clock is a parameter.
 
 export interface ActivityRules {
@@ -8,10 +8,10 @@ export interface ActivityRules {
   endsAt: number;
 }
 
-export type Wakefulness =
-  | { kind: "awake" }
+export type SessionState =
+  | { kind: "active" }
   | { kind: "warning"; seconds: number; idle: boolean }
-  | { kind: "over"; idle: boolean };
+  | { kind: "expired"; idle: boolean };
 
 export const WARNING_MS = 60_000;
 /** Host activity counts at most once per second. */
@@ -50,14 +50,14 @@ export class Activity {
     return true;
   }
 
-  state(now: number): Wakefulness {
+  state(now: number): SessionState {
     const idleAt = this.#last + this.#rules.idleMs;
     const { endsAt } = this.#rules;
     const idle = !endsAt || idleAt <= endsAt;
     const left = (idle ? idleAt : endsAt) - now;
-    if (left <= 0) return { kind: "over", idle };
+    if (left <= 0) return { kind: "expired", idle };
     const warning = Math.min(WARNING_MS, this.#rules.idleMs / 2);
     if (left <= warning) return { kind: "warning", seconds: Math.ceil(left / 1000), idle };
-    return { kind: "awake" };
+    return { kind: "active" };
   }
 }

@@ -55,6 +55,6 @@ async function saved({ ready, saveMs = 4000 }: Follower): Promise<boolean> {
 
 async function stay(api: Api, request: FollowRequest, reason: Refusal): Promise<Followed> {
   const body = { sequence: request.sequence, reason };
-  await api.post(`${HOME}stay`, body).catch(() => undefined); // the launch then waits in vain
+  await api.post(`${HOME}stay`, body).catch(() => undefined); // the launch then ends by its time limit
   return { kind: "stayed", reason };
 }

@@ -10,7 +10,7 @@ export class MicrophoneProblem extends Error {
 }
 
 export interface Microphones {
-  /** Returns those that the page may use: none where its host or the browser allows none. */
+  /** Returns the microphones that host and browser permit the page to use. */
   list(): Promise<MicrophoneDevice[]>;
   /** Selects a device; rejects if it does not exist. */
   choose(deviceId: string): Promise<void>;
@@ -34,7 +34,7 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
     return all.filter((each) => each.kind === "audioinput");
   }
 
-  /** Browsers name devices only to pages that may listen: ask, and let go at once. */
+  /** Browsers name devices only after permission: requests it, and closes the stream at once. */
   async function named(): Promise<MediaDeviceInfo[]> {
     const found = await inputs();
     if (found.every((each) => each.label && each.deviceId)) return found;
@@ -75,7 +75,7 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
   };
 }
 
-/** Returns the browser's storage, or null where reading it is refused already. */
+/** Returns the browser's storage, or null if the browser does not permit access. */
 export function storageOf(window: Window): Storage | null {
   try {
     return window.localStorage;

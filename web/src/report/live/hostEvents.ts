@@ -22,8 +22,8 @@ type Emitted = { [E in EventName]: [E, EventPayloads[E]] }[EventName];
 
 const NOTHING = {};
 /** After these changes the report has no owner. */
-const GIVEN_UP = ["report_unassigned", "report_reset"];
-const THROWN_AWAY = ["report_discarded", "report_deleted"];
+const WITHOUT_OWNER = ["report_unassigned", "report_reset"];
+const DISCARDED = ["report_discarded", "report_deleted"];
 
 /** Returns the events of a change and the new state. */
 export function translate(change: LiveChange, before: FeedState): [Emitted[], FeedState] {
@@ -32,7 +32,7 @@ export function translate(change: LiveChange, before: FeedState): [Emitted[], Fe
   if (!change.gone && status && status !== before.status) {
     events.push(["report_status_changed", { status }]);
   }
-  const mine = change.mine ?? (!GIVEN_UP.includes(change.event) && before.mine);
+  const mine = change.mine ?? (!WITHOUT_OWNER.includes(change.event) && before.mine);
   return [events, { status, mine }];
 }
 
@@ -83,8 +83,8 @@ export function forwardChanges(host: HostBus, live: LiveStream, mine: boolean): 
 
   function forward(change: LiveChange): void {
     // A report that was discarded before it was opened has no other events.
-    const lost = THROWN_AWAY.includes(change.event);
-    if (!state && !lost) return void early.push(change);
+    const discarded = DISCARDED.includes(change.event);
+    if (!state && !discarded) return void early.push(change);
     const [events, after] = translate(change, state ?? { status: null, mine });
     state = after;
     host.identify(change.record);

@@ -64,20 +64,20 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
   let online = true;
   let wake: (() => void) | null = null;
 
-  function tell(kind: string, data: unknown): void {
+  function notify(kind: string, data: unknown): void {
     for (const handler of [...(handlers.get(kind) ?? [])]) handler(data);
   }
 
   function setOnline(next: boolean): void {
     if (next === online) return;
     online = next;
-    tell("connection", { online });
+    notify("connection", { online });
   }
 
-  function take(kind: string, text: string, id: string): void {
+  function receive(kind: string, text: string, id: string): void {
     if (id) cursor = id;
     const data: unknown = JSON.parse(text);
-    tell(kind, data);
+    notify(kind, data);
     if (kind === "ended") closing.abort();
   }
 
@@ -87,13 +87,13 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
     const stop = () => silence.abort();
     let timer = setTimeout(stop, silenceMs);
     closing.signal.addEventListener("abort", stop);
-    let heard = false;
+    let received = false;
     try {
       const headers: Record<string, string> = cursor ? { "Last-Event-ID": cursor } : {};
       const path = `${HOME}events${once ? "?once=true" : ""}`;
       const response = await api.raw(path, { headers, signal: silence.signal });
       if (response.status === 401) {
-        take("ended", '{"reason":"ended"}', "");
+        receive("ended", '{"reason":"ended"}', "");
         return true;
       }
       if (!response.ok || !response.body) throw new ApiProblem(response.status, "no_stream", "");
@@ -101,23 +101,23 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { done, value } = await reader.read();
-        if (done) return heard;
-        heard = true;
+        if (done) return received;
+        received = true;
         setOnline(true);
         clearTimeout(timer);
         timer = setTimeout(stop, silenceMs);
-        for (const event of parse(value)) take(event.kind, event.data, event.id);
+        for (const event of parse(value)) receive(event.kind, event.data, event.id);
       }
     } catch (error) {
       if (error instanceof ApiProblem) setOnline(false);
-      return heard;
+      return received;
     } finally {
       clearTimeout(timer);
       closing.signal.removeEventListener("abort", stop);
     }
   }
 
-  const rest = (ms: number) =>
+  const sleep = (ms: number) =>
     new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
       wake = () => {
@@ -131,19 +131,19 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
     while (!closing.signal.aborted) {
       const polling = stalls >= STALLS_BEFORE_POLLING;
       const began = performance.now();
-      const heard = await listen(polling);
-      failures = heard ? 0 : failures + 1;
+      const received = await listen(polling);
+      failures = received ? 0 : failures + 1;
       // A buffering proxy delivers nothing until the stream ends: fall back to repeated requests.
-      if (!heard && performance.now() - began >= silenceMs) stalls += 1;
-      if (!closing.signal.aborted) await rest(polling && heard ? POLL_MS : pauseMs(failures));
+      if (!received && performance.now() - began >= silenceMs) stalls += 1;
+      if (!closing.signal.aborted) await sleep(polling && received ? POLL_MS : pauseMs(failures));
     }
   }
 
-  const hurry = () => wake?.();
-  globalThis.addEventListener("online", hurry);
+  const reconnect = () => wake?.();
+  globalThis.addEventListener("online", reconnect);
   closing.signal.addEventListener("abort", () => {
-    globalThis.removeEventListener("online", hurry);
-    hurry();
+    globalThis.removeEventListener("online", reconnect);
+    reconnect();
   });
   void run();
   return {

@@ -1,7 +1,7 @@
 // Formats the tags of an order: HL7 and DICOM values in readable form.
 import type { ReportStatus, Row } from "./rows";
 
-/** 'DOE^JANE^M' as 'DOE, JANE M'; other spellings stay as they are. */
+/** 'DOE^JANE^M' as 'DOE, JANE M'; other text is unchanged. */
 export function personName(text: string | undefined): string {
   const [family = "", ...given] = (text ?? "").split("^").map((each) => each.trim());
   const rest = given.filter(Boolean).join(" ");

@@ -3,19 +3,19 @@
 import type { Api } from "../../shared/api/client";
 import { addressOf, type Query, type Row, type Stretch } from "./rows";
 
-/** A row of the list, by its report and by where it was. */
+/** A row of the list: its report and its index. */
 export interface Place {
   reportId: string;
   index: number;
 }
 
 export interface ReadingList extends Place {
-  /** The reports behind it in the list, nearest first. */
+  /** The next reports in the list, nearest first. */
   following: string[];
   query: Query;
-  /** How the worklist looked, as its history entry has it. */
+  /** The state of the worklist page, as in its history entry. */
   view: unknown;
-  /** Whether the worklist is opened to go on from here. */
+  /** Whether the worklist continues at this row. */
   returning: boolean;
 }
 
@@ -35,13 +35,13 @@ export function keepReadingList(list: ReadingList): void {
   storage()?.setItem(KEY, JSON.stringify(list));
 }
 
-/** Returns the list that a report was opened from; null where it was opened otherwise. */
+/** Returns the list that a report was opened from; null if it was opened otherwise. */
 export function readingListOf(reportId: string): ReadingList | null {
   const list = read();
   return list?.reportId === reportId ? list : null;
 }
 
-/** Returns the list that the worklist was left with, once. */
+/** Returns the list as the user left it, and removes it. */
 export function takeReturning(): ReadingList | null {
   const list = read();
   if (!list?.returning) return null;
@@ -75,7 +75,7 @@ export async function nextOf(
   return { ...list, reportId: row.reportId, index: offset + at, following };
 }
 
-/** A report that was signed may have left the list: then the first of those behind it is next. */
+/** If a signed report is no longer in the list, the first of the reports after it is next. */
 function indexOfNext(rows: readonly Row[], list: ReadingList, offset: number): number {
   const places = new Map(rows.map((row, index) => [row.reportId, index]));
   const here = places.get(list.reportId);

@@ -74,7 +74,7 @@ export function addressOf(base: string, query: Query, offset: number, limit: num
   return `${base}/rows?${parts.toString()}`;
 }
 
-/** The rows of one query. `changed` is called whenever there is something new to show. */
+/** The rows of one query. Calls `changed` when rows have changed. */
 export class RowCache {
   total = 0;
   cursor = 0;

@@ -1,6 +1,6 @@
 // The texts of the report app: one catalogue per language; English replaces missing texts.
 import english from "../../../locales/en-US.json";
-import { flatten, type Catalogue, type Words } from "./words";
+import { flatten, type Catalogue, type FlatCatalogue } from "./flatten";
 
 /** The 17 language codes of the interface specification; each has its own catalogue file. */
 export const CODES = [
@@ -30,7 +30,7 @@ const base = flatten(english as Catalogue);
 
 let latest = 0;
 let code = $state<string>("en-US");
-let words = $state.raw<Words>(base);
+let texts = $state.raw<FlatCatalogue>(base);
 
 export const locale = {
   get current(): string {
@@ -44,7 +44,7 @@ export const locale = {
     const load = files[`../../../locales/${known}.json`];
     const own = load ? flatten(await load()) : {};
     if (request !== latest) return; // another language was selected meanwhile
-    words = { ...base, ...own };
+    texts = { ...base, ...own };
     code = known;
     document.documentElement.lang = known;
   },
@@ -56,12 +56,12 @@ type Params = Readonly<Record<string, string | number>>;
 function formFor(key: string, count: string | number | undefined): string | undefined {
   if (typeof count !== "number") return undefined;
   const form = new Intl.PluralRules(code).select(count);
-  return words[`${key}.${form}`] ?? words[`${key}.other`];
+  return texts[`${key}.${form}`] ?? texts[`${key}.other`];
 }
 
 /** Returns the text of a key ("area.name") with its `{name}` placeholders replaced. */
 export function t(key: string, params: Params = {}): string {
-  const text = words[key] ?? formFor(key, params["count"]) ?? key;
+  const text = texts[key] ?? formFor(key, params["count"]) ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = params[name];
     if (value === undefined) return whole;

@@ -4,21 +4,21 @@ import { join } from "node:path";
 import { parse } from "svelte/compiler";
 import { describe, expect, it } from "vitest";
 import { CODES } from ".";
-import { flatten, type Catalogue, type Words } from "./words";
+import { flatten, type Catalogue, type FlatCatalogue } from "./flatten";
 
 const WEB = join(import.meta.dirname, "../../..");
 const LOCALES = join(WEB, "locales");
-const read = (code: string): Words =>
+const read = (code: string): FlatCatalogue =>
   flatten(JSON.parse(readFileSync(join(LOCALES, `${code}.json`), "utf8")) as Catalogue);
 const catalogues = new Map(CODES.map((code) => [code as string, read(code)]));
-const english = catalogues.get("en-US") as Words;
+const english = catalogues.get("en-US") as FlatCatalogue;
 const consoleTexts = flatten(
   JSON.parse(readFileSync(join(WEB, "src", "console", "en.json"), "utf8")) as Catalogue,
 );
 
 const FORMS = /\.(?:zero|one|two|few|many|other)$/;
 const nameOf = (key: string) => key.replace(FORMS, "");
-const names = (words: Words) => [...new Set(Object.keys(words).map(nameOf))].sort();
+const names = (texts: FlatCatalogue) => [...new Set(Object.keys(texts).map(nameOf))].sort();
 const counted = Object.keys(english)
   .filter((key) => key.endsWith(".other"))
   .map(nameOf);
@@ -33,13 +33,13 @@ it("each of the 17 codes has a catalogue, and there are no other files", () => {
   expect(CODES).toHaveLength(17);
 });
 
-describe.each([...catalogues])("%s", (code, words) => {
+describe.each([...catalogues])("%s", (code, texts) => {
   it("has exactly the keys of English", () => {
-    expect(names(words)).toEqual(names(english));
+    expect(names(texts)).toEqual(names(english));
   });
 
   it("has the same parameters, and no empty text", () => {
-    for (const [key, text] of Object.entries(words)) {
+    for (const [key, text] of Object.entries(texts)) {
       const wanted = english[key] ?? english[`${nameOf(key)}.other`] ?? "";
       expect([key, places(text)]).toEqual([key, places(wanted)]);
       expect(text.trim(), key).not.toBe("");
@@ -49,17 +49,17 @@ describe.each([...catalogues])("%s", (code, words) => {
   it("has each plural form of its language", () => {
     const forms = new Intl.PluralRules(code).resolvedOptions().pluralCategories;
     for (const name of counted) {
-      const own = Object.keys(words).filter((key) => nameOf(key) === name && FORMS.test(key));
+      const own = Object.keys(texts).filter((key) => nameOf(key) === name && FORMS.test(key));
       expect(own.sort()).toEqual(forms.map((form) => `${name}.${form}`).sort());
     }
   });
 });
 
 it("other languages are translated", () => {
-  for (const [code, words] of catalogues) {
+  for (const [code, texts] of catalogues) {
     if (code.startsWith("en")) continue;
     const long = Object.entries(english).filter(([, text]) => text.length > 24);
-    expect([code, long.filter(([key, text]) => words[key] === text)]).toEqual([code, []]);
+    expect([code, long.filter(([key, text]) => texts[key] === text)]).toEqual([code, []]);
   }
 });
 
@@ -112,8 +112,8 @@ it("no component contains texts of its own", () => {
     .filter(([file]) => file.endsWith(".svelte"))
     .flatMap(([file, text]) =>
       literals(parse(text, { modern: true }).fragment)
-        .filter((words) => !SAME_EVERYWHERE.test(words))
-        .map((words) => `${file}: ${words}`),
+        .filter((text) => !SAME_EVERYWHERE.test(text))
+        .map((text) => `${file}: ${text}`),
     );
   expect(found).toEqual([]);
 });

@@ -51,12 +51,12 @@ const STEPS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
 
 /** Formats a time relative to now in its largest unit. */
 export function formatRelative(at: number, now: number): string {
-  const words = new Intl.RelativeTimeFormat(locale.current, { numeric: "auto", style: "short" });
+  const format = new Intl.RelativeTimeFormat(locale.current, { numeric: "auto", style: "short" });
   for (const [unit, length] of STEPS) {
     const count = Math.trunc((at - now) / length);
-    if (count !== 0) return words.format(count, unit);
+    if (count !== 0) return format.format(count, unit);
   }
-  return words.format(0, "minute");
+  return format.format(0, "minute");
 }
 
 /** Formats a date of HL7, DICOM or ISO 8601; other text is unchanged. */
@@ -84,8 +84,8 @@ const DAY_MS = 86_400_000;
 const UNTIL = { days: 28, weeks: 92 };
 
 /**
- * The age on a day of somebody who was born on another (dates of HL7, DICOM or ISO 8601), as DICOM
- * writes it; empty when the dates are incomplete, wrong, or in the wrong order.
+ * Returns the age on a day in the DICOM format, from the date of birth (HL7, DICOM or ISO 8601 dates);
+ * empty if a date is incomplete or invalid, or if the dates are in the wrong order.
  */
 export function ageBetween(birth: string | undefined, day: string | Date | undefined): string {
   const born = dayOf(birth);

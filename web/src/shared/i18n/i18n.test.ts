@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ageBetween, formatAge, formatCountdown, locale, t } from ".";
 
-describe("the words", () => {
+describe("the texts", () => {
   it("are found by area and name, with parameters in their places", () => {
     expect(t("editor.signed_by", { at: "noon", name: "Rea" })).toBe("Signed noon by Rea");
     expect(t("no.such_key")).toBe("no.such_key");

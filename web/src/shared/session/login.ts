@@ -5,7 +5,7 @@ import { ApiProblem } from "../api/client";
 const LOGIN = "/reporting/login";
 const leaving = new WeakSet<Window>();
 
-/** Navigates to the login page and back here afterwards, unless the page is already leaving. */
+/** Navigates to the login page, which returns here, unless the page is already leaving. */
 export function leadToLogin(window: Window): void {
   if (leaving.has(window)) return;
   leave(window);

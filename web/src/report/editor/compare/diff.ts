@@ -13,7 +13,7 @@ const WORDS =
 
 const MOST_EDITS = 2000;
 
-/** Returns the pieces that lead from one text to another; beyond reason all of it is new. */
+/** Returns the differences of two texts; above the limit of edits, the whole text is new. */
 export function diffWords(before: string, after: string): Piece[] {
   return joined(diff(before.match(WORDS) ?? [], after.match(WORDS) ?? []));
 }
@@ -46,13 +46,13 @@ export function diffLines(before: readonly string[], after: readonly string[]): 
   return pairs;
 }
 
-/** From so much in common on, two lines are one line that was changed. */
+/** Lines with at least this share of common words count as one changed line. */
 const ALIKE = 0.4;
 const MOST_COMPARED = 10_000;
 
 type Row = [string | undefined, string | undefined];
 
-/** Puts removed and added lines beside each other where they are alike, in their order. */
+/** Pairs similar removed and added lines, in their order. */
 function aligned(removed: readonly string[], added: readonly string[]): Row[] {
   if (removed.length * added.length > MOST_COMPARED) {
     return [
@@ -74,7 +74,7 @@ function aligned(removed: readonly string[], added: readonly string[]): Row[] {
 
 const at = (best: readonly number[][], x: number, y: number): number => best[x]?.[y] ?? 0;
 
-/** Returns how much can be in common from each pair of lines on. */
+/** Returns the best total similarity of the remaining lines, for each pair of lines. */
 function scores(removed: readonly string[], added: readonly string[]): number[][] {
   const words = (line: string) => new Set(line.toLocaleLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
   const [ones, others] = [removed.map(words), added.map(words)];
@@ -147,7 +147,7 @@ function wholly(before: readonly string[], after: readonly string[]): Piece[] {
 
 type Frontier = Map<number, number>;
 
-/** Returns how far each diagonal reached after 0, 1, 2 … edits. */
+/** Returns the furthest position on each diagonal after 0, 1, 2 … edits. */
 function explore(before: readonly string[], after: readonly string[]): Frontier[] | null {
   const reached: Frontier = new Map([[1, 0]]);
   const trail: Frontier[] = [];

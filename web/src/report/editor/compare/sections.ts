@@ -10,7 +10,7 @@ interface Section {
   lines: string[];
 }
 
-/** A line of its own that ends with a colon, or is in capitals: as plain text has headings. */
+/** In plain text, a heading is a line that ends with a colon or is in capitals. */
 const WITH_COLON = /^\p{L}[\p{L}\p{M}\s/&,()-]{0,58}[:：]$/u;
 const IN_CAPITALS = /^(?=.*\p{Lu}{3})[\p{Lu}\p{M}\s/&,()-]{3,60}[:：]?$/u;
 
@@ -58,7 +58,7 @@ function headingOf(block: Block): string | null {
 const nameOf = (heading: string): string =>
   heading.replace(/[:：]/g, " ").trim().replace(/\s+/g, " ").toLocaleLowerCase();
 
-/** Returns which older section belongs to a newer one: the next one of the same name. */
+/** Returns the older section for a newer one: the next one with the same name. */
 function partnersOf(ones: readonly Section[], others: readonly Section[]): Map<Section, Section> {
   const waiting = new Map<string, Section[]>();
   for (const one of ones) waiting.set(one.name, [...(waiting.get(one.name) ?? []), one]);

@@ -12,7 +12,7 @@ type Handler = (
   parameters: Record<string, unknown>,
 ) => Promise<void> | void;
 
-const word = (value: unknown): string => (typeof value === "string" ? value : "");
+const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 
 function toBracket(controller: ReportController, direction: 1 | -1): void {
   const part = controller.addendum ?? controller.report;
@@ -25,7 +25,7 @@ const handlers = (host: HostBus): Partial<Record<ActionName, Handler>> => ({
   sign_report: (controller) => reportActions.sign(controller),
   unsign_report: reportActions.unsign,
   prelim_report: (controller, given) =>
-    reportActions.prelim(controller, word(given["prelimGroup"]), word(given["prelimTag"])),
+    reportActions.prelim(controller, textOf(given["prelimGroup"]), textOf(given["prelimTag"])),
   save_report: async (controller) => {
     await controller.flush();
     host.emit("report_saved", {});
@@ -42,13 +42,13 @@ const handlers = (host: HostBus): Partial<Record<ActionName, Handler>> => ({
 /** Registers the host's actions on the report; returns the unregister function. */
 export function serveHost(host: HostBus, controller: ReportController): () => void {
   const ends = Object.entries(handlers(host)).map(([action, handle]) =>
-    host.on(action, (payload) => carryOut(controller, handle, payload)),
+    host.on(action, (payload) => perform(controller, handle, payload)),
   );
   return () => ends.forEach((end) => end());
 }
 
 /** The host gets a refusal as an event; the user sees it on the page. */
-async function carryOut(
+async function perform(
   controller: ReportController,
   handle: Handler,
   payload: unknown,

@@ -24,7 +24,8 @@ export interface SignQuestion {
   sign: () => Promise<void>;
 }
 
-const MACROS_TIMEOUT_MS = 2000; // ms: a text can be written without them as well
+/** After this time the text opens without macros. */
+const MACROS_TIMEOUT_MS = 2000;
 /** The user is notified of an action without a response after this time; the action continues. */
 const SLOW_AFTER_MS = 4000;
 /** The time limit for saving before another window takes over. */
@@ -51,7 +52,7 @@ export class ReportController {
   readonly endpoints: Endpoints;
   #journal: Journal | null = null;
   #template: number | null = null;
-  #ahead = 0;
+  #clockOffset = 0;
 
   constructor(endpoints: Endpoints) {
     this.endpoints = endpoints;
@@ -59,7 +60,7 @@ export class ReportController {
 
   /** The time of the service. */
   get now(): number {
-    return Date.now() + this.#ahead;
+    return Date.now() + this.#clockOffset;
   }
 
   get editable(): boolean {
@@ -90,7 +91,7 @@ export class ReportController {
   async open(): Promise<void> {
     const macros = withTimeout(MACROS_TIMEOUT_MS, this.loadMacros());
     const page = await this.endpoints.load();
-    await macros; // a trigger that is typed before they are there would stay as it is
+    await macros; // a trigger that is typed before the macros are loaded is not expanded
     const journal = await withTimeout(
       JOURNAL_TIMEOUT_MS,
       openJournal(page.reportId, page.journalKey),
@@ -102,7 +103,7 @@ export class ReportController {
       document: page.document,
       journal: this.#journal,
       version: () => this.page?.version ?? 0,
-      unkept: () => (this.journaled = false),
+      onJournalFailed: () => (this.journaled = false),
       send: (content) => this.#saveReport(content),
     });
     this.view = "report";
@@ -117,7 +118,7 @@ export class ReportController {
   /** Applies a state of the page; outdated responses are ignored. */
   adopt(page: Page): void {
     if (this.page && page.now < this.page.now) return;
-    this.#ahead = page.now - Date.now();
+    this.#clockOffset = page.now - Date.now();
     const reading = this.page !== null && !this.editable;
     this.page = page;
     if (!page.writable) this.handingOver = false;
@@ -143,7 +144,7 @@ export class ReportController {
       document,
       journal: this.#journal,
       version: () => this.#draft()?.version ?? 0,
-      unkept: () => (this.journaled = false),
+      onJournalFailed: () => (this.journaled = false),
       send: (content) => this.#saveAddendum(content),
     });
   }
@@ -153,9 +154,9 @@ export class ReportController {
   }
 
   /** Reloads the state when no save is running. */
-  readonly refresh = coalesce(() => this.#look());
+  readonly refresh = coalesce(() => this.#reload());
 
-  async #look(): Promise<void> {
+  async #reload(): Promise<void> {
     await this.report?.saver.settled();
     await this.addendum?.saver.settled();
     if (this.view !== "report") return;
@@ -264,7 +265,7 @@ export class ReportController {
       await this.#keep(this.report, content, () => send(this.page?.version ?? 0));
     } catch (error) {
       const problem = error instanceof ApiProblem ? error : null;
-      if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // says who writes
+      if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // names the writer
       throw error;
     }
     if (this.#template === template) this.#template = null;
@@ -358,7 +359,7 @@ export class ReportController {
 
   explain(error: unknown): void {
     const problem = error instanceof ApiProblem ? error : null;
-    if (problem?.code === "checks_pending") return; // its dialog says what is to be looked at
+    if (problem?.code === "checks_pending") return; // the dialog shows the findings
     if (problem?.status === 0) this.showStatus("shell.unreachable", "bad");
     else this.showStatus("editor.failed", "bad", problem?.detail ?? "");
   }

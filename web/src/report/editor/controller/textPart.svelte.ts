@@ -13,13 +13,13 @@ export interface PartOptions {
   document: ReportDocument;
   journal: Journal | null;
   version: () => number;
-  unkept: () => void;
+  onJournalFailed: () => void;
   /** Saves; resolves with the saved document. */
   send: (content: ReportDocument) => Promise<void>;
 }
 
 /** The number of unconfirmed saves that are remembered. */
-const MOST_UNANSWERED = 10;
+const MAX_UNCONFIRMED = 10;
 
 export class TextPart {
   readonly name: string;
@@ -36,7 +36,7 @@ export class TextPart {
   #stored: string;
   #sending = "";
   /** Texts of unconfirmed saves: the service may have stored any of them. */
-  #unanswered: string[] = [];
+  #unconfirmed: string[] = [];
   #shown: ReportDocument;
 
   constructor(options: PartOptions) {
@@ -49,7 +49,7 @@ export class TextPart {
       journal: options.journal,
       content: () => this.content(),
       version: options.version,
-      unkept: options.unkept,
+      onJournalFailed: options.onJournalFailed,
       send: (content) => this.#send(content),
     });
   }
@@ -122,7 +122,7 @@ export class TextPart {
     const next = canonical(document);
     if (next === this.#stored) return;
     const shown = canonical(this.content());
-    const earlier = this.#unanswered.includes(next) && this.saver.dirty && next !== shown;
+    const earlier = this.#unconfirmed.includes(next) && this.saver.dirty && next !== shown;
     if (next === this.#sending || earlier) {
       this.#stored = next;
     } else if (next === shown) {
@@ -137,7 +137,7 @@ export class TextPart {
   /** Whether a document of the service was saved by this page or was known before. */
   isStored(document: ReportDocument): boolean {
     const text = canonical(document);
-    return text === this.#stored || this.#unanswered.includes(text);
+    return text === this.#stored || this.#unconfirmed.includes(text);
   }
 
   /** Replaces the text by the document of the service. */
@@ -183,13 +183,13 @@ export class TextPart {
 
   async #send(content: ReportDocument): Promise<void> {
     const text = (this.#sending = canonical(content));
-    this.#unanswered = [...this.#unanswered, text].slice(-MOST_UNANSWERED);
+    this.#unconfirmed = [...this.#unconfirmed, text].slice(-MAX_UNCONFIRMED);
     try {
       await this.#options.send(content);
     } finally {
       this.#sending = "";
     }
-    this.#unanswered = [];
+    this.#unconfirmed = [];
     this.#stored = text;
   }
 }

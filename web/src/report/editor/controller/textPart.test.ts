@@ -23,7 +23,7 @@ function written(text: string, journal: Journal | null = null): TextPart & { edi
     document: fromText(text),
     journal,
     version: () => 3,
-    unkept: () => undefined,
+    onJournalFailed: () => undefined,
     send: () => answer(),
   });
   part.editor = editor = createEditor({

@@ -31,7 +31,7 @@ export interface KeeperOptions {
   content: () => ReportDocument;
   version: () => number;
   /** Called when the browser cannot store text: storage is full or was revoked. */
-  unkept?: () => void;
+  onJournalFailed?: () => void;
   /** Resolves when the service has saved the text. */
   send: (content: ReportDocument) => Promise<void>;
 }
@@ -138,14 +138,14 @@ export class TextSaver {
   async #save(): Promise<void> {
     this.saving = begun(this.saving);
     const wait = patience(this.saving, Date.now());
-    const telling = setTimeout(() => (this.saving = delayed(this.saving)), wait);
+    const slowTimer = setTimeout(() => (this.saving = delayed(this.saving)), wait);
     try {
       await this.#options.send(this.#options.content());
     } catch (error) {
       this.#failed(error);
       throw error;
     } finally {
-      clearTimeout(telling);
+      clearTimeout(slowTimer);
     }
     this.saving = done(this.saving, Date.now());
     if (this.dirty) this.#plan();
@@ -163,7 +163,7 @@ export class TextSaver {
 
   #hurry(): void {
     this.#pace = HURRIED;
-    this.#options.unkept?.();
+    this.#options.onJournalFailed?.();
     this.#plan();
   }
 

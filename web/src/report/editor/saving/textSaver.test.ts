@@ -29,14 +29,14 @@ function controller(answers: (Error | Promise<void> | null)[] = [], full = false
   const shelf = new Shelf();
   const sent: string[] = [];
   let text = "";
-  const unkept = vi.fn();
+  const onJournalFailed = vi.fn();
   if (full) shelf.keep = () => Promise.reject(new Error("full"));
   const saver = new TextSaver({
     part: "report",
     journal: shelf,
     content: () => fromText(text),
     version: () => 7,
-    unkept,
+    onJournalFailed,
     send: async (content) => {
       const answer = answers.shift();
       if (answer instanceof Error) throw answer;
@@ -52,7 +52,7 @@ function controller(answers: (Error | Promise<void> | null)[] = [], full = false
     const entry = shelf.kept.get("report") as Entry<ReportDocument> | undefined;
     return entry && plainText(entry.content);
   };
-  return { saver, sent, type, shelved, unkept };
+  return { saver, sent, type, shelved, onJournalFailed };
 }
 
 const offline = () => new ApiProblem(0, "unreachable", "");
@@ -82,7 +82,7 @@ describe("a text that is kept", () => {
   });
 
   it("goes to the engine within a second where this computer keeps nothing any more", async () => {
-    const { sent, type, unkept } = controller([], true);
+    const { sent, type, onJournalFailed } = controller([], true);
     let typed = "";
     for (let count = 0; count < 100; count += 1) {
       typed += "x";
@@ -90,7 +90,7 @@ describe("a text that is kept", () => {
       await vi.advanceTimersByTimeAsync(100);
       if (count > 10) expect(typed.length - (sent.at(-1) ?? "").length).toBeLessThanOrEqual(10);
     }
-    expect(unkept).toHaveBeenCalled();
+    expect(onJournalFailed).toHaveBeenCalled();
   });
 
   it("is saved by itself when the engine is back", async () => {

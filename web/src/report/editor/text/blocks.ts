@@ -8,13 +8,13 @@ export type LineKind = "section" | "paragraph" | "bulletList" | "orderedList";
 
 interface Line {
   kind: LineKind;
-  /** Of a list item: how many lists it is in, less one. */
+  /** The nesting level of a list item; 0 is the outermost list. */
   level: number;
   content: Fragment;
-  /** Where the text of the line begins in the document. */
+  /** The position of the text in the document. */
   start: number;
   selected: boolean;
-  /** A table, which is no line. */
+  /** A table; it is not a line. */
   block?: Inner;
 }
 
@@ -22,7 +22,7 @@ interface BlockRange {
   from: number;
   to: number;
   blocks: { node: Inner; at: number }[];
-  /** Whether the lines are those of a table cell, which holds no sections. */
+  /** Whether the lines are in a table cell, which cannot contain sections. */
   inCell: boolean;
 }
 
@@ -48,13 +48,13 @@ export function toggleKind(state: EditorState, kind: LineKind): Transaction {
   return withKind(state, range, lines, wanted);
 }
 
-/** Returns a transaction that makes the selected lines `kind`, whatever they are. */
+/** Returns a transaction that makes all selected lines `kind`. */
 export function setKind(state: EditorState, kind: LineKind): Transaction {
   const range = blockRange(state);
   return withKind(state, range, linesOf(state, range), kind);
 }
 
-/** Returns a transaction that moves the selected items a level in or out; null where none can. */
+/** Returns a transaction that moves the selected items a level in or out; null if none can be moved. */
 export function indent(state: EditorState, by: 1 | -1): Transaction | null {
   const range = blockRange(state);
   const lines = linesOf(state, range);
@@ -192,14 +192,14 @@ function listsOf(schema: Schema, items: readonly Line[], level: number): Inner[]
   return lists;
 }
 
-/** A heading bears no marks. */
+/** A heading cannot contain marks. */
 function fitting(schema: Schema, type: NodeType, content: Fragment): Inner | Fragment | null {
   if (type.name !== "section") return content;
   const text = content.textBetween(0, content.size);
   return text ? schema.text(text) : null;
 }
 
-/** Returns where the lines of blocks begin, in document order. */
+/** Returns the start positions of the lines, in document order. */
 function startsOf(blocks: readonly Inner[], from: number): number[] {
   const starts: number[] = [];
   let at = from;

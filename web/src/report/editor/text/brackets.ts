@@ -38,7 +38,7 @@ export interface Stop extends Range {
   open: boolean;
 }
 
-/** Returns every bracket of a document, and every field that still holds its default text. */
+/** Returns the brackets of a document, and the fields with unchanged default text. */
 export function allStops(doc: Inner): Stop[] {
   const open = bracketsBetween(doc, 0, doc.content.size).map((each) => ({ ...each, open: true }));
   return [...open, ...defaultsIn(doc)].sort((one, other) => one.from - other.from);
@@ -65,7 +65,7 @@ interface FieldRange extends Range {
   text: string;
 }
 
-/** Returns the fields of a text block; one may be cut into several text nodes. */
+/** Returns the fields of a text block; a field may consist of several text nodes. */
 export function fieldsIn(block: Inner, start: number): FieldRange[] {
   const fields: FieldRange[] = [];
   block.forEach((node, offset) => {
@@ -99,7 +99,7 @@ export function neighbour(
   return stops.findLast((each) => each.to <= selection.from) ?? open.at(-1);
 }
 
-/** Returns the choices that a label offers: `one / two / three`, two at least. */
+/** Returns the choices of a label such as `one / two / three`; at least two. */
 export function choices(label: string): string[] {
   const parts = label.replace(/^\[|\]$/g, "").split(/\s+\/\s+|\|/);
   const named = parts.map((each) => each.trim()).filter(Boolean);

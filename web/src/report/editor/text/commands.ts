@@ -9,12 +9,12 @@ import { toEditor } from "./conversion";
 import { blockLines, inlineText, itemParts, type ReportDocument } from "./document";
 import type { Macro } from "./macros";
 
-/** An editor, or its view: what is changed is the view's state. */
+/** An editor, or its view, whose state the command changes. */
 type Changed = Pick<EditorView, "state" | "dispatch"> | Editor;
 
 const viewOf = (changed: Changed) => ("view" in changed ? changed.view : changed);
 
-/** Makes a change a step of its own for undo, whatever was typed just before or after it. */
+/** Makes a change a separate undo step, also directly before or after typing. */
 export function asStep(changed: Changed, tr: Transaction): void {
   const view = viewOf(changed);
   view.dispatch(closeHistory(tr));
@@ -32,7 +32,7 @@ export function select(editor: Editor, range: Range): void {
   view.dispatch(state.tr.setSelection(selection).scrollIntoView());
 }
 
-/** Selects the next or previous bracket or field with default text; false where there is none. */
+/** Selects the next or previous bracket or field with default text; false if there is none. */
 export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
   const { doc, selection } = editor.state;
   const found = neighbour(allStops(doc), selection, direction);

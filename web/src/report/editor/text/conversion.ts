@@ -114,7 +114,7 @@ function cellOf(node: Inner): TableCell {
 
 const childrenOf = (node: Inner): Inner[] => Array.from(node.children);
 
-/** Text of one field may be cut into nodes (a composition): it is one run all the same. */
+/** An input method may split the text of a field into several nodes; they become one run. */
 function runsOf(parent: Inner): Inline[] {
   const runs: Inline[] = [];
   let open: { id: unknown; run: { type: "field"; label: string; value: string } } | null = null;

@@ -1,4 +1,4 @@
-// The document format of a report's content, as in the service (rules/document.py).
+// The document format of a report's content, as in the service (engine/rules/text/document.py).
 
 export type MarkName = "bold" | "italic" | "underline" | "suggested";
 export const MARKS: readonly MarkName[] = ["bold", "italic", "underline", "suggested"];
@@ -81,7 +81,7 @@ export function itemParts(item: ListItem): { text: Inline[]; sublists: List[] } 
   return { text, sublists: item.filter((each): each is List => each.type === "list") };
 }
 
-/** Returns the rows of a table at equal length; none where there are no cells. */
+/** Returns the rows of a table at equal length; none if there are no cells. */
 export function tableGrid(table: Table): TableCell[][] {
   const width = Math.max(0, ...table.content.map((row) => row.content.length));
   if (!width) return [];
@@ -141,7 +141,7 @@ export function plainText(document: ReportDocument): string {
   return document.content.flatMap(blockLines).join("\n");
 }
 
-/** Makes a document of plain text, a paragraph a line. */
+/** Converts plain text to a document with one paragraph per line. */
 export function fromText(text: string): ReportDocument {
   if (!text) return EMPTY;
   const lines = text.replace(/\r\n?/g, "\n").split("\n");

@@ -11,7 +11,7 @@ interface Item {
 /** The attribute that holds the style of a pasted element. */
 export const STYLE = "data-style";
 
-/** Returns the value of a style's property, in small letters; empty where it is not set. */
+/** Returns the value of a style's property, in lower case; empty if it is not set. */
 export function styleOf(element: Element, property: string): string {
   const declared = new RegExp(`(?:^|;)\\s*${property}\\s*:\\s*([^;]+)`, "i");
   const value = declared.exec(element.getAttribute(STYLE) ?? "")?.[1] ?? "";

@@ -62,7 +62,7 @@ const Row = Node.create({
   renderHTML: () => ["tr", 0],
 });
 
-/** Cells are not merged; the spans are what the table editing of ProseMirror reads. */
+/** Cells are not merged; the table editing of ProseMirror requires the spans. */
 const cell = (name: string, tag: string, tableRole: string) =>
   Node.create({
     name,
@@ -93,7 +93,7 @@ const Suggested = Mark.create({
   renderHTML: () => ["span", { class: "suggested", "data-suggested": "" }, 0],
 });
 
-/** `id` tells neighbours with the same label apart; `given` is the text that it came with. */
+/** `id` distinguishes neighbours with the same label; `given` is the default text. */
 const Field = Mark.create({
   name: "field",
   excludes: "_",

@@ -4,7 +4,7 @@ export interface Channel {
   /** Whether there is a permitted host. */
   readonly open: boolean;
   send(message: object): void;
-  listen(hear: (message: unknown) => void): () => void;
+  listen(receive: (message: unknown) => void): () => void;
 }
 
 export interface ChannelOptions {
@@ -20,7 +20,7 @@ interface WebView {
   removeEventListener(kind: "message", listener: (event: { data: unknown }) => void): void;
 }
 
-const NOBODY: Channel = { open: false, send: () => undefined, listen: () => () => undefined };
+const NO_HOST: Channel = { open: false, send: () => undefined, listen: () => () => undefined };
 
 /** Finds the host: a frame's parent, else WebView2, else a tab's opener; else there is none. */
 export function openChannel(options: ChannelOptions): Channel {
@@ -29,23 +29,23 @@ export function openChannel(options: ChannelOptions): Channel {
   const view = (window as { chrome?: { webview?: WebView } }).chrome?.webview;
   if (view) return webViewChannel(view, options.objects ?? false);
   const opener = window.opener as Window | null;
-  return opener ? windowChannel(opener, options) : NOBODY;
+  return opener ? windowChannel(opener, options) : NO_HOST;
 }
 
 function windowChannel(host: Window, options: ChannelOptions): Channel {
   const { window } = options;
   let allowed = hostOrigins(options);
-  if (allowed.length === 0) return NOBODY;
+  if (allowed.length === 0) return NO_HOST;
   return {
     open: true,
     send: (message) => {
       for (const origin of allowed) host.postMessage(message, origin);
     },
-    listen(hear) {
+    listen(receive) {
       const listener = (event: MessageEvent<unknown>) => {
         if (event.source !== host || !allowed.includes(event.origin)) return;
-        allowed = [event.origin]; // now we know which of them it is
-        hear(event.data);
+        allowed = [event.origin]; // the host has this origin
+        receive(event.data);
       };
       window.addEventListener("message", listener);
       return () => window.removeEventListener("message", listener);
@@ -85,8 +85,8 @@ function webViewChannel(view: WebView, objects: boolean): Channel {
   return {
     open: true,
     send: (message) => view.postMessage(objects ? message : JSON.stringify(message)),
-    listen(hear) {
-      const listener = (event: { data: unknown }) => hear(event.data);
+    listen(receive) {
+      const listener = (event: { data: unknown }) => receive(event.data);
       view.addEventListener("message", listener);
       return () => view.removeEventListener("message", listener);
     },

@@ -140,8 +140,12 @@ describe("actions", () => {
 
   it("are refused, not kept, while a question stands in place of the report", async () => {
     const fake = fakeWindow({ ancestor: HOST });
-    const asking = true;
-    const bus = createHostBus({ origins: [HOST], window: fake.window, asking: () => asking });
+    const promptOpen = true;
+    const bus = createHostBus({
+      origins: [HOST],
+      window: fake.window,
+      promptOpen: () => promptOpen,
+    });
     const heard = vi.fn();
     bus.on("sign_report", heard);
     fake.deliver({ action: "sign_report" }, HOST);

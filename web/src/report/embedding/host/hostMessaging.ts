@@ -6,7 +6,7 @@ import {
   type ActionName,
   type EventName,
   type ExtraName,
-  IN_TURN,
+  SEQUENTIAL_ACTIONS,
   type OrderIdentity,
   isAction,
   missingParameter,
@@ -41,7 +41,7 @@ export interface BusOptions {
   /** WebView2 gets objects instead of serialized strings. */
   objects?: boolean;
   /** Whether a prompt replaces the report: actions are then refused instead of queued. */
-  asking?: () => boolean;
+  promptOpen?: () => boolean;
   now?: () => Date;
 }
 
@@ -103,24 +103,24 @@ export function createHostBus(options: BusOptions): HostBus {
     const actions = waiting;
     [held, waiting] = [[], []];
     for (const [event, payload] of events) send(event, payload);
-    for (const each of actions) take(each.action, each.message);
+    for (const each of actions) dispatch(each.action, each.message);
   }
 
-  function hear(message: unknown): void {
-    const said = readMessage(message);
-    if (!said || !isAction(said["action"])) return;
-    const action = said["action"];
-    if (action !== "user_activity" && options.asking?.()) fail(action, "not_open", "");
-    else if (ready || action === "user_activity") take(action, said);
-    else if (waiting.length < MAX_WAITING) waiting.push({ action, message: said });
+  function receive(message: unknown): void {
+    const received = readMessage(message);
+    if (!received || !isAction(received["action"])) return;
+    const action = received["action"];
+    if (action !== "user_activity" && options.promptOpen?.()) fail(action, "not_open", "");
+    else if (ready || action === "user_activity") dispatch(action, received);
+    else if (waiting.length < MAX_WAITING) waiting.push({ action, message: received });
   }
 
-  function take(action: ActionName, message: Record<string, unknown>): void {
-    if (IN_TURN.has(action)) turn = turn.then(() => carryOut(action, message));
-    else void carryOut(action, message);
+  function dispatch(action: ActionName, message: Record<string, unknown>): void {
+    if (SEQUENTIAL_ACTIONS.has(action)) turn = turn.then(() => handle(action, message));
+    else void handle(action, message);
   }
 
-  async function carryOut(action: ActionName, message: Record<string, unknown>): Promise<void> {
+  async function handle(action: ActionName, message: Record<string, unknown>): Promise<void> {
     const missing = missingParameter(action, message);
     if (missing) return fail(action, "missing_parameter", missing);
     const handler = handlers.get(action);
@@ -138,7 +138,7 @@ export function createHostBus(options: BusOptions): HostBus {
     emit("action_failed", { action, code, message });
   }
 
-  const silence = channel.listen(hear);
+  const unsubscribe = channel.listen(receive);
   return {
     embedded: channel.open,
     emit,
@@ -153,7 +153,7 @@ export function createHostBus(options: BusOptions): HostBus {
       watchers.add(listener);
       return () => watchers.delete(listener);
     },
-    close: silence,
+    close: unsubscribe,
   };
 }
 
