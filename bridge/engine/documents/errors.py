@@ -1,13 +1,13 @@
 """
-Why a document cannot be read or written.
+Errors of documents that cannot be read or written.
 
     DocumentError
-    ├── BadStructuredReport   a DICOM SR file that we refuse
-    ├── BadImage              a key image that we refuse
-    ├── QrTooLong             a URL that no code of the asked width can carry
+    ├── BadStructuredReport   a DICOM SR file that is refused
+    ├── BadImage              an image that is refused
+    ├── QrTooLong             a URL that does not fit into a QR code of the width
     └── PdfUnavailable        the PDF writer, or a font that the text needs, is not installed
 
-Messages name the kind of trouble and limits, never a value of the file.
+Messages name the error and limits, never a value of the file.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ class DocumentError(Exception):
 
 
 class SrFault(StrEnum):
-    """What is wrong with a DICOM SR file."""
+    """The error in a DICOM SR file."""
 
     TOO_LARGE = "sr-too-large"
     NOT_DICOM = "sr-not-dicom"
@@ -41,7 +41,7 @@ SR_DETAILS = {
 
 
 class BadStructuredReport(DocumentError):  # noqa: N818  # named for what the caller sent
-    """A DICOM SR file that is refused; `code` is stable, `detail` is for people."""
+    """A DICOM SR file that is refused; `code` is stable, `detail` is the message."""
 
     def __init__(self, code: SrFault) -> None:
         self.code = code
@@ -50,7 +50,7 @@ class BadStructuredReport(DocumentError):  # noqa: N818  # named for what the ca
 
 
 class ImageFault(StrEnum):
-    """What is wrong with an uploaded image."""
+    """The error in an uploaded image."""
 
     EMPTY = "image-empty"
     TOO_LARGE = "image-too-large"
@@ -73,7 +73,7 @@ IMAGE_DETAILS = {
 
 
 class BadImage(DocumentError):  # noqa: N818  # named for what the caller sent
-    """An image that is refused; `code` is stable, `detail` is for people."""
+    """An image that is refused; `code` is stable, `detail` is the message."""
 
     def __init__(self, code: ImageFault) -> None:
         self.code = code
@@ -91,7 +91,7 @@ class QrTooLong(DocumentError):  # noqa: N818  # named for what happened
 
 
 class PdfUnavailable(DocumentError):  # noqa: N818  # named for what happened
-    """A PDF cannot be made on this machine; `missing` is the package to install."""
+    """This machine cannot write a PDF; `missing` is the package to install."""
 
     def __init__(self, missing: str) -> None:
         self.missing = missing

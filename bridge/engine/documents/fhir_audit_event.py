@@ -1,8 +1,8 @@
 """
 Audit events as FHIR R4 AuditEvent resources, by the profiles of IHE BALP.
 
-Pure: takes what was recorded, and the patients where the caller may name them. What was refused,
-what nobody asked for, and sign-ins claim no profile: BALP describes successful REST actions.
+Refused actions, actions without a request and sign-ins claim no profile, because BALP describes
+successful REST actions. Patients are named only if the caller passes them.
 """
 
 import base64
@@ -21,7 +21,7 @@ _PARTICIPATION = f"{_TERMINOLOGY}/v3-ParticipationType"
 
 
 class Interaction(StrEnum):
-    """What kind of deed it was; the value is the profile's name, where there is one."""
+    """The kind of an action; the value is the name of its BALP profile, if there is one."""
 
     CREATE = "Create"
     READ = "Read"
@@ -65,17 +65,17 @@ _SOURCE = (_DICOM, "110153", "Source Role ID")
 _DESTINATION = (_DICOM, "110152", "Destination Role ID")
 _APPLICATION = (_DICOM, "110150", "Application")
 _CUSTODIAN = (f"{_TERMINOLOGY}/provenance-participant-type", "custodian", "Custodian")
-_ENDS = {
+_PARTICIPANTS = {
     Interaction.READ: (_DESTINATION, _SOURCE),
     Interaction.EXPORT: (_DESTINATION, _SOURCE),
     Interaction.DELETE: (_APPLICATION, _CUSTODIAN),
 }
-"""The types of the client and of the server; else the client is the source."""
+"""Agent types of client and server; by default the client is the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One recorded deed; `at` in milliseconds, `user` an e-mail address or empty."""
+    """One recorded action; `at` in milliseconds, `user` is an e-mail address or empty."""
 
     id: str
     at: int
@@ -88,21 +88,21 @@ class AuditEntry:
     details: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     target: tuple[str, str] = ("", "")
-    """Type and id of what was acted on."""
+    """Type and id of the target."""
     changes: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """Its administrative members `before` and `after`."""
+    """Administrative members of the target `before` and `after` the action."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedPatient:
-    """A patient, as far as the export may name one."""
+    """The identifier of a patient in an audit event."""
 
     site_id: str = field(repr=False)
     mrn: str = field(repr=False)
 
 
 def interaction_of(action: str) -> Interaction:
-    """Return the kind of a deed; what is not known to be anything else is an update."""
+    """Return the kind of an action; unknown actions are updates."""
     ending = next((kind for suffix, kind in _SUFFIXES.items() if action.endswith(suffix)), None)
     return _ACTIONS.get(action) or ending or Interaction.UPDATE
 
@@ -110,7 +110,7 @@ def interaction_of(action: str) -> Interaction:
 def audit_events(
     entry: AuditEntry, server: str, patients: Sequence[AuditedPatient] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Give the resources of one entry: one for each patient, and one where no patient is named."""
+    """Yield the resources of an entry: one for each patient, or one if no patient is named."""
     for number, patient in enumerate(patients):
         yield _resource(entry, server, patient, f"{entry.id}-{number + 1}")
     if not patients:
@@ -155,7 +155,7 @@ def _codes(kind: Interaction) -> tuple[dict[str, str], dict[str, str], str]:
 
 
 def _agents(entry: AuditEntry, kind: Interaction, server: str) -> Iterator[dict[str, Any]]:
-    client, ours = _ENDS.get(kind, (_SOURCE, _DESTINATION))
+    client, ours = _PARTICIPANTS.get(kind, (_SOURCE, _DESTINATION))
     address = entry.source or str(entry.details.get("client", ""))
     token = f"token {entry.token_id}" if entry.token_id else "browser or command"
     yield {
@@ -227,7 +227,7 @@ def _data(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _query(entry: AuditEntry) -> dict[str, Any]:
-    """Name the query and the reports that it found; its parameters are not recorded."""
+    """Return the entity of a query and the reports found; parameters are not recorded."""
     asked = f"{entry.action}?site={entry.site_id}"
     return {
         "type": _coding(f"{_TERMINOLOGY}/audit-entity-type", "2", "System Object"),

@@ -1,8 +1,8 @@
-"""QR codes of report links, exactly 400 or 80 pixels wide (interface document, Limits).
+"""
+QR codes of report links, exactly 400 or 80 pixels wide.
 
-`qrcode` makes the matrix; the pixels are drawn here, because a module must be a whole
-number of pixels: a resampled code of 80 pixels cannot be read. `dark` swaps the colours
-for dark backgrounds. Verifies nothing by reading back: that is what the tests do.
+`qrcode` computes the matrix. The pixels are drawn here, because a module must have a whole number
+of pixels: a resampled code of 80 pixels cannot be read.
 """
 
 from base64 import b64encode
@@ -13,14 +13,14 @@ from bridge.engine.documents.errors import QrTooLong
 
 
 class QrSize(StrEnum):
-    """Width of the QR code: 400 or 80 pixels."""
+    """The width of a QR code: 400 or 80 pixels."""
 
     STANDARD = "standard"
     MINI = "mini"
 
 
 class QrMode(StrEnum):
-    """The background that the QR code is made for."""
+    """The background of a QR code; `dark` has inverted colours."""
 
     LIGHT = "light"
     DARK = "dark"
@@ -35,9 +35,9 @@ def qr_png(url: str, size: QrSize = QrSize.STANDARD, mode: QrMode = QrMode.LIGHT
     """
     Return a PNG of exactly 400 (`standard`) or 80 (`mini`) pixels square.
 
-    `mini` is drawn with two pixels a module up to 106 bytes of URL (version 5-L), which is
-    what phones read from a screen; up to 412 bytes it falls back to one pixel a module,
-    which not every reader can. Raises `QrTooLong` beyond, and beyond 2,953 for `standard`.
+    `mini` has two pixels for each module up to 106 bytes of URL (version 5-L), which phones read
+    from a screen. Up to 412 bytes it has one pixel, which not all readers can read. Raises
+    `QrTooLong` for longer URLs; `standard` accepts up to 2,953 bytes.
     """
     width = WIDTHS[size]
     matrix = _mini_matrix(url) if size is QrSize.MINI else _standard_matrix(url)
@@ -47,15 +47,15 @@ def qr_png(url: str, size: QrSize = QrSize.STANDARD, mode: QrMode = QrMode.LIGHT
 
 
 def data_uri(url: str, size: QrSize = QrSize.STANDARD, mode: QrMode = QrMode.LIGHT) -> str:
-    """Return the same PNG as the data URI that `reportQRCode` carries."""
+    """Return the PNG as a data URI, the value of `reportQRCode`."""
     return "data:image/png;base64," + b64encode(qr_png(url, size, mode)).decode("ascii")
 
 
 def _standard_matrix(url: str) -> list[list[bool]] | None:
     """
-    Return the smaller matrix, and of two alike the one that corrects more.
+    Return the smaller matrix; if both have the same size, the one with more error correction.
 
-    Measured: OpenCV's plain detector misses 12 of 150 codes of version 6-M, 1 of the same in 5-L.
+    Smaller matrices are read more reliably: OpenCV misses 12 of 150 codes in 6-M, and 1 in 5-L.
     """
     small, strong = _matrix(url, "L"), _matrix(url, "M")
     return strong if small and strong and len(strong) == len(small) else small
@@ -63,10 +63,10 @@ def _standard_matrix(url: str) -> list[list[bool]] | None:
 
 def _mini_matrix(url: str) -> list[list[bool]] | None:
     """
-    Return the matrix that 80 pixels show best.
+    Return the matrix that is readable in 80 pixels.
 
-    Measured: where two pixels a module no longer fit, version 7 and up (level M) reads at
-    one pixel, while version 6, with a single alignment pattern, never does.
+    If two pixels for each module do not fit, version 7 and above (level M) is readable at one
+    pixel. Version 6 has a single alignment pattern and is not.
     """
     smallest = _matrix(url, "L")
     if smallest is not None and 2 * len(smallest) <= WIDTHS[QrSize.MINI]:
@@ -95,7 +95,7 @@ def _matrix(url: str, level: str) -> list[list[bool]] | None:
 
 
 def _draw(matrix: list[list[bool]], width: int, mode: QrMode) -> bytes:
-    """Centre the matrix at the largest whole scale that leaves the best quiet zone there is."""
+    """Draw the matrix centred, at the largest whole scale that leaves a quiet zone."""
     from PIL import Image  # noqa: PLC0415  # slow to load
 
     modules = len(matrix)

@@ -16,7 +16,7 @@ from bridge.engine.launch.attachments import key_images, structured_reports
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.languages import LANGUAGES, language
 from bridge.engine.launch.request import Attachment, LaunchRequest, NamedUser, ReportingOptions
-from bridge.engine.rules.identity import OrderId, has_unseen
+from bridge.engine.rules.identity import OrderId, has_invisible
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
 from bridge.workers.documents import Budget
@@ -112,7 +112,7 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
         refusal.more = tuple(others)
         raise refusal
     for name in IDENTITY_TAGS:
-        if has_unseen(tags[name]):
+        if has_invisible(tags[name]):
             detail = f"{name} has control characters, line ends or marks of direction"
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
         if (

@@ -1,5 +1,5 @@
 """
-The engine's rules: tables and pure functions, no database, no clock, no framework.
+Rules of the report engine: tables and pure functions without database, clock and framework.
 
-What the interface document lays down as tables stands here as tables; the services look them up.
+The tables of the interface document are tables here; the services look them up.
 """

@@ -1,8 +1,8 @@
 """
-Identifiers: which are placeholders, and how unguessable ones are written.
+The key of an order, and checks of identifiers.
 
-Launches whose patient identifiers are an e-mail address or the launching user's own identity
-are rejected (interface document, Authentication 8).
+A launch is refused if a patient identifier is an e-mail address or the identity of the user
+(interface document, Authentication 8).
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from bridge.index_key import keyed_text
 
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
 )
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
@@ -20,21 +20,21 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 @dataclass(frozen=True, slots=True)
 class OrderId:
-    """What identifies an order: site, patient and accession."""
+    """The key of an order: site, MRN and accession."""
 
     site_id: str
     mrn: str = field(repr=False)
     accession: str = field(repr=False)
 
 
-def has_unseen(text: str) -> bool:
+def has_invisible(text: str) -> bool:
     """
-    Tell whether an identifier has characters that nobody sees.
+    Tell whether an identifier has invisible characters.
 
-    Control characters, line ends, and marks that change the direction of writing: with them two
-    different identifiers look the same.
+    These are control characters, line ends and direction marks. Two identifiers that differ only in
+    them look the same.
     """
-    return _UNSEEN.search(text) is not None
+    return _INVISIBLE.search(text) is not None
 
 
 def looks_like_email(text: str) -> bool:
@@ -44,17 +44,17 @@ def looks_like_email(text: str) -> bool:
 
 def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[str]) -> bool:
     """
-    Tell whether a patient identifier stands in for none.
+    Tell whether a patient identifier is a placeholder.
 
-    `emails` and `names` are those of the launching user and of the user launched for.
+    `emails` and `names` belong to the launching user and to the user of the launch.
     """
     folded = _folded(identifier)
-    return bool(folded) and (looks_like_email(folded) or folded in _own(emails, names))
+    return bool(folded) and (looks_like_email(folded) or folded in _user_identities(emails, names))
 
 
 @lru_cache(maxsize=256)
-def _own(emails: frozenset[str], names: frozenset[str]) -> frozenset[str]:
-    """Return how users' own identities may be written in place of a patient's."""
+def _user_identities(emails: frozenset[str], names: frozenset[str]) -> frozenset[str]:
+    """Return the folded identities of users: names, addresses, local parts."""
     locals_ = {each.partition("@")[0].casefold() for each in emails}
     return frozenset({_folded(each) for each in emails | names} | locals_) - {""}
 
@@ -64,6 +64,6 @@ def _folded(text: str) -> str:
 
 
 def link_target(identity: OrderId) -> str:
-    """Return the keyed hash by which the links of an order are found without naming it."""
+    """Return a keyed hash of an order, to find its links without storing its identifiers."""
     text = f"{identity.site_id}\x1f{identity.mrn}\x1f{identity.accession}"
     return keyed_text(hashlib.sha256(text.encode()).hexdigest())

@@ -1,9 +1,8 @@
 """
-The state table of a report (interface document, States and transitions), as a table.
+The state table of a report (interface document, States and transitions).
 
-For each status and event the branches are tried in order: the first whose facts all hold wins.
-None, and the event is refused as `REFUSALS` says. Facts are gathered, and effects carried out,
-by the services.
+For each status and event, the first transition whose facts all hold is taken. If there is none, the
+event is refused by the rules of `REFUSALS`. The services collect the facts and apply the effects.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
 
 
 class ReportEvent(StrEnum):
-    """What may be wanted of a report."""
+    """An event of the lifecycle of a report."""
 
     OPEN = "open"  # a launch, or a launch link opened
     SAVE = "save"
@@ -39,7 +38,7 @@ class ReportEvent(StrEnum):
 
 
 class ReportFact(StrEnum):
-    """What the branches ask about."""
+    """A condition of a transition."""
 
     SITE_COOLS = "the site has a sign delay"
     COOLING = "the report's own cooling period runs"
@@ -55,7 +54,7 @@ class ReportFact(StrEnum):
 
 
 class ClearedPart(StrEnum):
-    """What an event clears."""
+    """A part of a report that a transition clears."""
 
     OWNER = "owner"
     CONTENT = "content"
@@ -65,7 +64,7 @@ class ClearedPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where a report goes when all these facts hold; `to` None means that it is removed."""
+    """The next status if all facts hold; `to` is None if the report is removed."""
 
     to: Status | None
     when: frozenset[ReportFact] = frozenset()
@@ -93,7 +92,7 @@ TRANSITIONS: Mapping[tuple[Status, ReportEvent], tuple[Transition, ...]] = {
     (PRELIMINARY, ReportEvent.SAVE): (_to(PRELIMINARY),),
     (DRAFT, ReportEvent.SIGN): (_to(FINAL),),
     (PRELIMINARY, ReportEvent.SIGN): (_to(FINAL),),
-    # ends the cooling period; signer, moment and text stay as they are
+    # ends the sign delay; signer, time and text are unchanged
     (FINAL, ReportEvent.SIGN): (_to(FINAL, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
     (ADDENDUM, ReportEvent.SIGN): (_to(ADDENDUM, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
     (FINAL, ReportEvent.UNSIGN): _UNSIGN,
@@ -134,7 +133,7 @@ TRANSITIONS: Mapping[tuple[Status, ReportEvent], tuple[Transition, ...]] = {
 
 
 class FailureCode(StrEnum):
-    """The refusals that the interface document answers with a literal 500 (Errors)."""
+    """Refusals that the interface document answers with status 500 (Errors)."""
 
     ALREADY_SIGNED = "already_signed"
     NOT_SIGNED = "not_signed"
@@ -148,7 +147,7 @@ RefusalReason = Reason | FailureCode
 
 @dataclass(frozen=True, slots=True)
 class RefusalRule:
-    """A refusal, for the case that the status is among these and the fact is missing."""
+    """A refusal that applies to these statuses if the fact `lacks` does not hold."""
 
     refusal: RefusalReason
     status: frozenset[Status] = frozenset(Status)
@@ -202,16 +201,16 @@ REFUSALS: Mapping[ReportEvent, tuple[RefusalRule, ...]] = {
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
 }
-"""For each event, why it is refused where no branch holds: the first row that applies."""
+"""The refusal rules of each event; the first that applies gives the reason."""
 
 
 def decide(
     status: Status, event: ReportEvent, facts: frozenset[ReportFact]
 ) -> Transition | RefusalReason:
-    """Return the branch that an event takes, or why it takes none."""
-    for branch in TRANSITIONS.get((status, event), ()):
-        if branch.when <= facts:
-            return branch
+    """Return the transition of an event, or the reason of its refusal."""
+    for transition in TRANSITIONS.get((status, event), ()):
+        if transition.when <= facts:
+            return transition
     return next(
         row.refusal
         for row in REFUSALS[event]

@@ -1,7 +1,7 @@
 """
-Which orders can be linked into one report, and which unlinked (interface document, link-orders).
+Rules for linking orders to one report and unlinking them (interface document, link-orders).
 
-Pure: the service hands over what it has locked and is told the first broken rule with its place.
+The functions return the first broken rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,27 +17,27 @@ MINIMUM = 2
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One requested order, as it stands: its report, and its place in the request."""
+    """The state of one requested order: its report, and its index in the request."""
 
     place: int
     report_id: str
     status: Status
     has_content: bool
-    is_anchor: bool  # of the group that it belongs to
+    is_anchor: bool  # of its group
     mrn: str = field(repr=False)
-    patients: Sequence[Mapping[str, Any]] = field(repr=False)  # tags, PatientMRN among them
+    patients: Sequence[Mapping[str, Any]] = field(repr=False)  # tags with PatientMRN
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """A broken rule and the request's order that breaks it."""
+    """A broken rule and the index of the order that breaks it."""
 
     reason: Reason
     place: int
 
 
 def already_linked(candidates: Sequence[Candidate]) -> bool:
-    """Tell whether all share one report already: then nothing changes (rule 8)."""
+    """Tell whether all orders share one report already (rule 8)."""
     return len({each.report_id for each in candidates}) == 1
 
 
@@ -74,7 +74,7 @@ def _refuse_other(other: Candidate) -> Reason | None:
 
 
 def _refuse_patient(anchor: Candidate, other: Candidate) -> Reason | None:
-    """Rule 5: another PatientMRN is fine where name and date of birth are the anchor's."""
+    """Apply rule 5: another PatientMRN is permitted if name and birth date match the anchor."""
     own = anchor.patients[0]
     for tags in other.patients:
         if tags.get("PatientMRN") != anchor.mrn and not same_patient(own, tags):
@@ -83,7 +83,7 @@ def _refuse_patient(anchor: Candidate, other: Candidate) -> Reason | None:
 
 
 def refuse_unlink(status: Status, *, has_content: bool) -> Reason | None:
-    """Return why a group cannot be taken apart, None when it can (unlink-orders, rule 1)."""
+    """Return why a group cannot be unlinked, None if it can (unlink-orders, rule 1)."""
     if status in SIGNED:
         return Reason.SIGNED
     if status is not Status.ORDERED:

@@ -1,8 +1,8 @@
 """
-Which passwords people may choose (NIST SP 800-63B, 5.1.1.2).
+The password policy (NIST SP 800-63B, 5.1.1.2).
 
-At least 12 characters, or a zxcvbn score of 3. Common and easily guessed ones are refused at any
-length. Only the first characters are estimated, so that the cost is bounded.
+A password has at least 12 characters or a zxcvbn score of 3. Common and easily guessed passwords
+are refused at any length. Only the first characters are scored, which bounds the cost.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import Final
 MIN_LENGTH: Final = 12
 MIN_SCORE: Final = 3
 MAX_BYTES: Final = 1024
-_GUESSED: Final = 1  # zxcvbn: fewer than a million guesses
-_ESTIMATED: Final = 64  # characters: zxcvbn's cost grows with the square
+_GUESSABLE: Final = 1  # zxcvbn: fewer than a million guesses
+_SCORED_LENGTH: Final = 64  # characters: zxcvbn's cost grows with the square
 _LETTERS: Final = re.compile(r"[\W\d_]+")
 
 
 class Weakness(StrEnum):
-    """Why a password is refused; the code of the refusal."""
+    """The reason why a password is refused; the value is the error code."""
 
     TOO_LONG = "password_too_long"
     TOO_WEAK = "password_too_weak"
@@ -35,7 +35,7 @@ TEXTS: Final = {
 
 
 def weakness(password: str, email: str, name: str = "") -> Weakness | None:
-    """Return why an account may not have this password, None where it may."""
+    """Return why the policy refuses a password, None if it accepts it."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Weakness.TOO_LONG
     if not password.strip():
@@ -46,7 +46,7 @@ def weakness(password: str, email: str, name: str = "") -> Weakness | None:
     if _is_listed(password):
         return Weakness.COMMON
     score = _score(password, [email, *re.split(r"[@\W_]+", email), *name.split()])
-    if score <= _GUESSED:
+    if score <= _GUESSABLE:
         return Weakness.COMMON if len(password) >= MIN_LENGTH else Weakness.TOO_WEAK
     return None if len(password) >= MIN_LENGTH or score >= MIN_SCORE else Weakness.TOO_WEAK
 
@@ -58,8 +58,8 @@ def _letters(text: str) -> str:
 def _score(password: str, known: list[str]) -> int:
     from zxcvbn import zxcvbn  # noqa: PLC0415  # its word lists are large
 
-    words = [each[:_ESTIMATED] for each in known if each]
-    return int(zxcvbn(password[:_ESTIMATED], user_inputs=words)["score"])
+    words = [each[:_SCORED_LENGTH] for each in known if each]
+    return int(zxcvbn(password[:_SCORED_LENGTH], user_inputs=words)["score"])
 
 
 def _is_listed(password: str) -> bool:

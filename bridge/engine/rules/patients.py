@@ -1,11 +1,9 @@
-"""When two names, two dates of birth, or a DICOM file and an order are those of one patient.
+"""
+Comparison of patients by name and date of birth, and of a DICOM file with an order.
 
-Names are compared after folding, so that `DOE^JOHN` and `Doe John` are one, group by group; dates
-only by what they certainly say. Nothing here looks at a patient identifier.
-
-A file contradicts an order by its PatientID, name or date of birth. A value that the file or the
-order lacks contradicts nothing. Names are compared as those of orders are
-(`mappings.hl7.name_variants`).
+Names are folded and compared group by group, so that `DOE^JOHN` and `Doe John` are equal. A date is
+compared only if its format is unambiguous. A file contradicts an order by PatientID, name or date
+of birth; a missing value contradicts nothing.
 """
 
 import re
@@ -28,11 +26,11 @@ def folded_name(name: str) -> str:
 
 def same_name(one: str, other: str) -> bool:
     """
-    Tell whether two names are alike; a missing name is like no other.
+    Tell whether two names are equal; a missing name equals no other.
 
     The component groups of a DICOM person name (`Yamada^Tarou=山田^太郎`) spell one name in several
-    scripts. Where both names have an ideographic group, that one decides; else one group that both
-    have is enough.
+    scripts. If both names have an ideographic group, it decides; else one common group is
+    sufficient.
     """
     folded = folded_name(one)
     if not folded:
@@ -52,15 +50,15 @@ def _groups(name: str) -> list[str]:
 
 
 def names_conflict(known: str, given: str) -> bool:
-    """Tell whether a launch's PatientName contradicts a known one; a missing one never does."""
+    """Tell whether two names contradict each other; a missing name contradicts none."""
     return bool(folded_name(known) and folded_name(given)) and not same_name(known, given)
 
 
 def certain_date(text: str) -> date | None:
     """
-    Read DICOM DA (`19750201`), HL7 with a time behind it, or ISO (`1975-02-01`); else None.
+    Parse DICOM DA (`19750201`), HL7 with a time, or ISO (`1975-02-01`); None for other texts.
 
-    `01021975` could be two dates, and years before 1800 hint at such a form: neither is read.
+    `01021975` is ambiguous, and a year before 1800 indicates such a form: both give None.
     """
     found = _DATE.match(text.strip())
     if not found or int(found["year"]) < _OLDEST:
@@ -75,7 +73,7 @@ _OLDEST = 1800
 
 
 def same_birth_date(one: str, other: str) -> bool:
-    """Tell whether two dates of birth are the same; a missing one is like no other."""
+    """Tell whether two dates of birth are the same; a missing date equals no other."""
     first, second = certain_date(one), certain_date(other)
     if first and second:
         return first == second
@@ -100,9 +98,9 @@ def contradictions(
     birth_dates: Iterable[str],
 ) -> tuple[str, ...]:
     """
-    Return the tags by which a file contradicts what is known of a patient.
+    Return the tags by which a file contradicts the known values of a patient.
 
-    Several known values are alternatives: the file has to agree with one of them.
+    Several known values are alternatives: the file must match one of them.
     """
     known_ids = {each.strip() for each in mrns} - {""}
     given_id = file.get(MRN, "").strip()
@@ -111,7 +109,7 @@ def contradictions(
     given_name = file.get(NAME, "")
     if is_name(given_name) and known_names:
         certain = bool(given_id) and given_id in known_ids
-        if not any(_may_be_one(given_name, each, same_id=certain) for each in known_names):
+        if not any(_may_be_same_person(given_name, each, same_id=certain) for each in known_names):
             found.append(NAME)
     dates = {day for each in birth_dates if (day := certain_date(each))}
     born = certain_date(file.get(BIRTH_DATE, ""))
@@ -120,8 +118,8 @@ def contradictions(
     return tuple(found)
 
 
-def _may_be_one(one: str, other: str, *, same_id: bool) -> bool:
-    """Compare names; those in different scripts cannot be, and contradict only without an id."""
+def _may_be_same_person(one: str, other: str, *, same_id: bool) -> bool:
+    """Compare names; names in different scripts match only if the patient ids match."""
     if not share_script(one, other):
         return same_id
     return are_compatible(one, other, same_id=same_id)

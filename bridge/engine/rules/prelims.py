@@ -1,9 +1,9 @@
 """
-Preliminary reads: which group and tag a site accepts, who may read and who may review.
+Rules of preliminary reads: permitted groups and tags, readers and reviewers.
 
-Groups come from the site's settings, or, where it has set up none, from their first use. A group
-with members accepts their reads only. Reviewers are those of the group, or, where it names none,
-everybody who is a member of no group.
+Groups are configured by the site. A site without configured groups accepts any group and tag. A
+group with members accepts only their reads. A group without reviewers is reviewed by all users who
+are in no group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from bridge.engine.rules.site_roles import SiteRole
 
 @dataclass(frozen=True, slots=True)
 class PrelimGroupPolicy:
-    """A prelim group as a rule sees it."""
+    """The members, reviewers and tags of a prelim group."""
 
     name: str
     tags: frozenset[str]
@@ -26,7 +26,7 @@ class PrelimGroupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PrelimReader:
-    """A person on the site: canonical e-mail address and role, None for who has left it."""
+    """A user: canonical e-mail address and role on the site, None after leaving the site."""
 
     email: str
     role: SiteRole | None
@@ -35,7 +35,7 @@ class PrelimReader:
 def refuse_reader(
     groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader
 ) -> Reason | None:
-    """Say why a person may not read for a group; administrators read for every group."""
+    """Return why a user may not read for a group; administrators may read for any group."""
     known = groups.get(group)
     if known is None or not known.members or reader.role is SiteRole.ADMINISTRATOR:
         return None
@@ -44,10 +44,10 @@ def refuse_reader(
 
 def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader) -> bool:
     """
-    Tell whether a person may take a read of a group for review.
+    Tell whether a user may review a read of a group.
 
-    Without reviewers of its own, a group is reviewed by everybody who is in no group and whose role
-    permits to sign.
+    A group without reviewers is reviewed by users who are in no group and whose role permits
+    signing.
     """
     if reader.role is None:
         return False
@@ -59,7 +59,7 @@ def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: Prel
 
 
 def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str) -> Reason | None:
-    """Say why a group and tag cannot be used; a site without groups of its own takes any."""
+    """Return why a group and tag are refused; a site without groups accepts any."""
     if not any(each.configured for each in groups.values()):
         return None
     known = groups.get(group)
@@ -70,7 +70,7 @@ def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str)
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """A preliminary read as a rule sees it."""
+    """The state of a preliminary read."""
 
     read_at: int
     read_by_id: int | None
@@ -79,13 +79,13 @@ class ReadState:
 
 
 def active(reads: Sequence[ReadState]) -> int | None:
-    """Return the index of the newest read that was not withdrawn, oldest first given."""
-    standing = [index for index, read in enumerate(reads) if not read.withdrawn]
-    return standing[-1] if standing else None
+    """Return the index of the newest read that is not withdrawn; `reads` are oldest first."""
+    active_reads = [index for index, read in enumerate(reads) if not read.withdrawn]
+    return active_reads[-1] if active_reads else None
 
 
 def reviewed_by(reads: Iterable[ReadState], reviewer_id: int | None) -> list[int]:
-    """Return the indexes of the reads that a reviewer's deed reviews: others', and still open."""
+    """Return the indexes of the open reads of other users, which the reviewer reviews."""
     return [
         index
         for index, read in enumerate(reads)

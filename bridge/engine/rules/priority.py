@@ -1,8 +1,8 @@
 """
 The priority of an order, as a code of HL7 table 0485.
 
-Orders carry it in their Metadata as `Priority`. Many senders write a word where the standard has a
-code; the words below are read as their code, any other value is kept as it was sent.
+It is the member `Priority` of the order's Metadata. Many senders send a word instead of a code; the
+words below are converted to codes. Other values are kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _WORDS: Final = {
 
 
 def priority_code(order_metadata: Mapping[str, Any]) -> str | None:
-    """Return the code of one order, None where its Metadata has none."""
+    """Return the priority code of an order, None if its Metadata has none."""
     value = order_metadata.get(MEMBER)
     sent = value.strip() if isinstance(value, str) else ""
     code = _WORDS.get(sent.upper(), sent.upper())

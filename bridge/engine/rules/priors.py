@@ -1,7 +1,7 @@
 """
-Which earlier reports of a patient come first to compare with: like studies, then the newest.
+Ranking of prior reports for comparison: similar studies first, then the newest.
 
-Pure. Only a study that is certainly later is no prior; dates that cannot be read go last (V96).
+A study is excluded only if it is certainly later. Studies without a readable date come last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,25 @@ from typing import Any
 
 from bridge.engine.rules.patients import certain_date
 
-COMPARED = 3
-"""So many priors are compared by themselves."""
+AUTO_COMPARED = 3
+"""Number of priors that the app opens for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A report's anchor order: its tags, and when the report was signed (ms since the epoch)."""
+    """The anchor order of a report: tags, and the time of signing (ms since the epoch)."""
 
     tags: Mapping[str, Any]
     signed_at: int = 0
 
     @property
     def day(self) -> str:
-        """The study date as ISO 8601, empty where it is missing or not certain."""
+        """The study date in ISO 8601, empty if it is missing or ambiguous."""
         found = certain_date(str(self.tags.get("StudyDate", "")))
         return found.isoformat() if found else ""
 
-    def like(self, other: "Study") -> int:
-        """Count what two studies have in common: modality and body part."""
+    def similarity(self, other: "Study") -> int:
+        """Return the number of equal attributes: modality and body part."""
         return sum(
             bool(_word(self, name)) and _word(self, name) == _word(other, name)
             for name in ("Modality", "BodyPartExamined")
@@ -40,7 +40,7 @@ def _word(study: Study, name: str) -> str:
 
 
 def ranked(present: Study, others: Sequence[Study]) -> list[int]:
-    """Return the indexes of the priors among `others`, the best to compare with first."""
+    """Return the indexes of the priors among `others`, the best comparison first."""
     earlier = [
         index
         for index, other in enumerate(others)
@@ -49,7 +49,7 @@ def ranked(present: Study, others: Sequence[Study]) -> list[int]:
     return sorted(
         earlier,
         key=lambda index: (
-            present.like(others[index]),
+            present.similarity(others[index]),
             others[index].day,
             others[index].signed_at,
             index,

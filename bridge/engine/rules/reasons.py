@@ -1,7 +1,7 @@
 """
-Why a request breaks a rule: the stable code that clients see, and the sentence beside it.
+Broken rules: the error codes of the API and their messages.
 
-The sentences name rules and places, never a value that somebody sent.
+Messages name rules and places, never a submitted value.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
-"""Rules of signing: the fingerprint of the signed text, and the cooling period.
+"""
+Rules of signing: the fingerprint of the signed text, and the sign delay.
 
-It shows a later alteration; it does not prevent one.
-
-Moments are milliseconds of the server's clock; a period that has reached its end is over.
+The fingerprint reveals a later change of the text. Times are in milliseconds of the server's clock.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ def fingerprint(
     signer_email: str,
     signed_at: int,
 ) -> str:
-    """Return the hexadecimal SHA-256 over the canonical JSON of what is signed."""
+    """Return the hexadecimal SHA-256 of the canonical JSON of the signed content."""
     signed = {
         "reportId": report_id,
         "orders": sorted([each.site_id, each.mrn, each.accession] for each in orders),
@@ -33,7 +32,7 @@ def fingerprint(
 
 
 def cooling_end(signed_at: int, sign_delay: int, *, ignore_delay: bool) -> int | None:
-    """Return when a signature becomes final; None at once. `sign_delay` is in seconds, 0 is off."""
+    """Return when a signature becomes final; None: at once. `sign_delay` is in seconds, 0: none."""
     return None if ignore_delay or sign_delay <= 0 else signed_at + sign_delay * 1000
 
 

@@ -1,22 +1,22 @@
 """
-What a role on a site permits in the reporting application (interface document, Authentication).
+Roles on a site and their permissions in the reporting app (interface document, Authentication).
 
-The administrative endpoints are closed to everybody but administrators; that check is HTTP's.
+The HTTP layer restricts the administrative endpoints to administrators.
 """
 
 from enum import StrEnum
 
 
 class SiteRole(StrEnum):
-    """What an account may do on one site."""
+    """The role of an account on one site."""
 
     USER = "user"
     ADMINISTRATOR = "administrator"
-    PRELIM = "prelim"  # writes preliminary reads, and never signs
+    PRELIM = "prelim"  # writes preliminary reads, cannot sign
 
 
 class ReportAction(StrEnum):
-    """What somebody may want to do to an open report."""
+    """An action of a user on an open report."""
 
     EDIT = "edit"
     SIGN = "sign"
@@ -47,9 +47,9 @@ PERMITTED: dict[tuple[SiteRole, bool], frozenset[ReportAction]] = {
     ),
     (SiteRole.PRELIM, False): frozenset(),
 }
-"""(role, owns the report) to what is permitted."""
+"""(role, owns the report) to the permitted actions."""
 
 
-def permits(role: SiteRole, deed: ReportAction, *, owner: bool) -> bool:
-    """Tell whether a role may do a deed to a report that it owns, or does not."""
-    return deed in PERMITTED[role, owner]
+def permits(role: SiteRole, action: ReportAction, *, owner: bool) -> bool:
+    """Tell whether a role permits an action on a report that the user owns, or does not own."""
+    return action in PERMITTED[role, owner]

@@ -1,14 +1,14 @@
 """
-The words for where a report stands and where it came from.
+Enumerations of reports: status, origin, state of addenda, releases, attached files.
 
-Only the words: which status follows which is `bridge.engine.rules.lifecycle`.
+`bridge.engine.rules.lifecycle` has the transitions.
 """
 
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """A report's status in the spelling of the API (interface document, States and transitions)."""
+    """The status of a report (interface document, States and transitions)."""
 
     ORDERED = "Ordered"
     DRAFT = "Draft"
@@ -21,7 +21,7 @@ SIGNED = frozenset({Status.FINAL, Status.ADDENDUM})
 
 
 class ReportOrigin(StrEnum):
-    """How a report came to be; a report that began as an order can be reset to one."""
+    """The origin of a report; a report that began as an order can be reset to one."""
 
     LAUNCH = "launch"
     ORDER = "order"
@@ -29,14 +29,14 @@ class ReportOrigin(StrEnum):
 
 
 class AddendumState(StrEnum):
-    """Where an addendum stands; a signed one may still wait for its release."""
+    """The state of an addendum; a signed one may still be within its sign delay."""
 
     DRAFT = "draft"
     SIGNED = "signed"
 
 
 class ReleaseKind(StrEnum):
-    """What goes downstream."""
+    """The kind of a release."""
 
     FINAL = "final"
     ADDENDUM = "addendum"
@@ -44,7 +44,7 @@ class ReleaseKind(StrEnum):
 
 
 class FileKind(StrEnum):
-    """What is attached to a report."""
+    """The kind of a file attached to a report."""
 
     STRUCTURED_REPORT = "dicomSR"
     KEY_IMAGE = "keyImage"

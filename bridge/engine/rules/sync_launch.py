@@ -1,8 +1,7 @@
 """
-Whether a persistent window follows a launch (interface document, SyncLaunch).
+Which persistent window follows a launch (interface document, SyncLaunch).
 
-Pure. The newest window of a user follows the newest launch for that user; an older
-launch is passed over.
+The newest window of a user follows the newest launch for that user; older launches are skipped.
 """
 
 from collections.abc import Collection
@@ -10,7 +9,7 @@ from enum import StrEnum
 
 
 class FollowAnswer(StrEnum):
-    """What came of a launch that a window should follow."""
+    """The answer of a window to a launch that it should follow."""
 
     PENDING = "pending"
     FOLLOWED = "followed"
@@ -18,16 +17,16 @@ class FollowAnswer(StrEnum):
 
 
 class FollowRefusal(StrEnum):
-    """Why a window stays where it is."""
+    """The reason why a window does not follow."""
 
     UNSAVED = "unsaved"
     DIALOG = "dialog"
     NOT_OPENED = "not_opened"
 
 
-def is_persistent(*, wished: bool, in_frame: bool, frames_follow: bool) -> bool:
-    """Tell whether a window follows: in a frame only where the site has it enabled (Limits)."""
-    return wished and (frames_follow or not in_frame)
+def is_persistent(*, requested: bool, in_frame: bool, frames_follow: bool) -> bool:
+    """Tell whether a window is persistent: in a frame only if the site permits it (Limits)."""
+    return requested and (frames_follow or not in_frame)
 
 
 def follows(
@@ -36,8 +35,8 @@ def follows(
     """
     Tell whether a window is the one to follow a launch.
 
-    `windows` are the user's persistent ones, by number, newest highest; `seen` is the newest
-    launch that this window knows of. A refused launch is not asked again by itself.
+    `windows` are the numbers of the user's persistent windows, the newest is the highest. `seen` is
+    the newest launch that this window knows. A refused launch is not offered again.
     """
     return (
         answer is FollowAnswer.PENDING

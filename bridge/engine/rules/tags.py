@@ -1,7 +1,7 @@
 """
-The clinicalInfo tags of an order: how a later message changes them, and what a search looks at.
+The clinicalInfo tags of an order: merging of later values, and the search text.
 
-Identity (SiteID, SiteLocation, PatientMRN, Accession) and Metadata are kept apart from the tags.
+Identity (SiteID, SiteLocation, PatientMRN, Accession) and Metadata are stored separately.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ def merged_tags(
     known: Mapping[str, Any], given: Mapping[str, Any], *, clears: bool
 ) -> dict[str, Any]:
     """
-    Return an order's tags after a message: values win over what was known.
+    Return the tags of an order with the given values merged in.
 
-    An empty value leaves a tag as it is, or, where `clears` says so, removes it.
+    An empty value removes the tag if `clears` is true, and is ignored otherwise.
     """
     merged = dict(known)
     for name, value in given.items():
@@ -36,19 +36,19 @@ def merged_tags(
 
 def corrected_tags(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return an order's tags after its patient's demographics were corrected; empty values clear.
+    Return the tags of an order with corrected demographics; empty values remove tags.
 
-    An age that was told goes by another date of birth then: it is reckoned anew, or goes.
+    If the date of birth changes and no age is given, the age is computed again or removed.
     """
     tags = merged_tags(known, given, clears=True)
-    reborn = tags.get("PatientBirthDate") != known.get("PatientBirthDate")
-    if reborn and tags.get("PatientAge") and not given.get("PatientAge"):
+    birth_date_changed = tags.get("PatientBirthDate") != known.get("PatientBirthDate")
+    if birth_date_changed and tags.get("PatientAge") and not given.get("PatientAge"):
         age = age_at(str(tags.get("PatientBirthDate", "")), str(tags.get("StudyDate", "")))
         return merged_tags(tags, {"PatientAge": age}, clears=True)
     return tags
 
 
 def search_text(mrn: str, accession: str, tags: Mapping[str, Any]) -> str:
-    """Return the folded text that the worklist's `q` looks through."""
+    """Return the folded text that the worklist searches for `q`."""
     parts = [mrn, accession, *(str(tags.get(name, "")) for name in _SEARCHED)]
     return folded_name(" ".join(parts))

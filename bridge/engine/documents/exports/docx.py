@@ -1,8 +1,8 @@
 """
 A report as DOCX, for export from the reporting app.
 
-python-docx makes the file, its styles, tables and pictures; the paragraphs of the text are
-written as WordprocessingML in one piece, since adding a thousand one by one is quadratic.
+python-docx writes the file, styles, tables and pictures. The paragraphs of the text are written as
+WordprocessingML in one piece, because adding them one by one takes quadratic time.
 """
 
 import re
@@ -69,16 +69,16 @@ EAST_ASIAN_TAGS = {"zh-Hant": "zh-TW"}  # Word names the region, not the script
 
 def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """Return the report as a .docx file, its times in `zone`."""
-    sheet = lay_out(exported, zone)
+    layout = lay_out(exported, zone)
     document = docx.Document()
-    _set_language(document, sheet.language)
-    _set_properties(document, sheet.title)
-    _set_page(document.sections[0], sheet)
-    _draw_margins(document.sections[0], sheet)
-    _draw_head(document, sheet)
-    for part in (sheet.report, *sheet.addenda):
+    _set_language(document, layout.language)
+    _set_properties(document, layout.title)
+    _set_page(document.sections[0], layout)
+    _draw_margins(document.sections[0], layout)
+    _draw_head(document, layout)
+    for part in (layout.report, *layout.addenda):
         _draw_part(document, part)
-    _draw_images(document, sheet)
+    _draw_images(document, layout)
     buffer = BytesIO()
     document.save(buffer)
     return buffer.getvalue()
@@ -92,7 +92,7 @@ def _set_language(document: Any, language: str) -> None:
     for name in STYLES:
         properties = document.styles[name].element.get_or_add_rPr()
         fonts = properties.get_or_add_rFonts()
-        fonts.attrib.pop(qn("w:eastAsiaTheme"), None)  # a theme font would win
+        fonts.attrib.pop(qn("w:eastAsiaTheme"), None)  # a theme font has precedence
         fonts.set(qn("w:eastAsia"), font)
         properties.append(
             parse_xml(f'<w:lang {nsdecls("w")} w:val="{escape(tag)}" w:eastAsia="{escape(tag)}"/>')
@@ -100,37 +100,37 @@ def _set_language(document: Any, language: str) -> None:
 
 
 def _set_properties(document: Any, title: str) -> None:
-    """Replace what the template of python-docx says about itself."""
+    """Replace the properties of python-docx's template."""
     properties = document.core_properties
     properties.title, properties.author, properties.comments = title, "", ""
 
 
-def _set_page(section: Any, sheet: ReportLayout) -> None:
-    section.page_width, section.page_height = PAPERS[sheet.page_size]
+def _set_page(section: Any, layout: ReportLayout) -> None:
+    section.page_width, section.page_height = PAPERS[layout.page_size]
     section.left_margin = section.right_margin = MARGIN
     section.top_margin = section.bottom_margin = MARGIN
     section.header_distance = section.footer_distance = Mm(10)
 
 
-def _draw_margins(section: Any, sheet: ReportLayout) -> None:
-    """Write what each page carries: images, who the patient is, and the number of the page."""
+def _draw_margins(section: Any, layout: ReportLayout) -> None:
+    """Write header and footer: images, the patient, the page number."""
     header, footer = section.header.paragraphs[0], section.footer.paragraphs[0]
-    if sheet.header:
+    if layout.header:
         header.alignment = WD_ALIGN_PARAGRAPH.CENTER
-        _add_picture(header, sheet.header, IMAGE_HEIGHT)
+        _add_picture(header, layout.header, IMAGE_HEIGHT)
         header = section.header.add_paragraph()
-    header.add_run(sheet.running).font.size = SMALL
+    header.add_run(layout.running).font.size = SMALL
     footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
-    for piece in re.split(r"(\{pages?\})", sheet.page):
+    for piece in re.split(r"(\{pages?\})", layout.page):
         run = footer.add_run("" if piece in FIELDS else piece)
         run.font.size = SMALL
         if piece in FIELDS:
             for markup in _field(FIELDS[piece]):
                 run._r.append(parse_xml(markup))  # noqa: SLF001  # python-docx has no fields
-    if sheet.footer:
+    if layout.footer:
         footer = section.footer.add_paragraph()
         footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
-        _add_picture(footer, sheet.footer, IMAGE_HEIGHT)
+        _add_picture(footer, layout.footer, IMAGE_HEIGHT)
 
 
 def _field(name: str) -> Iterator[str]:
@@ -144,23 +144,23 @@ def _field(name: str) -> Iterator[str]:
             yield f'<w:instrText {nsdecls("w")} xml:space="preserve"> {name} </w:instrText>'
 
 
-def _draw_images(document: Any, sheet: ReportLayout) -> None:
-    if sheet.images:
-        document.add_paragraph(sheet.images_heading, style="Heading 1")
-    for image in sheet.images:
+def _draw_images(document: Any, layout: ReportLayout) -> None:
+    if layout.images:
+        document.add_paragraph(layout.images_heading, style="Heading 1")
+    for image in layout.images:
         _add_picture(document.add_paragraph(), image, KEY_IMAGE_HEIGHT)
-    if sheet.images_left_out:
-        document.add_paragraph().add_run(sheet.images_left_out).italic = True
+    if layout.images_left_out:
+        document.add_paragraph().add_run(layout.images_left_out).italic = True
 
 
-def _draw_head(document: Any, sheet: ReportLayout) -> None:
-    if sheet.site:
-        document.add_paragraph(sheet.site)
-    document.add_paragraph(sheet.title, style="Title")
-    for rows in sheet.orders:
+def _draw_head(document: Any, layout: ReportLayout) -> None:
+    if layout.site:
+        document.add_paragraph(layout.site)
+    document.add_paragraph(layout.title, style="Title")
+    for rows in layout.orders:
         _add_table(document, rows)
-    if sheet.banner:
-        run = document.add_paragraph().add_run(sheet.banner)
+    if layout.banner:
+        run = document.add_paragraph().add_run(layout.banner)
         run.bold = True
         run.font.color.rgb = WARNING_RED
 
@@ -189,7 +189,7 @@ def _draw_part(document: Any, part: LayoutPart) -> None:
         for row in rows:
             block.remove(row)
         end.addprevious(block)
-        for row in rows:  # one by one: to move a table as a whole is quadratic
+        for row in rows:  # row by row, because moving a whole table takes quadratic time
             block.append(row)
     if part.signature_image:
         _add_picture(document.add_paragraph(), part.signature_image, SIGNATURE_HEIGHT)

@@ -1,9 +1,9 @@
 """
 A report as one self-contained HTML document: no script, no request, images as data URIs.
 
-One element of class `report-content`, one of class `report-addendum-content` per signed
-addendum (interface document, export/html). Everything is escaped when written, and nh3
-lets only our own elements through in the end.
+The document has one element of class `report-content`, and one of class `report-addendum-content`
+for each signed addendum (interface document, export/html). All texts are escaped, and nh3 removes
+all elements but the listed ones.
 """
 
 from base64 import b64encode
@@ -63,47 +63,47 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def render(exported: ExportedReport, zone: tzinfo) -> str:
-    """Return the document; every time in it is written in `zone`."""
-    sheet = lay_out(exported, zone)
+    """Return the report as an HTML document, its times in `zone`."""
+    layout = lay_out(exported, zone)
     return (
-        f'<!DOCTYPE html>\n<html lang="{escape(sheet.language)}">\n<head>\n'
+        f'<!DOCTYPE html>\n<html lang="{escape(layout.language)}">\n<head>\n'
         '<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(sheet.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{_gate(''.join(_sheet(sheet)))}\n</body>\n</html>\n"
+        f"<title>{escape(layout.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"{_sanitize(''.join(_report(layout)))}\n</body>\n</html>\n"
     )
 
 
 def fragment(document: Document) -> str:
-    """Return the content alone, as events carry it in `html_content`."""
-    return _gate("".join(_blocks(clean_document(document))))
+    """Return the content alone, the `html_content` of events."""
+    return _sanitize("".join(_blocks(clean_document(document))))
 
 
-def _gate(markup: str) -> str:
-    """Let only our own elements, attributes and data URIs through."""
-    import nh3  # noqa: PLC0415  # large, and many a service never exports HTML
+def _sanitize(markup: str) -> str:
+    """Remove all but the known elements, attributes and data URIs."""
+    import nh3  # noqa: PLC0415  # large, and rarely needed
 
     return nh3.clean(
         markup, tags=ELEMENTS, attributes=ATTRIBUTES, url_schemes={"data"}, link_rel=None
     )
 
 
-def _sheet(sheet: ReportLayout) -> Iterator[str]:
+def _report(layout: ReportLayout) -> Iterator[str]:
     yield '<article class="report">\n<header>\n'
-    yield _image(sheet.header, "header-image")
-    if sheet.site:
-        yield f'<p class="site">{escape(sheet.site)}</p>\n'
-    yield f"<h1>{escape(sheet.title)}</h1>\n"
-    for rows in sheet.orders:
+    yield _image(layout.header, "header-image")
+    if layout.site:
+        yield f'<p class="site">{escape(layout.site)}</p>\n'
+    yield f"<h1>{escape(layout.title)}</h1>\n"
+    for rows in layout.orders:
         yield _table(rows)
-    if sheet.banner:
-        yield f'<p class="not-signed">{escape(sheet.banner)}</p>\n'
+    if layout.banner:
+        yield f'<p class="not-signed">{escape(layout.banner)}</p>\n'
     yield "</header>\n"
-    yield from _part(sheet.report, "report-content")
-    for addendum in sheet.addenda:
+    yield from _part(layout.report, "report-content")
+    for addendum in layout.addenda:
         yield from _part(addendum, "report-addendum-content")
-    yield f"<footer>{_image(sheet.footer, 'footer-image')}</footer>\n</article>"
+    yield f"<footer>{_image(layout.footer, 'footer-image')}</footer>\n</article>"
 
 
 def _table(rows: tuple[OrderRow, ...]) -> str:

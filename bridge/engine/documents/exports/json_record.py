@@ -1,7 +1,7 @@
 """
 The JSON export record (interface document, JSON export record).
 
-Values as they are stored: no formatting, no time zone but UTC, no words of our own.
+Values are unformatted, times are in UTC.
 """
 
 from base64 import b64encode
@@ -35,11 +35,11 @@ CLINICAL_TAGS = (
     "ReferringPhysician",
     "ReportingPhysician",
 )
-"""Exactly the tags of the record; the others, Metadata among them, travel by HL7 only."""
+"""The tags of the record; the other tags, such as Metadata, are sent by HL7 only."""
 
 
 def export_record(exported: ExportedReport) -> dict[str, Any]:
-    """Return the record as JSON values; what is unset is '' in clinicalInfo, null elsewhere."""
+    """Return the record; unset values are empty in clinicalInfo and null elsewhere."""
     header, footer = exported.site.header_image, exported.site.footer_image
     return {
         "siteInfo": {
@@ -73,7 +73,7 @@ def timestamp(moment: datetime | None) -> str | None:
 
 
 def data_uri(image: ExportedImage | None) -> str | None:
-    """Return the image as a data URI, which names its own type."""
+    """Return the image as a data URI."""
     if image is None:
         return None
     return f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"

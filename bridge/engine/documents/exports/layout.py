@@ -1,11 +1,11 @@
-"""The printed report before any format: its parts in order, and its plain text.
+"""
+The layout of a printed report, independent of the format.
 
     header image / title / orders / banner / report, signature / addenda, signatures / footer
 
-Words and dates are in the report's language, pictures re-encoded, characters that no
-format may carry are gone. HTML, RTF, DOCX and PDF draw the same sheet.
-
-The content is exactly what GET content and the JSON record give. No line is wrapped here.
+Labels and dates are in the language of the report, images are re-encoded, and characters that a
+format cannot represent are removed. HTML, RTF, DOCX and PDF draw the same layout. The text is the
+text of GET content and of the JSON record.
 """
 
 import re
@@ -43,7 +43,7 @@ from bridge.engine.rules.text.document import (
 )
 from bridge.engine.rules.text.plain_text import plain_text
 
-# C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
+# C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 and RTF readers reject most.
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
@@ -74,7 +74,7 @@ NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """One line of an order's data."""
+    """One line of the data of an order."""
 
     label: str
     value: str
@@ -82,7 +82,7 @@ class OrderRow:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPart:
-    """The report or an addendum: its text, and under it who signed it and when."""
+    """The text of the report or of an addendum, with its signature line."""
 
     body: Document
     heading: str = ""
@@ -92,7 +92,7 @@ class LayoutPart:
 
 @dataclass(frozen=True, slots=True)
 class ReportLayout:
-    """Everything that a format draws, in the order of its fields."""
+    """The parts of a printed report, in drawing order."""
 
     language: str
     header: EncodedImage | None
@@ -104,15 +104,15 @@ class ReportLayout:
     addenda: tuple[LayoutPart, ...]
     footer: EncodedImage | None
     page_size: PageSize = PageSize.A4
-    running: str = ""  # who the patient is, on every page
-    page: str = ""  # with places for `{page}` and `{pages}`
+    running: str = ""  # the page header with the patient
+    page: str = ""  # the page number, with `{page}` and `{pages}`
     images_heading: str = ""
     images: tuple[EncodedImage, ...] = ()
     images_left_out: str = ""
 
 
 def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
-    """Return the sheet of a report, its times in `zone`."""
+    """Return the layout of a report, its times in `zone`."""
     words, language = labels(exported.language), exported.language
     signature, image = _signature(exported.signed_by, exported.signed_at, zone, language)
     return ReportLayout(
@@ -144,7 +144,7 @@ def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
 
 
 def _running(orders: Sequence[Mapping[str, str]], words: Mapping[str, str], language: str) -> str:
-    """Identify the patient in one line: name, MRN, birth date, and the orders' accessions."""
+    """Return the page header: patient name, MRN, birth date, and accessions of the orders."""
     first: Mapping[str, str] = orders[0] if orders else {}
     tags = ("patient", "PatientName"), ("mrn", "PatientMRN"), ("birth_date", "PatientBirthDate")
     parts = [(label, _clipped(_shown(tag, first.get(tag) or "", language))) for label, tag in tags]
@@ -161,7 +161,7 @@ def _clipped(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return one line of text that every format can carry."""
+    """Return the text as one line of characters that every format can represent."""
     return FORBIDDEN.sub("", LINE_ENDS.sub(" ", text))
 
 
@@ -202,14 +202,14 @@ def _clean_cell(cell: TableCell) -> TableCell:
 
 
 def column_shares(rows: tuple[tuple[TableCell, ...], ...]) -> tuple[float, ...]:
-    """Return the share of the width that each column of a grid gets, by its longest text."""
+    """Return the share of the width of each column, by its longest text."""
     longest = [max(map(_text_width, column)) for column in zip(*rows, strict=True)]
     bounded = [min(max(width, NARROWEST), WIDEST) for width in longest]
     return tuple(width / sum(bounded) for width in bounded)
 
 
 def _text_width(cell: TableCell) -> int:
-    """Return about how many Latin characters wide the longest line of a cell is."""
+    """Return the width of the longest line of a cell, in Latin characters."""
     lines = plain_text(Document(cell.content)).split("\n")
     return max(len(line) + len(EAST_ASIAN.findall(line)) for line in lines)
 
@@ -217,7 +217,7 @@ def _text_width(cell: TableCell) -> int:
 def _clean_inline(inline: Inline) -> Inline:
     if isinstance(inline, BracketField):
         return BracketField(clean(inline.label), clean(inline.value))
-    # What was suggested is the signer's own, once it is shown to others.
+    # An export shows suggestions like any other text.
     return Text(clean(inline.text), tuple(m for m in inline.marks if m is not Mark.SUGGESTED))
 
 
@@ -227,7 +227,7 @@ def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> t
 
 
 def _shown(tag: str, raw: str, language: str) -> str:
-    """Make a stored value readable: dates in the language's way, names without carets."""
+    """Format a stored value: dates by language, names without carets."""
     if tag in DATES:
         return clean(day_text(raw, language))
     if tag in NAMES and ("^" in raw or "=" in raw):
@@ -247,27 +247,10 @@ def _signature(
 
 
 def _picture(image: ExportedImage | None) -> EncodedImage | None:
-    """Re-encode an image once more; one that no longer decodes is left out, the text stays."""
+    """Re-encode an image; one that cannot be decoded is omitted."""
     if image is None:
         return None
     try:
         return accept_stored(image.data, image.media_type)
     except BadImage:
         return None
-
-
-def content(document: Document) -> str:
-    """Return the text of a report or addendum (interface document, GET content)."""
-    return plain_text(document)
-
-
-def render(exported: ExportedReport, zone: tzinfo) -> str:
-    """Return report and addenda one after the other, each with heading and signature line."""
-    sheet = lay_out(exported, zone)
-    banner = f"{sheet.banner}\n\n" if sheet.banner else ""
-    return banner + "\n\n".join(_part(part) for part in (sheet.report, *sheet.addenda)) + "\n"
-
-
-def _part(part: LayoutPart) -> str:
-    lines = (part.heading, plain_text(part.body), part.signature)
-    return "\n\n".join(line for line in lines if line)

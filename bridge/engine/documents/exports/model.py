@@ -1,8 +1,8 @@
 """
-What an export is made of: a report as it is to be shown, with its site and its people.
+The input of all export formats: a report with its site, orders, signers and addenda.
 
-Filled by the engine's services, read by every format. Holds facts only: no words of any
-language, no layout, and no report whose access has not been checked before.
+The services of the engine fill it after they have checked the access. It contains no labels and no
+layout.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class PageSize(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportedImage:
-    """An image as the site or user uploaded it, after `images.accept`."""
+    """An image of a site or user, after `images.accept`."""
 
     media_type: str
     data: bytes
@@ -31,17 +31,17 @@ class ExportedImage:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPerson:
-    """A user, as `signedBy`, `prelimBy` and `reviewedBy` show one."""
+    """A user: the value of `signedBy`, `prelimBy` and `reviewedBy`."""
 
     name: str
     email: str
     signature: ExportedImage | None = None
-    text: str = ""  # what stands behind the name: a title, a registration number
+    text: str = ""  # after the name: a title, a registration number
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedSite:
-    """The site's part of an export; `time_zone` is an IANA name or ''."""
+    """The site of a report; `time_zone` is an IANA name or empty."""
 
     name: str
     header_image: ExportedImage | None = None
@@ -61,7 +61,7 @@ class ExportedAddendum:
 
 @dataclass(frozen=True, slots=True)
 class PrelimEntry:
-    """One preliminary read; reviewed when another user went on from it."""
+    """One preliminary read, and its review if there was one."""
 
     tag_name: str
     tag_group: str
@@ -74,9 +74,9 @@ class PrelimEntry:
 @dataclass(frozen=True, slots=True)
 class ExportedReport:
     """
-    One report: orders anchor first, signed addenda and prelim reads oldest first.
+    One report: the anchor order first, signed addenda and preliminary reads oldest first.
 
-    All times are aware. `signed_at` and `signed_by` are None while the report is unsigned.
+    All times are timezone-aware. `signed_at` and `signed_by` are None while the report is unsigned.
     `images_left_out` counts the key images that are too many or too large to print.
     """
 

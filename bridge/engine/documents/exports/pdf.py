@@ -1,9 +1,8 @@
 """
 A report as PDF, for export from the reporting app.
 
-typst sets the page: the sheet goes to `report.typ` as data, never as markup. Measured, it
-sets 1 MB of text in a second where a pure Python writer took ten. The East Asian fonts
-come from a package of their own; without it the machine's fonts are asked.
+typst sets the pages with the template `report.typ`. The text is passed as data, never as markup.
+East Asian fonts come from a package of their own; without it, the fonts of the machine are used.
 """
 
 import json
@@ -40,16 +39,16 @@ WRITER = "typst"
 FONT_PACKAGE = "noto-cjk-sans-otc"
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
 PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
-BREAK = "\u200b"  # where the template may end a line
+BREAK = "\u200b"  # a zero-width space, where a line may end
 HARD_BREAK = 60  # characters of a line of a huge unbroken text
 HUGE = 20_000
-STEP, CELL_STEP = 10, 4  # characters between two such places
+STEP, CELL_STEP = 10, 4  # characters between two breaks
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
-GATHERED = 64  # lines of text set as one paragraph
+LINES_PER_PARAGRAPH = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 LEADING = re.compile("^ +")
-UNBROKEN = 40  # characters without a space that get marks
+UNBROKEN = 40  # characters without a space that get breaks
 LINE = 80  # about how many characters a line has
 
 
@@ -57,15 +56,15 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """
     Return the report as a PDF with embedded fonts, its times in `zone`.
 
-    Raises `PdfUnavailable` when the writer, or a font for text of this report, is missing.
+    Raises `PdfUnavailable` if typst or a font for the text of this report is missing.
     A character that no installed font has (an emoji) is drawn as an empty box.
     """
-    sheet = lay_out(exported, zone)
-    data = json.dumps(_Composer(sheet).compose(), ensure_ascii=False)
+    layout = lay_out(exported, zone)
+    data = json.dumps(_TemplateData(layout).to_json(), ensure_ascii=False)
     own_fonts = _font_folder()
     if EAST_ASIAN.search(data) and not _has_east_asian_font(own_fonts):
         raise PdfUnavailable(FONT_PACKAGE)
-    inputs = {"main": _template(), "report.json": data.encode(), **_pictures(sheet)}
+    inputs = {"main": _template(), "report.json": data.encode(), **_pictures(layout)}
     pdf = _writer().compile(
         inputs,
         font_paths=[str(own_fonts)] if own_fonts else [],
@@ -76,7 +75,7 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
 
 
 def _writer() -> Any:
-    """Return the typst module; it is loaded when the first PDF is asked for."""
+    """Return the typst module; it is loaded for the first PDF."""
     if find_spec(WRITER) is None:
         raise PdfUnavailable(WRITER)
     return import_module(WRITER)
@@ -89,7 +88,7 @@ def _template() -> bytes:
 
 @cache
 def _font_folder() -> Path | None:
-    """Return where the font package keeps its files, or None when it is not installed."""
+    """Return the folder of the font package, None if it is not installed."""
     spec = find_spec(FONT_PACKAGE.replace("-", "_"))
     return Path(spec.origin).parent if spec and spec.origin else None
 
@@ -102,10 +101,10 @@ def _has_east_asian_font(own_fonts: Path | None) -> bool:
     return any("CJK" in family or "Source Han" in family for family in families)
 
 
-def _pictures(sheet: ReportLayout) -> dict[str, bytes]:
-    """Return the images by the names that the data uses."""
-    signatures = (part.signature_image for part in (sheet.report, *sheet.addenda))
-    images = (sheet.header, sheet.footer, *signatures, *sheet.images)
+def _pictures(layout: ReportLayout) -> dict[str, bytes]:
+    """Return the images by their file names in the template."""
+    signatures = (part.signature_image for part in (layout.report, *layout.addenda))
+    images = (layout.header, layout.footer, *signatures, *layout.images)
     return {_file_name(image): _wrapped(image) for image in images if image}
 
 
@@ -114,54 +113,54 @@ def _file_name(image: EncodedImage) -> str:
 
 
 def _wrapped(image: EncodedImage) -> bytes:
-    """Wrap an image in SVG: the writer's files in memory must be text."""
+    """Wrap an image in SVG, because typst accepts only text files in memory."""
     size = f'width="{image.width}" height="{image.height}"'
     uri = f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"
     svg = 'xmlns="http://www.w3.org/2000/svg"'
     return f'<svg {svg} {size}><image {size} href="{uri}"/></svg>'.encode()
 
 
-class _Composer:
-    """Turns a sheet into the JSON that `report.typ` draws."""
+class _TemplateData:
+    """Converts a layout to the JSON that `report.typ` reads."""
 
-    def __init__(self, sheet: ReportLayout) -> None:
-        self._sheet = sheet
-        self._base = sheet.language.partition("-")[0]
+    def __init__(self, layout: ReportLayout) -> None:
+        self._layout = layout
+        self._base = layout.language.partition("-")[0]
 
-    def compose(self) -> dict[str, Any]:
-        """Return everything the template reads."""
-        sheet = self._sheet
-        region = REGIONS.get(sheet.language) or sheet.language.partition("-")[2]
+    def to_json(self) -> dict[str, Any]:
+        """Return the data of the template."""
+        layout = self._layout
+        region = REGIONS.get(layout.language) or layout.language.partition("-")[2]
         return {
             "lang": self._base,
             "region": region or None,
             "fonts": self._fonts(),
-            "paper": PAPERS[sheet.page_size],
-            "running": _breakable(sheet.running),
-            "page": sheet.page,
-            "images": [_file_name(image) for image in sheet.images],
-            "images_heading": sheet.images_heading,
-            "images_left_out": sheet.images_left_out,
-            "title": sheet.title,
-            "site": _breakable(sheet.site),
-            "banner": sheet.banner,
-            "header": _name(sheet.header),
-            "footer": _name(sheet.footer),
+            "paper": PAPERS[layout.page_size],
+            "running": _breakable(layout.running),
+            "page": layout.page,
+            "images": [_file_name(image) for image in layout.images],
+            "images_heading": layout.images_heading,
+            "images_left_out": layout.images_left_out,
+            "title": layout.title,
+            "site": _breakable(layout.site),
+            "banner": layout.banner,
+            "header": _name(layout.header),
+            "footer": _name(layout.footer),
             "orders": [
                 [{"label": row.label, "value": _breakable(row.value)} for row in rows]
-                for rows in sheet.orders
+                for rows in layout.orders
             ],
-            "report": _part(sheet.report),
-            "addenda": [_part(addendum) for addendum in sheet.addenda],
+            "report": _part(layout.report),
+            "addenda": [_part(addendum) for addendum in layout.addenda],
         }
 
     def _fonts(self) -> list[str | dict[str, str]]:
         """
-        Put the face of the report's language behind the Latin one: Han characters differ by region.
+        Return the Latin font and the CJK font of the language: Han glyphs differ by region.
 
-        The East Asian faces have one weight and no italics; they supply only what Latin lacks.
+        The CJK fonts have one weight and no italics, so they are used only for missing glyphs.
         """
-        face = FACES.get(self._sheet.language) or FACES.get(self._base)
+        face = FACES.get(self._layout.language) or FACES.get(self._base)
         if face:
             latin = {"name": LATIN, "covers": "latin-in-cjk"}
             return [latin, f"Noto Sans CJK {face}", LATIN]
@@ -177,15 +176,17 @@ def _part(part: LayoutPart) -> dict[str, Any]:
         "heading": part.heading,
         "signature": _breakable(part.signature),
         "image": _name(part.signature_image),
-        "blocks": list(_gathered(drawn for block in part.body.content for drawn in _block(block))),
+        "blocks": list(
+            _merge_paragraphs(drawn for block in part.body.content for drawn in _block(block))
+        ),
     }
 
 
-def _gathered(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Make one paragraph of several, a line each: setting fifty thousand would take seconds."""
+def _merge_paragraphs(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Merge paragraphs to one with several lines, because typst is slow with many paragraphs."""
     pending: list[dict[str, Any]] = []
     for block in blocks:
-        if pending and (block["kind"] != "paragraph" or len(pending) >= GATHERED):
+        if pending and (block["kind"] != "paragraph" or len(pending) >= LINES_PER_PARAGRAPH):
             yield _joined(pending)
             pending = []
         if block["kind"] == "paragraph":
@@ -197,7 +198,7 @@ def _gathered(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _joined(paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join paragraphs by line ends; neighbours of the same emphasis become one run."""
+    """Join paragraphs by line ends, and neighbouring runs with the same marks."""
     runs: list[dict[str, Any]] = []
     for number, paragraph in enumerate(paragraphs):
         line_end = [{"text": "\n", "marks": []}] if number else []
@@ -250,7 +251,7 @@ def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
 
 def _cell(cell: TableCell, shortest: int) -> dict[str, Any]:
     drawn = (piece for block in cell.content for piece in _block(block, shortest))
-    return {"header": cell.header, "blocks": list(_gathered(drawn))}
+    return {"header": cell.header, "blocks": list(_merge_paragraphs(drawn))}
 
 
 def _run(inline: Inline, shortest: int = UNBROKEN) -> dict[str, Any]:
@@ -261,7 +262,7 @@ def _run(inline: Inline, shortest: int = UNBROKEN) -> dict[str, Any]:
 
 
 def _breakable(text: str, shortest: int = UNBROKEN) -> str:
-    """Mark where lines may end within a text of this length without spaces."""
+    """Insert breaks into runs of at least `shortest` characters without a space."""
     if len(text) < shortest:
         return text
     if shortest < UNBROKEN:
@@ -272,9 +273,9 @@ def _breakable(text: str, shortest: int = UNBROKEN) -> str:
 @cache
 def _unbroken(length: int) -> re.Pattern[str]:
     """
-    Return the pattern of text of this length without spaces.
+    Return the pattern of a run of this length without a space.
 
-    East Asian text breaks anywhere; combining marks stay with their letter.
+    East Asian text may break anywhere; combining marks stay with their letter.
     """
     breaking = "\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff"
     return re.compile(f"[^{breaking}]{{{length},}}")

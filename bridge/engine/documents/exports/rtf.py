@@ -1,8 +1,7 @@
 r"""
 A report as RTF 1.9: everything outside ASCII as `\uN?`, images as PNG or JPEG pictures.
 
-Own writer: no kept one exists. Text never reaches the file but through `escape`, so that
-no control word of a hostile text survives. Reads no RTF.
+Every text is written by `escape`, so that a text cannot inject control words.
 """
 
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ BORDERS = "".join(rf"\clbrdr{side}\brdrs\brdrw5" for side in "tlbr")
 
 
 class _Escapes(dict[int, str]):
-    """Translation of every character, made when first met."""
+    """Translation table of characters, filled on demand."""
 
     def __missing__(self, code: int) -> str:
         escaped = self[code] = _escape_code(code)
@@ -74,7 +73,7 @@ class _Escapes(dict[int, str]):
 
 
 def _escape_code(code: int) -> str:
-    if chr(code) in "\\{}":  # by number: readers that search for `\bin` find none of ours
+    if chr(code) in "\\{}":  # as a code, so that no reader finds a `\bin` in a text
         return f"\\'{code:02x}"
     if code == ord("\t"):
         return r"\tab "
@@ -98,13 +97,13 @@ def render(exported: ExportedReport, zone: tzinfo, *, content_only: bool = False
     Return the report as RTF; with `content_only` the text of report and addenda alone,
     without images, patient data, banner and signatures (interface document, export/rtf).
     """
-    sheet = lay_out(exported, zone)
-    body = _content(sheet) if content_only else _sheet(sheet)
-    return (_prologue(sheet) + "".join(body) + "}").encode("ascii")
+    layout = lay_out(exported, zone)
+    body = _content(layout) if content_only else _report(layout)
+    return (_prologue(layout) + "".join(body) + "}").encode("ascii")
 
 
-def _prologue(sheet: ReportLayout) -> str:
-    language = sheet.language
+def _prologue(layout: ReportLayout) -> str:
+    language = layout.language
     base = language.partition("-")[0]
     font, charset = EAST_ASIAN.get(language) or EAST_ASIAN.get(base) or EAST_ASIAN["ja"]
     return (
@@ -112,33 +111,33 @@ def _prologue(sheet: ReportLayout) -> str:
         "{\\fonttbl{\\f0\\fswiss\\fcharset0 Arial;}"
         f"{{\\f1\\fnil\\fcharset{charset} {font};}}}}\n"
         "{\\colortbl;\\red176\\green0\\blue32;}\n"
-        f"{PAPERS[sheet.page_size]}\\margl1134\\margr1134\\margt1134\\margb1134\n"
+        f"{PAPERS[layout.page_size]}\\margl1134\\margr1134\\margt1134\\margb1134\n"
     )
 
 
-def _content(sheet: ReportLayout) -> Iterator[str]:
-    yield from _blocks(sheet.report.body)
-    for addendum in sheet.addenda:
+def _content(layout: ReportLayout) -> Iterator[str]:
+    yield from _blocks(layout.report.body)
+    for addendum in layout.addenda:
         yield BODY + END
         yield from _blocks(addendum.body)
 
 
-def _sheet(sheet: ReportLayout) -> Iterator[str]:
+def _report(layout: ReportLayout) -> Iterator[str]:
     header, footer = (
         rf"\pard\qc {_picture(image, IMAGE_HEIGHT)}\par " if image else ""
-        for image in (sheet.header, sheet.footer)
+        for image in (layout.header, layout.footer)
     )
-    number = escape(sheet.page).replace(r"\'7bpage\'7d", PAGE).replace(r"\'7bpages\'7d", PAGES)
-    yield f"{{\\header{header}{SMALL}{escape(sheet.running)}\\par}}\n"
+    number = escape(layout.page).replace(r"\'7bpage\'7d", PAGE).replace(r"\'7bpages\'7d", PAGES)
+    yield f"{{\\header{header}{SMALL}{escape(layout.running)}\\par}}\n"
     yield f"{{\\footer{SMALL}\\qc {number}\\par {footer}}}\n"
-    if sheet.site:
-        yield BODY + escape(sheet.site) + END
-    yield TITLE + escape(sheet.title) + END
-    for rows in sheet.orders:
+    if layout.site:
+        yield BODY + escape(layout.site) + END
+    yield TITLE + escape(layout.title) + END
+    for rows in layout.orders:
         yield from _rows(rows)
-    if sheet.banner:
-        yield BANNER + escape(sheet.banner) + END
-    for part in (sheet.report, *sheet.addenda):
+    if layout.banner:
+        yield BANNER + escape(layout.banner) + END
+    for part in (layout.report, *layout.addenda):
         yield from _part(part)
 
 

@@ -1,7 +1,7 @@
 """
-The few words that a printed report has of its own, and its dates, in the user's language.
+Labels, dates and names of a printed report in the language of the user.
 
-The catalogue is `labels.json`; dates follow CLDR. Translates nothing that a user wrote.
+`labels.json` has the labels. Dates follow CLDR.
 """
 
 import json
@@ -24,7 +24,7 @@ _DATE_TIME = re.compile(
 )
 _TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)?(?:\.\d{1,6})?")
 DA_DIGITS = 8
-FIRST_YEAR, LAST_YEAR = 1850, 2150  # outside, eight digits were no DICOM date
+FIRST_YEAR, LAST_YEAR = 1850, 2150  # other years mean that the digits are not a date
 
 CATALOGUE = cast(
     "Mapping[str, Mapping[str, str]]",
@@ -49,19 +49,19 @@ def locale_of(language: str) -> "Locale":
 
 
 def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
-    """Write an aware time in `zone`, always with the zone's abbreviation."""
+    """Format a timezone-aware time in `zone`, with the abbreviation of the zone."""
     from babel.dates import format_datetime  # noqa: PLC0415  # as above
 
     there = moment.astimezone(zone)
     written = format_datetime(there, "medium", locale=locale_of(language))
     abbreviation = there.tzname() or "UTC"
-    if abbreviation[0] in "+-":  # zones without letters are named by their offset alone
+    if abbreviation[0] in "+-":  # zones without an abbreviation have their offset as a name
         abbreviation = f"UTC{abbreviation}"
     return f"{_plain_spaces(written)} {abbreviation}"
 
 
 def day_text(raw: str, language: str) -> str:
-    """Write a DICOM (YYYYMMDD) or ISO date in the language's way; anything else as it stands."""
+    """Format a DICOM (YYYYMMDD) or ISO date by language; other texts are unchanged."""
     from babel.dates import format_date  # noqa: PLC0415  # as above
 
     day = _parse_day(raw.strip())
@@ -72,9 +72,9 @@ def day_text(raw: str, language: str) -> str:
 
 def person_name(raw: str) -> str:
     """
-    Write a DICOM PN or HL7 XPN value for readers: `DOE, JANE Q`.
+    Format a DICOM PN or HL7 XPN value: `DOE, JANE Q`.
 
-    The ideographic spelling of a name follows its Latin one in parentheses.
+    The ideographic form of a name follows the Latin one in parentheses.
     """
     groups = [_name_group(group) for group in raw.split("=")[:2]]
     shown = list(dict.fromkeys(group for group in groups if group))
@@ -89,7 +89,7 @@ def _name_group(group: str) -> str:
 
 
 def day_and_time(raw: str) -> str:
-    """Write a DICOM DA, TM or DT value as ISO 8601 does, with a space; anything else as it is."""
+    """Format a DICOM DA or DT value as ISO 8601 with a space; other texts are unchanged."""
     if found := _DATE_TIME.fullmatch(raw):
         zone = f" {found['zone'][:3]}:{found['zone'][3:]}" if found["zone"] else ""
         day = "-".join(filter(None, found.group("year", "month", "day")))
@@ -98,7 +98,7 @@ def day_and_time(raw: str) -> str:
 
 
 def clock(raw: str) -> str:
-    """Write a DICOM TM value as `10:15:00`, without fractions of a second."""
+    """Format a DICOM TM value as `10:15:00`, without fractions."""
     found = _TIME.fullmatch(raw)
     return ":".join(filter(None, found.groups())) if found else raw
 
@@ -115,5 +115,5 @@ def _parse_day(raw: str) -> date | None:
 
 
 def _plain_spaces(text: str) -> str:
-    """Replace CLDR's narrow and no-break spaces: few fonts have them all."""
+    """Replace the narrow and no-break spaces of CLDR, which few fonts have."""
     return text.replace("\u202f", " ").replace("\u00a0", " ")

@@ -1,9 +1,9 @@
 """
-Key images: sniff, check, re-encode.
+Uploaded images: detect the format, check the size, re-encode.
 
-What is stored and shown is never what was sent: decoded pixels are encoded anew, so that
-metadata, trailing data and tricks of the container are gone. Sizes are checked before
-pixels are decoded, in a worker process. Stores nothing; compares with nothing.
+The bytes that were sent are never stored or shown. The pixels are decoded and encoded again in a
+worker process, which removes metadata, trailing data and malformed parts. The size is checked
+before the pixels are decoded.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from bridge.workers.documents import Budget, TooCostly, Unparsable, parse
 from parsers.limits import IMAGE
 
 DIMENSIONS = struct.Struct("!II")
-"""Width and height of a picture, before its bytes, in the answer of a worker process."""
+"""Width and height, in front of the image bytes in the result of a worker process."""
 
 PNG = "image/png"
 JPEG = "image/jpeg"
@@ -32,7 +32,7 @@ SIGNATURES: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """How much of an image is taken: bytes as sent, pixels as decoded."""
+    """Limits of an image: bytes as sent, pixels as decoded."""
 
     max_bytes: int = IMAGE.size
     max_pixels: int = IMAGE.count
@@ -40,7 +40,7 @@ class ImageLimits:
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """An accepted image: `data` is ours, `sha256` is of the bytes that were sent."""
+    """An accepted image: `data` is re-encoded, `sha256` is the hash of the bytes that were sent."""
 
     media_type: str
     data: bytes
@@ -50,7 +50,7 @@ class EncodedImage:
 
 
 Encoder = Callable[[bytes, str, int], tuple[bytes, int, int]]
-"""Gives a picture encoded anew, its width and height, from bytes, format and most pixels."""
+"""(bytes, format, maximum pixels) to (re-encoded bytes, width, height)."""
 
 
 def accept(
@@ -63,18 +63,18 @@ def accept(
     """
     Return the image re-encoded (JPEG stays JPEG, the others become PNG), or raise `BadImage`.
 
-    The declared type must be one of ours; which of them it is, the first bytes decide.
-    Of an animation the first picture is kept. `sha256` recognizes a repeated upload.
+    The declared type must be a supported one; the signature of the data determines the format. An
+    animation is reduced to its first picture. `sha256` identifies a repeated upload.
     """
 
     def encode(data: bytes, kind: str, pixels: int) -> tuple[bytes, int, int]:
-        return _offloaded(data, kind, pixels, budget)
+        return _encode_in_worker(data, kind, pixels, budget)
 
     return _accepted(data, declared_type, limits or ImageLimits(), encode)
 
 
 def accept_stored(data: bytes, declared_type: str) -> EncodedImage:
-    """Re-encode an image that `accept` has encoded before, in this process."""
+    """Re-encode in this process an image that `accept` has encoded before."""
     from bridge.engine.documents.uploads.pixels import reencode  # noqa: PLC0415  # slow to load
 
     return _accepted(data, declared_type, ImageLimits(), reencode)
@@ -97,10 +97,10 @@ def _accepted(
     return EncodedImage(media_type, encoded, hashlib.sha256(data).hexdigest(), width, height)
 
 
-def _offloaded(
+def _encode_in_worker(
     data: bytes, kind: str, pixels: int, budget: Budget | None
 ) -> tuple[bytes, int, int]:
-    """Encode a picture anew in a worker process. Raises BadImage."""
+    """Re-encode an image in a worker process; raise BadImage."""
     try:
         found = parse("image", data, {"kind": kind, "pixels": pixels}, limits=IMAGE, budget=budget)
     except TooCostly:

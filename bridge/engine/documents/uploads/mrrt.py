@@ -1,9 +1,8 @@
 """
-Report templates as HTML5 by IHE MRRT: read them into our document, write them from it.
+Report templates as HTML5 by IHE MRRT: reader and writer.
 
-Only text, sections, lists, tables and fields are taken over: no script, style, link or attribute
-survives, because nothing of the markup is kept. Pick lists become fields `one / two`.
-`import_template` reads a user's file in a worker process.
+Only text, sections, lists, tables and fields are read. No script, style, link or attribute is kept.
+A pick list becomes a field `one / two`. `import_template` reads a file in a worker process.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ from bridge.workers.documents import parse as parse_in_worker
 from parsers.limits import TEMPLATE
 
 PICK = " / "
-"""Between the choices of a pick list, in a field's label."""
+"""Separates the choices of a pick list in the label of a field."""
 
 _SILENT = frozenset(("script", "style", "title", "head", "template", "object", "svg", "math"))
 _HEADINGS = frozenset(("header", "h1", "h2", "h3", "h4", "h5", "h6", "legend", "caption"))
@@ -52,11 +51,11 @@ _VOID = frozenset(("br", "input", "meta", "link", "img", "hr", "col", "embed", "
 
 
 class BadTemplate(DocumentError):  # noqa: N818  # named for what was sent
-    """HTML that is no template; the text holds nothing of it."""
+    """HTML that is not a template; the message contains none of it."""
 
 
 def import_template(html: str) -> tuple[str, Document]:
-    """Do as `read_template`, in a worker process and within its limits of time and memory."""
+    """Call `read_template` in a worker process with limits of time and memory."""
     data = html[: TEMPLATE.size + 1].encode("utf-8", "surrogatepass")
     try:
         found = parse_in_worker("template", data, limits=TEMPLATE)
@@ -79,7 +78,7 @@ def read_template(html: str) -> tuple[str, Document]:
     document = reader.document()
     if not document.content:
         raise BadTemplate("the template has no section, text or field")
-    # Through our own JSON once: what is too large, or no text, is refused as anywhere else.
+    # Parsing the JSON form applies the limits of all documents.
     return reader.title.strip()[:200], parse(to_json(document))
 
 
@@ -138,7 +137,7 @@ class _TemplateParser(HTMLParser):
             self._end_table()
 
     def _end_cell(self, *, header: bool) -> None:
-        """End the open cell; one whose end tag is left out is no header."""
+        """End the open cell; without an end tag it is not a header cell."""
         if self._cell is not None and self._rows and not self._counts["table"] > 1:
             self._end_line()
             self._rows[-1].append(TableCell(tuple(self._cell), header))
@@ -220,7 +219,7 @@ class _TemplateParser(HTMLParser):
             raise BadTemplate(f"more than {TEMPLATE.depth} elements in each other")
 
     def _close(self, tag: str) -> None:
-        """Close an element and those in it; an end tag without a beginning closes none."""
+        """Close an element and its children; an end tag without a start tag is ignored."""
         self._count()
         while self._counts[tag]:
             closed = self._open.pop()
@@ -241,7 +240,7 @@ class _TemplateParser(HTMLParser):
         self._heading = []
 
     def _leave_table(self) -> None:
-        """Read the rest of a table as lines: one that has headings only arranges a page."""
+        """Read the rest of a table as lines: a table with headings is a page layout."""
         cell, self._cell = self._cell, None
         self._end_table()
         self._blocks += cell or []
@@ -256,7 +255,7 @@ class _TemplateParser(HTMLParser):
         self._inlines = []
 
     def _end_list(self, *, ordered: bool) -> None:
-        """Add the innermost list to the item that it is in, or as a block."""
+        """Add the innermost list to its parent item, or as a block."""
         items = self._lists.pop() if self._lists else []
         if not items:
             return
@@ -275,7 +274,7 @@ class _TemplateParser(HTMLParser):
             self._blocks.append(block)
 
     def document(self) -> Document:
-        """Return what was read."""
+        """Return the document."""
         self._end_heading()
         self._end_line()
         while self._lists:

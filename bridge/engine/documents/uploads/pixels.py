@@ -1,7 +1,7 @@
 """
-The pixels of a key image, decoded and encoded anew.
+Decoding and encoding of images with Pillow.
 
-Loaded with the first image. What may be sent at all, `images` decides.
+A module of its own, because Pillow is slow to load. `images` checks what may be sent.
 """
 
 from io import BytesIO
@@ -14,7 +14,7 @@ from bridge.engine.documents.errors import BadImage, ImageFault
 
 def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
     """
-    Return the picture encoded anew, its width and its height; `kind` is PIL's name of the format.
+    Return the re-encoded image, its width and its height; `kind` is Pillow's name of the format.
 
     JPEG stays JPEG, the others become PNG. Raises `BadImage`.
     """
@@ -24,7 +24,7 @@ def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
         raise
     except (DecompressionBombError, DecompressionBombWarning):
         raise BadImage(ImageFault.TOO_MANY_PIXELS) from None
-    except Exception:  # noqa: BLE001  # decoders raise what they like on hostile bytes
+    except Exception:  # noqa: BLE001  # decoders raise arbitrary exceptions
         raise BadImage(ImageFault.MALFORMED) from None
 
 
@@ -39,7 +39,7 @@ def _reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]
 
 
 def _upright(picture: Image.Image) -> Image.Image:
-    """Apply the camera's orientation, since the tag that says it is not kept."""
+    """Apply the EXIF orientation, because the tag is not kept."""
     if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
         return picture
     return ImageOps.exif_transpose(picture)
@@ -49,7 +49,7 @@ def _jpeg(picture: Image.Image) -> bytes:
     buffer = BytesIO()
     if picture.mode == "CMYK":
         picture = picture.convert("RGB")  # browsers disagree about CMYK
-    # `keep` takes over the quantization tables: the least loss that re-encoding allows.
+    # `keep` reuses the quantization tables, which loses the least.
     quality = "keep" if picture.format == "JPEG" else 95
     picture.save(buffer, "JPEG", quality=quality, exif=b"", icc_profile=None, comment=b"")
     return buffer.getvalue()

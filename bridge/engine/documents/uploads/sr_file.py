@@ -1,8 +1,7 @@
 """
-Bytes of a DICOM file to a pydicom data set, within limits.
+Parser of a DICOM file to a pydicom data set, within limits.
 
-The transfer syntaxes of structured reports are opened here and not by `dcmread`, because
-that inflates a deflated file without bound. Knows nothing of structured reports.
+The file is not opened by `dcmread`, because that inflates a deflated file without a limit.
 """
 
 import re
@@ -45,20 +44,20 @@ SEQUENCES = frozenset(tag for tag in keyword_dict.values() if dictionary_VR(tag)
 META_GROUP = 0x0002
 IDENTIFYING_GROUP = 0x0008
 
-# A report with one value out of its range is still readable; its text is what counts.
+# A report with an invalid value is still readable.
 config.settings.reading_validation_mode = config.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
 class SrLimits:
-    """Bounds of one file; `max_depth` counts levels of the content tree."""
+    """Limits of one file; `max_depth` counts levels of the content tree."""
 
     max_bytes: int = STRUCTURED_REPORT.size
     max_items: int = STRUCTURED_REPORT_ITEMS
     max_depth: int = STRUCTURED_REPORT.depth
     max_elements: int = STRUCTURED_REPORT.count
     max_nested_elements: int = STRUCTURED_REPORT_ELEMENTS
-    """Elements of all levels, also repeated ones, of which pydicom keeps the last."""
+    """Elements of all levels; repeated elements count, of which pydicom keeps the last."""
 
 
 def read_file(data: bytes, limits: SrLimits) -> Dataset:
@@ -77,9 +76,9 @@ def read_file(data: bytes, limits: SrLimits) -> Dataset:
         BytesIO(body),
         is_implicit_VR=implicit,
         is_little_endian=little,
-        stop_when=_counting(limits.max_elements),
+        stop_when=_element_limit(limits.max_elements),
     )
-    _refuse_cut(data_set)
+    _refuse_truncated(data_set)
     return data_set
 
 
@@ -122,8 +121,8 @@ def _has_more_elements(body: bytes, limit: int, *, implicit: bool, little: bool)
     return False
 
 
-def _counting(limit: int) -> Callable[[BaseTag, str | None, int], bool]:
-    """Give a condition that never stops, and refuses a data set with too many elements."""
+def _element_limit(limit: int) -> Callable[[BaseTag, str | None, int], bool]:
+    """Return a `stop_when` that raises for a data set with too many elements."""
     left = iter(range(limit))
 
     def stops(tag: BaseTag, vr: str | None, length: int) -> bool:
@@ -134,8 +133,8 @@ def _counting(limit: int) -> Callable[[BaseTag, str | None, int], bool]:
     return stops
 
 
-def _refuse_cut(data_set: Dataset) -> None:
-    """Half a file is not half a report: pydicom would take what is left of a cut value."""
+def _refuse_truncated(data_set: Dataset) -> None:
+    """Refuse a truncated file: pydicom would accept the rest of a cut value."""
     for tag in data_set.keys():  # noqa: SIM118  # iterating a data set parses its values
         element = data_set.get_item(tag)
         if not isinstance(element, RawDataElement) or element.length == UNDEFINED_LENGTH:
@@ -147,7 +146,7 @@ def _refuse_cut(data_set: Dataset) -> None:
 def _split(data: bytes) -> tuple[str, bytes]:
     """Return the transfer syntax and the bytes of the data set (DICOM PS3.10 §7.1)."""
     if data[PREAMBLE : PREAMBLE + len(MAGIC)] != MAGIC:
-        return _guess(data), data
+        return _guess_syntax(data), data
     begin = PREAMBLE + len(MAGIC)
     stream = BytesIO(data[begin : begin + META_INFORMATION])
     meta = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_after_meta)
@@ -155,15 +154,15 @@ def _split(data: bytes) -> tuple[str, bytes]:
         raise BadStructuredReport(SrFault.TOO_LARGE)
     syntax = str(meta.get("TransferSyntaxUID", ""))
     body = data[begin + stream.tell() :]
-    return syntax or _guess(body), body
+    return syntax or _guess_syntax(body), body
 
 
 def _after_meta(tag: BaseTag, vr: str | None, length: int) -> bool:
     return tag.group != META_GROUP
 
 
-def _guess(body: bytes) -> str:
-    """Tell the syntax of a bare data set by its first element, as archives store them."""
+def _guess_syntax(body: bytes) -> str:
+    """Return the transfer syntax of a data set without preamble, by its first element."""
     if len(body) < struct.calcsize("<HH2s"):
         raise BadStructuredReport(SrFault.NOT_DICOM)
     group, _, vr = struct.unpack_from("<HH2s", body)

@@ -30,12 +30,12 @@ TagReader = Callable[[Dataset], str]
 
 
 def attribute(keyword: str) -> TagReader:
-    """Read one attribute of the data set as text, several values joined by a comma."""
+    """Return a reader of one attribute; several values are joined by commas."""
     return lambda data_set: text_of(data_set.get(keyword))
 
 
 def text_of(value: object) -> str:
-    """Return a value of pydicom as one line of text; nothing and sequences give ''."""
+    """Return a pydicom value as one line of text; None and sequences give an empty text."""
     if value is None or isinstance(value, Dataset | Sequence):
         return ""
     if isinstance(value, MultiValue | list):
@@ -51,7 +51,7 @@ def code_of(item: Dataset) -> tuple[str, str]:
 
 
 def requested(reader: TagReader) -> TagReader:
-    """Read from the first order that the report answers (ReferencedRequestSequence)."""
+    """Return a reader for the first order of the report (ReferencedRequestSequence)."""
 
     def read(data_set: Dataset) -> str:
         items = data_set.get("ReferencedRequestSequence") or []
@@ -61,7 +61,7 @@ def requested(reader: TagReader) -> TagReader:
 
 
 def code_in(keyword: str) -> TagReader:
-    """Read the code value of a code sequence's first item."""
+    """Return a reader of the code value of a sequence's first item."""
 
     def read(data_set: Dataset) -> str:
         return next((code_of(item)[0] for item in data_set.get(keyword) or []), "")
@@ -70,14 +70,14 @@ def code_in(keyword: str) -> TagReader:
 
 
 def study_modality(data_set: Dataset) -> str:
-    """Return the modality of the images; 'SR' is the modality of the report itself."""
+    """Return the modality of the images; `SR` is the modality of the report."""
     own = text_of(data_set.get("Modality"))
     among = [part.strip() for part in text_of(data_set.get("ModalitiesInStudy")).split(",")]
     return next((m for m in [*among, own] if m and m not in NOT_A_STUDY_MODALITY), "")
 
 
 def verifying_observer(data_set: Dataset) -> str:
-    """Return who verified the report, the last of several."""
+    """Return the last verifying observer of the report."""
     observers = data_set.get("VerifyingObserverSequence") or []
     names = [text_of(observer.get("VerifyingObserverName")) for observer in observers]
     return next((name for name in reversed(names) if name), "")
@@ -113,11 +113,11 @@ READERS: Mapping[str, tuple[TagReader, ...]] = {
     "ReportingPhysician": (verifying_observer, attribute("NameOfPhysiciansReadingStudy")),
     "Notes": (attribute("AdditionalPatientHistory"), attribute("PatientComments")),
 }
-"""Where each tag stands, best source first."""
+"""The sources of each tag, the best first."""
 
 
 def clinical_info(data_set: Dataset) -> dict[str, str]:
-    """Return the tags that have a value in the file, in DICOM's own notation."""
+    """Return the tags that have a value in the file, in DICOM notation."""
     found = {
         tag: next((value for reader in readers if (value := reader(data_set))), "")
         for tag, readers in READERS.items()
@@ -135,9 +135,9 @@ TRACKING_CODE, TRACKING_NAME = "112039", "tracking identifier"
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """
-    One NUM item: `path` is the headings above it, `qualifiers` what its children say.
+    One NUM item: `path` has the headings above it, `qualifiers` the codes of its children.
 
-    `tracking` is the identifier of what was measured, such as `Lesion 1`.
+    `tracking` is the tracking identifier of the measured object, such as `Lesion 1`.
     """
 
     name: str
@@ -150,12 +150,12 @@ class Measurement:
 
 @dataclass(slots=True)
 class SrContent:
-    """What a walk has collected."""
+    """The lines and measurements of a content tree."""
 
     lines: list[str] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
     elements: int = 0
-    """Elements of the items that were visited."""
+    """Elements of the visited items."""
 
 
 def concept(item: Dataset) -> str:
@@ -183,7 +183,7 @@ def _unit(measured: Dataset) -> str:
 
 
 def _number(item: Dataset) -> tuple[str, str]:
-    """Return value and unit; without a value, the reason why there is none."""
+    """Return value and unit; without a value, the reason for its absence."""
     for measured in item.get("MeasuredValueSequence") or []:
         if value := text_of(measured.get("NumericValue")):
             return value, _unit(measured)
@@ -201,11 +201,11 @@ VALUES: Mapping[str, Callable[[Dataset], str]] = {
     "TIME": lambda item: clock(text_of(item.get("Time"))),
     "DATETIME": lambda item: day_and_time(text_of(item.get("DateTime"))),
 }
-"""How the value of a leaf reads, by its value type; other types have no text."""
+"""Formatters of leaf values by value type; other types have no text."""
 
 
 def walk(root: Dataset, max_depth: int) -> SrContent:
-    """Collect lines and measurements below `root`; raise when nested deeper than allowed."""
+    """Collect lines and measurements below `root`; raise `BadStructuredReport` if too deep."""
     content = SrContent()
     _walk_children(root, (), content, max_depth, _tracking(root))
     return content
@@ -227,7 +227,7 @@ def _walk_children(
 def _walk_item(
     item: Dataset, path: tuple[str, ...], content: SrContent, levels_left: int, tracking: str
 ) -> None:
-    if _left_out(item):
+    if _is_omitted(item):
         return
     name, kind = concept(item), text_of(item.get("ValueType")).upper()
     tracking = _tracking(item) or tracking
@@ -235,7 +235,7 @@ def _walk_item(
         before = len(content.lines)
         inner = (*path, name) if name else path
         _walk_children(item, inner, content, levels_left - 1, tracking)
-        if name and len(content.lines) > before:  # a heading with nothing below says nothing
+        if name and len(content.lines) > before:  # no heading without content
             content.lines.insert(before, INDENT * len(path) + name)
         return
     reader = VALUES.get(kind)
@@ -259,7 +259,7 @@ def _is_tracking(item: Dataset) -> bool:
     )
 
 
-def _left_out(item: Dataset) -> bool:
+def _is_omitted(item: Dataset) -> bool:
     if _is_tracking(item):
         return False
     if text_of(item.get("RelationshipType")).upper() == OBSERVER_CONTEXT:
@@ -269,7 +269,7 @@ def _left_out(item: Dataset) -> bool:
 
 
 def _lines(name: str, value: str, depth: int) -> list[str]:
-    """Write one item; further lines of a long text keep the indent of the first."""
+    """Return the lines of one item; all have the same indent."""
     first, *others = value.splitlines() or [""]
     label = f"{name}: " if name else ""
     indent = INDENT * depth
@@ -286,14 +286,14 @@ def _measurement(item: Dataset, name: str, path: tuple[str, ...], tracking: str)
     return Measurement(name, value, unit, path, qualifiers, tracking)
 
 
-SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # every SR document class of PS3.4 B.5 begins so
+SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # the prefix of all SR document classes (PS3.4 B.5)
 
-UNEXPECTED_END = r".* in file "  # pydicom only warns when a sequence ends too early
+UNEXPECTED_END = r".* in file "  # pydicom only warns about a truncated sequence
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredReport:
-    """What one file says; `tags` are clinicalInfo tags that have a value."""
+    """The content of one file; `tags` are the clinicalInfo tags that have a value."""
 
     sop_instance_uid: str
     sop_class_uid: str
@@ -305,9 +305,9 @@ class StructuredReport:
 
 
 def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
-    """Return what the file says, or raise `BadStructuredReport`; no value leaves by an error."""
+    """Return the content of a file, or raise `BadStructuredReport`; errors contain no values."""
     try:
-        # pydicom's warnings quote the values that it dislikes: they must not reach a log.
+        # Warnings of pydicom quote values, which must not reach a log.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.filterwarnings("error", message=UNEXPECTED_END)
@@ -316,7 +316,7 @@ def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
         raise
     except RecursionError:
         raise BadStructuredReport(SrFault.TOO_DEEP) from None
-    except Exception:  # noqa: BLE001  # pydicom raises what it likes on hostile bytes
+    except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
         raise BadStructuredReport(SrFault.MALFORMED) from None
 
 
@@ -332,7 +332,7 @@ def _read(data: bytes, limits: SrLimits) -> StructuredReport:
 
 def _interpret(data_set: Dataset, sop_class: str, limits: SrLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
-    if not instance:  # it is what a repeated file is recognized by
+    if not instance:  # identifies a repeated file
         raise BadStructuredReport(SrFault.MALFORMED)
     content = walk(data_set, limits.max_depth)
     paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))

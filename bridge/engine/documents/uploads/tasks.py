@@ -1,7 +1,7 @@
 """
-Tasks for documents that users bring to the engine; worker processes import this (`parse`).
+Tasks of worker processes for uploaded files (`bridge.workers.documents.parse`).
 
-Each gives what JSON can say: `{"fault": CODE}` for a document that is refused, or what it says.
+Each task returns JSON values: `{"fault": CODE}` for a refused file, or its content.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from bridge.engine.documents.uploads.images import DIMENSIONS
 from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.rules.text.document import BadDocument, to_json
 
-Image.init()  # imports every format now: the process of a call reads no files
+Image.init()  # imports all formats now, because the confined process cannot read files
 
 
 def read_structured_report(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def read_structured_report(document: bytes, given: Mapping[str, Any]) -> dict[st
 
 
 def encode_image(document: bytes, given: Mapping[str, Any]) -> Any:
-    """Decode a picture of a `kind` with at most so many `pixels`, and encode it anew."""
+    """Re-encode an image of format `kind` with at most `pixels` pixels."""
     try:
         encoded, width, height = pixels.reencode(document, given["kind"], given["pixels"])
     except BadImage as error:
@@ -38,7 +38,7 @@ def encode_image(document: bytes, given: Mapping[str, Any]) -> Any:
 
 
 def read_template(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read an MRRT template; a fault is text for people here."""
+    """Read an MRRT template; the fault is a message."""
     try:
         title, found = mrrt.read_template(document.decode("utf-8", "surrogatepass"))
     except (mrrt.BadTemplate, BadDocument) as error:

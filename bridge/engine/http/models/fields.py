@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from bridge.engine.rules.identity import has_unseen
+from bridge.engine.rules.identity import has_invisible
 from bridge.engine.rules.text.document import Document, from_text, to_json
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.request_body import Model
@@ -56,7 +56,7 @@ def _indexable(text: str) -> str:
 
 def _visible(text: str) -> str:
     """Refuse invisible characters: two identifiers that differ by one look the same."""
-    if has_unseen(text):
+    if has_invisible(text):
         message = "String should have no control characters, line ends or marks of direction"
         raise ValueError(message)
     return text

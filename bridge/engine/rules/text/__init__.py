@@ -1,1 +1,1 @@
-"""Rules about the text of a report: documents, sections, findings, checks, billing."""
+"""Rules about the text of a report: document model, findings, checks, billing codes."""

@@ -1,8 +1,9 @@
-"""Billing codes from a site's own code maps; no code is shipped and none is guessed.
+"""
+Billing codes from the code map of a site.
 
-A CPT row matches the order's ProcedureCode, else its StudyDescription. An ICD-10 row matches a
-phrase in the exam's reason or in the report that is not denied there (`negation`). The cost grows
-with the length of the text and of the code map, not with their product.
+A CPT row matches the ProcedureCode of an order, else its StudyDescription. An ICD-10 row matches a
+phrase in the reason for the exam or in the report that is not negated (`negation`). The cost grows
+with the sum of the lengths of text and code map, not with their product.
 """
 
 import re
@@ -15,10 +16,10 @@ from typing import Any
 from bridge.engine.rules.text.negation import affirms, is_denied, is_unspaced, split
 
 MAX_PHRASE = 300
-"""Characters of a phrase; so many steps at most are taken from each word of a text."""
+"""Maximum characters of a phrase; it bounds the steps for each word of a text."""
 
-_MOST_OCCURRENCES = 200
-"""Occurrences of one phrase that are examined; a phrase that all of them deny is denied."""
+_MAX_OCCURRENCES = 200
+"""Occurrences of one phrase that are examined; later ones are ignored."""
 
 _WORD = re.compile(r"\w+|\W")
 _END = "\0end"
@@ -26,7 +27,7 @@ _END = "\0end"
 
 
 class CodeSystem(StrEnum):
-    """Which codes a row of a code map gives."""
+    """The code system of a row of a code map."""
 
     CPT = "cpt"
     ICD10 = "icd10"
@@ -34,7 +35,7 @@ class CodeSystem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodeRow:
-    """One row of a code map: what it matches, and the code that follows."""
+    """One row of a code map: the phrase or procedure to match, and its code."""
 
     system: CodeSystem
     match: str
@@ -66,17 +67,17 @@ def _folded(phrase: str) -> str:
     return " ".join(phrase.casefold().split())
 
 
-def _affirmed(wanted: set[str], sentences: Sequence[str]) -> set[str]:
-    """Return the phrases that some sentence states and does not deny."""
+def _affirmed(phrases_to_find: set[str], sentences: Sequence[str]) -> set[str]:
+    """Return the phrases that at least one sentence affirms."""
     text = "\n".join(sentences)
-    # A script that writes no spaces has no words to look up in the tree.
-    unspaced = {each for each in wanted if each and is_unspaced(each[0] + each[-1])}
+    # A script without spaces has no words to look up in the tree.
+    unspaced = {each for each in phrases_to_find if each and is_unspaced(each[0] + each[-1])}
     found = {each for each in unspaced if each in text and affirms(sentences, each)}
-    phrases = _Phrases(wanted - unspaced)
+    phrases = _Phrases(phrases_to_find - unspaced)
     examined: Counter[str] = Counter()
     for sentence in sentences:
         for phrase, start, end in phrases.occurrences(sentence):
-            if phrase in found or examined[phrase] >= _MOST_OCCURRENCES:
+            if phrase in found or examined[phrase] >= _MAX_OCCURRENCES:
                 continue
             examined[phrase] += 1
             if not is_denied(sentence, start, end):
@@ -86,10 +87,10 @@ def _affirmed(wanted: set[str], sentences: Sequence[str]) -> set[str]:
 
 class _Phrases:
     """
-    A tree of folded phrases by their words: a text is read once, whatever the number of phrases.
+    A tree of folded phrases by words, so that a text is read once for any number of phrases.
 
-    A phrase occurs where its words do, with the same characters between them, and where no letter
-    touches a punctuation mark at its edge.
+    A phrase occurs where its words and the characters between them occur. A letter next to a
+    punctuation mark at the edge of a phrase prevents a match.
     """
 
     def __init__(self, phrases: Iterable[str]) -> None:

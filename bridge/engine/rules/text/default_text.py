@@ -1,10 +1,10 @@
-"""Default text in brackets: `[Unremarkable.]` is the text of a report unless the reader replaces
-it.
+"""
+Default text in brackets: `[Unremarkable.]` becomes report text unless the reader replaces it.
 
 A bracket holds default text when it reads as a finished statement: it ends with a full stop or an
 exclamation mark, or it is a common phrase for a normal finding. Signing removes its brackets.
-Every other bracket asks for something (`[size]`, `[one / two]`, `[Describe the nodule.]`): it
-stays open, and the checks before signing report it.
+Any other bracket requests a value (`[size]`, `[one / two]`, `[Describe the nodule.]`): it stays
+open, and the checks before signing report it.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 BRACKET = re.compile(r"\[([^\[\]]*)\]")
 
-_LONGEST: Final = 500
+_MAX_LENGTH: Final = 500
 _CHOICE = re.compile(r"\s/\s|\|")
 _WORD = re.compile(r"\w{3}")
 _REQUEST = re.compile(
@@ -30,9 +30,9 @@ _NORMAL = re.compile(
 
 
 def is_default(label: str) -> bool:
-    """Return whether the text between two brackets is default text, and no request for a value."""
+    """Return whether the text of a bracket is default text, not a request for a value."""
     text = label.strip()
-    if not 0 < len(text) <= _LONGEST or _CHOICE.search(text) or _REQUEST.match(text):
+    if not 0 < len(text) <= _MAX_LENGTH or _CHOICE.search(text) or _REQUEST.match(text):
         return False
     return _is_sentence(text) or _NORMAL.fullmatch(text) is not None
 
@@ -44,12 +44,12 @@ def _is_sentence(text: str) -> bool:
 
 
 def has_defaults(text: str) -> bool:
-    """Return whether a report's plain text holds a bracket with default text."""
+    """Return whether a plain text contains a bracket with default text."""
     return "[" in text and any(is_default(match[1]) for match in BRACKET.finditer(text))
 
 
 def accept_defaults(document: Any) -> Any:
-    """Return a document's JSON with the default text of every open bracket as its text."""
+    """Return the JSON of a document with each default text accepted."""
     if isinstance(document, list):
         return [accept_defaults(each) for each in document]
     if not isinstance(document, dict):

@@ -1,4 +1,5 @@
-"""The structured document that a report's content is: sections, paragraphs, lists, tables, fields.
+"""
+The document model of a report text: headings, paragraphs, lists, tables, fields.
 
     doc:       {"type": "doc", "content": [section | paragraph | list | table]}
     section:   {"type": "section", "title": …}
@@ -9,9 +10,8 @@
     tableCell, tableHeader: {"type": …, "content": [paragraph | list]}
     inline:    {"type": "text", "text": …, "marks": […]} | {"type": "field", "label": …, "value": …}
 
-A list item holds its text and then its sublists. Tables do not nest and have no merged cells;
-a row that is shorter than others ends with empty cells. `bridge.engine.documents` writes HTML,
-RTF and the other formats.
+A list item has its text and then its sublists. Tables do not nest and have no merged cells; a short
+row is filled with empty cells. `bridge.engine.documents` writes HTML, RTF and other formats.
 """
 
 import sys
@@ -28,7 +28,7 @@ INDENT = "  "
 
 
 class BadDocument(ValueError):  # noqa: N818  # named for what it is
-    """JSON that is no document of ours; `place` is a JSON pointer, the text holds no content."""
+    """Invalid document JSON; `place` is a JSON pointer, the message contains no content."""
 
     def __init__(self, place: str, what: str) -> None:
         self.place = place
@@ -36,7 +36,7 @@ class BadDocument(ValueError):  # noqa: N818  # named for what it is
 
 
 class Mark(StrEnum):
-    """Emphasis of a stretch of text; `suggested` is what no person has written or accepted yet."""
+    """A mark of a text; `suggested` marks text that no user has written or accepted."""
 
     BOLD = "bold"
     ITALIC = "italic"
@@ -46,7 +46,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A stretch of text without line ends."""
+    """A run of text without line ends."""
 
     text: str
     marks: tuple[Mark, ...] = ()
@@ -54,7 +54,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class BracketField:
-    """A bracket field: `[label]` while it is open, its value once it is filled."""
+    """A field, shown as `[label]` until it has a value."""
 
     label: str
     value: str = ""
@@ -72,14 +72,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One line or paragraph; without content it is an empty line."""
+    """A paragraph; without content it is an empty line."""
 
     content: tuple[Inline, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListBlock:
-    """A bulleted or numbered list; `item_parts` separates the text of an item from its sublists."""
+    """A bulleted or numbered list; see `item_parts` for its items."""
 
     items: tuple["Item", ...]
     ordered: bool = False
@@ -103,7 +103,7 @@ class Table:
     rows: tuple[tuple[TableCell, ...], ...]
 
     def grid(self) -> tuple[tuple[TableCell, ...], ...]:
-        """Return the rows at equal length; a table without cells gives no rows."""
+        """Return the rows filled to equal length; a table without cells gives no rows."""
         width = max(map(len, self.rows), default=0)
         if not width:
             return ()
@@ -121,13 +121,13 @@ def item_parts(item: Item) -> tuple[tuple[Inline, ...], tuple[ListBlock, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole report text, or a whole addendum."""
+    """The text of a report or of an addendum."""
 
     content: tuple[Block, ...] = field(default=())
 
 
 def inline_text(content: tuple[Inline, ...]) -> str:
-    """Return the text of a stretch of inlines; an open field reads as its `[label]`."""
+    """Return the text of inlines; an open field gives its `[label]`."""
     return "".join(
         each.text if isinstance(each, Text) else each.value or f"[{each.label}]" for each in content
     )
@@ -135,7 +135,7 @@ def inline_text(content: tuple[Inline, ...]) -> str:
 
 def from_text(text: str) -> Document:
     r"""
-    Make a document of plain text, a paragraph a line; `plain_text` gives the same text back.
+    Return a document with one paragraph for each line; `plain_text` is the inverse.
 
     Line ends become `\n`; empty text is the empty document.
     """
@@ -146,7 +146,7 @@ def from_text(text: str) -> Document:
 
 
 def to_json(document: Document) -> dict[str, Any]:
-    """Return the JSON form."""
+    """Return the JSON of a document."""
     return {"type": "doc", "content": [_block_json(block) for block in document.content]}
 
 
@@ -185,15 +185,15 @@ def _inline_json(inline: Inline) -> dict[str, Any]:
 
 
 def parse(value: Any) -> Document:
-    """Read the JSON form; raise BadDocument with the place of the first thing that is wrong."""
+    """Parse the JSON of a document; raise BadDocument with the place of the first error."""
     return _read(value, _DocumentParser())
 
 
 def restore(stored: Any) -> Document:
     """
-    Read the JSON form of a document that we stored: no limit applies.
+    Parse the JSON of a stored document, without limits.
 
-    A text without markup has its own limit, and may become more nodes than a client may send.
+    Plain text has its own limit and may become more nodes than a client may send.
     """
     return _read(stored, _DocumentParser(nodes=sys.maxsize, characters=sys.maxsize))
 
@@ -209,10 +209,10 @@ def _read(value: Any, reader: "_DocumentParser") -> Document:
 
 
 class _DocumentParser:
-    """Reads nodes, and bounds their number and depth."""
+    """Parses nodes and limits their number and depth."""
 
     def __init__(self, nodes: int = MAX_NODES, characters: int = MAX_CHARACTERS) -> None:
-        self._most_nodes, self._most_characters = nodes, characters
+        self._max_nodes, self._max_characters = nodes, characters
         self._nodes = 0
         self._characters = 0
 
@@ -258,8 +258,8 @@ class _DocumentParser:
     def _table(self, node: Mapping[str, Any], place: str) -> Table:
         rows = _list(node.get("content"), f"{place}/content")
         table = Table(tuple(self._row(row, f"{place}/content/{n}") for n, row in enumerate(rows)))
-        if len(rows) * max(map(len, table.rows), default=0) > self._most_nodes:
-            raise BadDocument(place, f"more than {self._most_nodes} cells")
+        if len(rows) * max(map(len, table.rows), default=0) > self._max_nodes:
+            raise BadDocument(place, f"more than {self._max_nodes} cells")
         return table
 
     def _row(self, value: Any, place: str) -> tuple[TableCell, ...]:
@@ -307,7 +307,7 @@ class _DocumentParser:
         if not isinstance(value, str):
             raise BadDocument(place, "expected a string")
         self._characters += len(value)
-        if self._characters > self._most_characters:
+        if self._characters > self._max_characters:
             raise BadDocument(place, f"more than {MAX_CHARACTERS} characters")
         if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
             raise BadDocument(place, "holds a NUL character or an unpaired surrogate")
@@ -315,7 +315,7 @@ class _DocumentParser:
 
     def _count(self, place: str) -> None:
         self._nodes += 1
-        if self._nodes > self._most_nodes:
+        if self._nodes > self._max_nodes:
             raise BadDocument(place, f"more than {MAX_NODES} nodes")
 
 

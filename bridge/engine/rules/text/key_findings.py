@@ -1,8 +1,9 @@
-"""Map key findings to the sections of a template: rules only, nothing is made up.
+"""
+Insert key findings into the sections of a template, by rules.
 
-Each sentence goes where its own label says, else where the anatomy in it belongs, else to the
-findings. There it replaces the normal sentences that it contradicts (`normals`). Every inserted
-stretch bears the mark `suggested`; the template's other words stay.
+A sentence goes to the section of its label, else to the section of the anatomy that it names, else
+to the findings. It replaces the normal sentences that it contradicts (`normal_findings`). Inserted
+text has the mark `suggested`; the other text of the template is unchanged.
 """
 
 import re
@@ -29,32 +30,32 @@ from bridge.engine.rules.text.word_lists import ANATOMY, CLUES, FINDINGS, IMPRES
 
 NO_PLACES: Mapping[str, str] = {}
 _TITLE = (3, 40)
-"""Characters of a heading without a colon, at least and at most."""
+"""Minimum and maximum characters of a heading without a colon."""
 _LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
 _BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
-_MANY = 50
-"""Pieces of a paragraph that is read again after each field of it is filled."""
-_MOST_COMPARED = 400_000
-"""Characters of the template that are compared with findings; later ones only add to it."""
-_GONE = Paragraph()
-"""Takes the place of a block that findings have replaced."""
-_COMPARISON = 500
-"""What the comparison with one finding costs beyond the characters that it reads."""
+_REREAD_LIMIT = 50
+"""A paragraph with at most so many inlines is read again after each filled field."""
+_COMPARISON_BUDGET = 400_000
+"""Compared characters after which findings are only added and replace nothing."""
+_REMOVED = Paragraph()
+"""Marks a block that findings have replaced."""
+_COMPARISON_COST = 500
+"""The fixed cost of a comparison, in characters."""
 
 
 class _TemplatePart:
     """
-    A stretch of the template under one heading; `label` is folded, empty before the first.
+    The blocks below one heading; `label` is the folded heading, empty before the first one.
 
-    A finding replaces normal sentences, else it goes before the empty lines at the end, each once.
+    A finding replaces normal sentences, else it is added before the empty lines at the end.
     """
 
     def __init__(self, label: str) -> None:
         self.label = label
         self.blocks: list[Block] = []
         self._added: list[Block] = []
-        self._values: dict[int, dict[int, str]] = {}  # of fields: by block, by place in it
-        self._open: dict[int, dict[str, deque[int]]] = {}  # open fields: by block, by label
+        self._values: dict[int, dict[int, str]] = {}  # field values by block and place
+        self._open: dict[int, dict[str, deque[int]]] = {}  # open fields by block and label
 
     def append(self, block: Block) -> None:
         """Append a block of the template."""
@@ -76,12 +77,12 @@ class _TemplatePart:
         """Characters of the part."""
         return sum(_size(block) for block in self.blocks)
 
-    def put(self, text: str, *, compare: bool) -> None:
+    def insert(self, text: str, *, compare: bool) -> None:
         """
-        Put a finding into the part, unless a line of the part is this text.
+        Insert a finding into the part, unless a line has the same text.
 
-        With `compare` it takes the place of normal sentences that it contradicts. A part of an
-        organ is about that organ; elsewhere the finding's own words say so.
+        With `compare` the finding replaces normal sentences that it contradicts. Its region is the
+        one of the part's label, else the one that the finding names.
         """
         if self._texts[_folded(text)] > 0:
             return
@@ -96,12 +97,12 @@ class _TemplatePart:
         self._texts.update(_readings(added))
 
     def fill(self, index: int, label: str, text: str) -> bool:
-        """Give an open field of a block its value; False where a finding has replaced the field."""
+        """Fill an open field of a block; return False if a finding has replaced the field."""
         places = self._open[index].get(label)
         if not places:
             return False
         place, values = places.popleft(), self._values.setdefault(index, {})
-        if _length(self.blocks[index]) > _MANY:  # too long to be read again for each field
+        if _length(self.blocks[index]) > _REREAD_LIMIT:  # too long to read again
             self._texts[_folded(text)] += 1
             values[place] = text
             return True
@@ -111,12 +112,12 @@ class _TemplatePart:
         return True
 
     def finished(self) -> list[Block]:
-        """Return the blocks with what was added."""
+        """Return the blocks with the inserted findings."""
         at = len(self.blocks)
         while at > 1 and self.blocks[at - 1] == Paragraph():
             at -= 1
         blocks = [self._filled(index) for index in range(len(self.blocks))]
-        return [each for each in (*blocks[:at], *self._added, *blocks[at:]) if each is not _GONE]
+        return [each for each in (*blocks[:at], *self._added, *blocks[at:]) if each is not _REMOVED]
 
     def _rewrite(self, replacement: Replacement) -> None:
         for index in range(len(self.blocks)):
@@ -139,7 +140,7 @@ class _TemplatePart:
 
 
 class _TemplateIndex:
-    """The parts of a template, and where a label, an organ or a field is: each found at once."""
+    """The parts of a template, indexed by label, organ and field."""
 
     def __init__(self, template: Document) -> None:
         self.parts = list(_parts(template))
@@ -153,7 +154,7 @@ class _TemplateIndex:
                 self._fields.setdefault(label, deque()).append((part, index))
 
     def named(self, label: str) -> _TemplatePart | None:
-        """Find a part by its label, or by another word for the findings or the impression."""
+        """Return the part with a label, or with a synonym of findings or impression."""
         if not label:
             return None
         return self._first(
@@ -161,24 +162,24 @@ class _TemplateIndex:
         )
 
     def headed(self, line: str) -> _TemplatePart | None:
-        """Find the part that a line of the findings is the heading of, as `IMPRESSION` is."""
+        """Return the part whose heading a line is, such as `IMPRESSION`."""
         label, text = _labelled(line)
         if label and not text:
             return self.named(label)
         return self.named(_folded(line)) if not label and _is_title(line) else None
 
     def default(self) -> _TemplatePart:
-        """Return the part of the findings, else the last one."""
+        """Return the findings part, else the last part."""
         return self._first(FINDINGS) or self.parts[-1]
 
     def by_anatomy(self, statement: str) -> _TemplatePart | None:
-        """Find the part of the first organ that a statement names and the template has."""
+        """Return the part of the first organ that a statement names and the template has."""
         words = statement.casefold()
         found = (self._of_region(region) for region, clues in CLUES.items() if clues.search(words))
         return next((part for part in found if part is not None), None)
 
     def fill(self, label: str, text: str) -> bool:
-        """Give the first open field of this label its value."""
+        """Fill the first open field with a label; return whether there is one."""
         waiting = self._fields.get(label, deque())
         while waiting:
             part, index = waiting.popleft()
@@ -186,12 +187,12 @@ class _TemplateIndex:
                 return True
         return False
 
-    def put(self, part: _TemplatePart, text: str) -> None:
-        """Put a finding into a part, compared with it as far as the bound of the cost allows."""
-        compare = self._compared < _MOST_COMPARED
+    def insert(self, part: _TemplatePart, text: str) -> None:
+        """Insert a finding into a part; compare it while the comparison budget lasts."""
+        compare = self._compared < _COMPARISON_BUDGET
         if compare:
-            self._compared += part.size + len(text) + _COMPARISON
-        part.put(text, compare=compare)
+            self._compared += part.size + len(text) + _COMPARISON_COST
+        part.insert(text, compare=compare)
 
     def _first(self, labels: Iterable[str]) -> _TemplatePart | None:
         at = min((self._labels[each] for each in labels if each in self._labels), default=None)
@@ -211,48 +212,48 @@ def apply_template(
     template: Document, findings: str, places: Mapping[str, str] = NO_PLACES
 ) -> Document:
     """
-    Return the template with each sentence of the findings in its place, marked as suggested.
+    Return the template with each sentence of the findings inserted, marked as suggested.
 
-    A sentence that is in its place already is not put there again. `places` gives headings for
-    lines whose own label names none. Lines below a heading such as `Impression` are its own; those
-    below the findings, or below an organ's own line such as `Heart: enlarged`, are so only if
-    nothing else claims them. Beyond `_MOST_COMPARED` findings replace nothing.
+    A sentence that the section contains already is not inserted again. `places` maps lines without
+    a label to headings. Lines below a heading such as `Impression` belong to it. Lines below
+    `Findings`, or below a line such as `Heart: enlarged`, belong to it only if they name no other
+    organ. Beyond `_COMPARISON_BUDGET` findings replace nothing.
     """
-    form = _TemplateIndex(template)
+    index = _TemplateIndex(template)
     current: _TemplatePart | None = None
     firm = False
     for statement in statements(findings):
-        heading = form.headed(statement)
+        heading = index.headed(statement)
         if heading is not None:
             current, firm = heading, heading.label not in FINDINGS
             continue
-        chosen = form.named(_folded(places.get(statement, "")))
+        chosen = index.named(_folded(places.get(statement, "")))
         placed: list[tuple[_TemplatePart, list[str]]] = []
-        own: _TemplatePart | None = None  # the part that the line's label names
+        own: _TemplatePart | None = None  # the part of the line's label
         for sentence in sentences(statement):
             label, text = _labelled(sentence)
-            named = form.named(label)
+            named = index.named(label)
             if label and named is not None and text:
                 general = named.label in FINDINGS
                 current, own = named, None if general else named
                 firm = not general and region_of(label) is None
-                part = (form.by_anatomy(text) or named) if general else named
+                part = (index.by_anatomy(text) or named) if general else named
                 _add(placed, part, text)
-            elif label and text and form.fill(label, text.strip()):
+            elif label and text and index.fill(label, text.strip()):
                 continue
             else:
-                claimed = form.by_anatomy(sentence)
+                claimed = index.by_anatomy(sentence)
                 if own is not None and (firm or region_of(own.label) == region_of(sentence)):
                     claimed = own
                 first = (current if firm else None) or chosen
-                _add(placed, first or claimed or own or current or form.default(), sentence)
+                _add(placed, first or claimed or own or current or index.default(), sentence)
         for part, texts in placed:
-            form.put(part, "".join(texts).strip())
-    return Document(tuple(block for part in form.parts for block in part.finished()))
+            index.insert(part, "".join(texts).strip())
+    return Document(tuple(block for part in index.parts for block in part.finished()))
 
 
 def _add(placed: list[tuple[_TemplatePart, list[str]]], part: _TemplatePart, text: str) -> None:
-    """Note a sentence for a part; those that follow each other there stay one text."""
+    """Add a sentence to a part; consecutive sentences of a part stay one text."""
     if placed and placed[-1][0] is part:
         before = placed[-1][1]
         before += [text] if before[-1].endswith((" ", "\u3002")) else [" ", text]
@@ -267,7 +268,7 @@ def statements(findings: str) -> tuple[str, ...]:
 
 
 def headings(document: Document) -> tuple[str, ...]:
-    """Return what the parts of a document are headed by, folded, in their order."""
+    """Return the folded headings of a document in order."""
     return tuple(part.label for part in _parts(document) if part.label)
 
 
@@ -284,9 +285,9 @@ def _parts(template: Document) -> Iterator[_TemplatePart]:
 
 def _heading(block: Block) -> str:
     """
-    Return what a block is the heading of: a section's title, or the label of `Lungs: clear`.
+    Return the folded heading of a block: a title, or the label of `Lungs: clear`.
 
-    A line of its own needs no colon when it is a known word, bold, or in capitals: `FINDINGS`.
+    A line needs no colon if it is a known word, bold, or in capitals: `FINDINGS`.
     """
     if isinstance(block, Heading):
         return _folded(block.title)
@@ -342,19 +343,19 @@ def _size(block: Block) -> int:
 
 
 def _rewritten(block: Block, replacement: Replacement) -> Block:
-    """Return a block without what the finding replaces; `_GONE` where nothing is left of it."""
+    """Return a block without the replaced sentences; `_REMOVED` if nothing is left."""
     if isinstance(block, Paragraph) and block.content:
         content = replacement.rewrite(block.content, _label_end(block))
         if content == block.content:
             return block
-        return replace(block, content=content) if inline_text(content).strip() else _GONE
+        return replace(block, content=content) if inline_text(content).strip() else _REMOVED
     if isinstance(block, ListBlock):
-        return _rewritten_list(block, replacement) or _GONE
+        return _rewritten_list(block, replacement) or _REMOVED
     return block
 
 
 def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | None:
-    """Return a list without the items that are replaced as a whole; None where none is left."""
+    """Return a list without the replaced items; None if no item is left."""
     items: list[tuple[Inline | ListBlock, ...]] = []
     for item in block.items:
         text, sublists = item_parts(item)
@@ -369,7 +370,7 @@ def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | N
 
 
 def _label_end(block: Paragraph) -> int:
-    """Return where the text behind a paragraph's own label begins."""
+    """Return the start of the text after the label of a paragraph."""
     label = _heading(block)
     if not label or not isinstance(block.content[0], Text):
         return 0
@@ -379,7 +380,7 @@ def _label_end(block: Paragraph) -> int:
 
 
 def _readings(block: Block) -> set[str]:
-    """Return what a block says: whole, without its label, and each suggestion in it."""
+    """Return the folded texts of a block: whole, without its label, and each suggestion."""
     if not isinstance(block, Paragraph):
         return set()
     whole = inline_text(block.content)

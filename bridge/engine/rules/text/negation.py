@@ -1,8 +1,9 @@
-"""Negation in short clinical sentences, after NegEx (Chapman 2001): does a text affirm a phrase?
+"""
+Negation in short clinical sentences, after NegEx (Chapman 2001).
 
 A trigger before the phrase ("no", "r/o") or after it ("is ruled out", ": none") denies it, unless
-a terminator ("but", "there is") or a finished clause stands between. Pseudo-negations ("no change
-in", "without contrast") deny nothing. A phrase that cannot be excluded is not affirmed either.
+a terminator ("but", "there is") or the end of a clause is in between. Pseudo-negations ("no change
+in", "without contrast") deny nothing. A phrase that "cannot be excluded" is not affirmed either.
 
 The tables hold words of all languages of the application, as regular expressions. Where a word
 means something else in another of these languages, a longer phrase is listed.
@@ -69,7 +70,7 @@ BEFORE = (
     # Indonesian
     r"tidak ada|tidak|tanpa|bukan|singkirkan",
 )
-"""Triggers in front of what they deny; between words of an alphabet."""
+"""Triggers before the denied phrase, in alphabetic scripts."""
 
 BEFORE_IDEOGRAPHIC = r"未见|未見|未发现|未發現|没有|沒有|无|無(?!し)|排除|否认|否認"
 
@@ -107,7 +108,7 @@ AFTER = (
     r"(?:jest |została? )?(?:wykluczon\w+|nieobecn\w+|nie (?:stwierdz|uwidoczni|występuj)\w*)",
     r"tidak (?:ada|tampak|terlihat|ditemukan)|disingkirkan",
 )
-"""Triggers behind what they deny; between words of an alphabet."""
+"""Triggers after the denied phrase, in alphabetic scripts."""
 
 AFTER_IDEOGRAPHIC = (
     r"(?:は|を|が|の(?:所見|像))?(?:なし|無し|無い|ない|認めない|認めず|認められない|みられない|"
@@ -121,7 +122,7 @@ _ANSWER = (
     r"ningun[oa]|geen|nessun\w*|nenhum\w*|não(?=\s*(?:$|[.,]))|brak|absent[ăe]?|tidak ada|nihil|"
     r"なし|無し|無|无|没有|未见|없음|ø|0(?=\s*(?:$|[.,]))"
 )
-"""What denies a label, as in `Nodule: none`."""
+"""Answers that deny a label, as in `Nodule: none`."""
 
 TERMINATORS = (
     (
@@ -179,34 +180,34 @@ _OTHER_FINDING = re.compile(
 _CONJUNCTION = re.compile(
     r"(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|lub|en|of|dan|atau|sau|și)(?!\w)"
 )
-_FURTHEST = 8
-"""Words between a phrase and the trigger behind it."""
+_MAX_DISTANCE = 8
+"""Maximum words between a phrase and a trigger after it."""
 _REACH = 1000
-"""Characters on both sides of a phrase that are looked at."""
-_MOST_OCCURRENCES = 200
-"""Occurrences of a phrase that are examined; a phrase that all of them deny is denied."""
+"""Characters before and after a phrase that are examined."""
+_MAX_OCCURRENCES = 200
+"""Occurrences of a phrase that are examined; later ones are ignored."""
 
 
 def affirms(sentences: Iterable[str], phrase: str) -> bool:
-    """Tell whether any of the sentences (`split`) states a phrase, and does not deny it."""
+    """Tell whether any of the sentences (`split`) affirms a phrase."""
     wanted = _phrase(phrase.casefold())
     occurrences = (
         (sentence, found.start(), found.end())
         for sentence in sentences
         for found in wanted.finditer(sentence)
     )
-    return any(not is_denied(*each) for each in islice(occurrences, _MOST_OCCURRENCES))
+    return any(not is_denied(*each) for each in islice(occurrences, _MAX_OCCURRENCES))
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Return the sentences and lines of a text, folded, with pseudo-negations blanked out."""
+    """Return the folded sentences of a text, with pseudo-negations masked."""
     folded = (" ".join(each.casefold().split()) for each in _SENTENCE.split(text))
     return tuple(_PSEUDO.sub(lambda found: "·" * len(found[0]), each) for each in folded if each)
 
 
 @lru_cache(maxsize=4096)
 def _phrase(phrase: str) -> re.Pattern[str]:
-    """Match whole words; scripts that write no spaces have no words to be whole."""
+    """Return a pattern of whole words; scripts without spaces have no word boundaries."""
     spaced = [each.isalnum() and not is_unspaced(each) for each in (phrase[:1], phrase[-1:])]
     before, after = (r"(?<!\w)" if spaced[0] else ""), (r"(?!\w)" if spaced[1] else "")
     inner = r"\s+".join(map(re.escape, phrase.split()))
@@ -214,12 +215,12 @@ def _phrase(phrase: str) -> re.Pattern[str]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Tell whether a text has a character of a script that writes no spaces between words."""
+    """Tell whether a text has a character of a script without spaces."""
     return any("\u3040" <= each <= "\u9fff" or "\uac00" <= each <= "\ud7a3" for each in text)
 
 
 def is_denied(sentence: str, start: int, end: int) -> bool:
-    """Tell whether a sentence (`split`) denies the phrase between two places; bounded cost."""
+    """Tell whether a sentence (`split`) denies the phrase between two positions."""
     following = sentence[end : end + _REACH]
     return (
         _denied_before(sentence[max(0, start - _REACH) : start], following)
@@ -255,7 +256,7 @@ def _denied_after(text: str) -> bool:
     if found is None:
         return False
     between = text[: found.start()]
-    if len(between.split()) > _FURTHEST or _OTHER_FINDING.search(between):
+    if len(between.split()) > _MAX_DISTANCE or _OTHER_FINDING.search(between):
         return False
     _, comma, last = between.rpartition(",")
     return not comma or not last.strip() or _CONJUNCTION.search(last) is not None

@@ -1,8 +1,9 @@
-"""The normal sentences of a template, and which of them a finding replaces.
+"""
+Normal sentences of a template, and their replacement by findings.
 
 A template describes a normal examination: "Lungs: Clear.", "No nodules.", or a bracket field such
-as `[Unremarkable.]`. A finding must not stand beside a sentence that contradicts it, so it takes
-the place of the sentences that call its region normal and of those that deny its own words.
+as `[Unremarkable.]`. A finding replaces the sentences that call its region normal and those that
+deny its words, so that the report does not contradict itself.
 """
 
 import re
@@ -42,23 +43,23 @@ _SITES: Final = frozenset(
     hepatic spleen splenic kidney kidneys renal bone bones osseous brain base apex bilateral
     side with without this that there from have been seen noted small large mild moderate
     severe acute chronic focal rechts links rechten linken
-    """.split()  # noqa: SIM905  # a list of words is read more easily as text
+    """.split()  # noqa: SIM905  # more readable than a list
 )
-"""Words that say where a finding is, and how large, but not what it is."""
+"""Words for place and size of a finding, not for its kind."""
 _COMPARED: Final = 1000
-"""Characters of a finding whose words are looked for in the sentences of the template."""
+"""Characters of a finding whose words are searched in the template."""
 _SHORT: Final = 6
-"""Words of a sentence that says nothing beside that all is normal."""
+"""Maximum words of a sentence that only states normality."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a line; joined, they are the line again."""
+    """Return the sentences of a line; joined they give the line."""
     at = [0, *(found.end() for found in _ENDS.finditer(text)), len(text)]
     return tuple(text[a:b] for a, b in pairwise(at) if a < b)
 
 
 def is_normal_finding(text: str) -> bool:
-    """Tell whether a finding itself only says that something is normal or absent."""
+    """Tell whether a finding only states that something is normal or absent."""
     return all(
         not re.search(r"\d", each)
         and len(each.split()) <= _SHORT
@@ -69,10 +70,10 @@ def is_normal_finding(text: str) -> bool:
 
 class Replacement:
     """
-    A finding that takes the place of normal sentences in the blocks of one part.
+    The replacement of normal sentences in the blocks of one part by a finding.
 
-    `region` names what the finding is about, None where nothing tells. `region_of` does so for a
-    sentence. The first sentence that goes makes room for the finding; see `placed`.
+    `region` is the body region of the finding, None if unknown; `region_of` returns the region of a
+    sentence. The finding takes the place of the first removed sentence and sets `placed`.
     """
 
     def __init__(
@@ -93,15 +94,15 @@ class Replacement:
         )
 
     def rewrite(self, content: tuple[Inline, ...], start: int = 0) -> tuple[Inline, ...]:
-        """Return a stretch of inlines without what the finding replaces, from a place on."""
-        gone = [each for each in _spans(content, start) if self._replaces(each[2])]
-        if not gone:
+        """Return inlines without the sentences that the finding replaces, from `start` on."""
+        removed = [each for each in _spans(content, start) if self._replaces(each[2])]
+        if not removed:
             return content
         kept: list[Inline] = []
         at = 0
         for inline in content:
             end = at + len(_read(inline))
-            for piece in _cut(inline, at, end, gone):
+            for piece in _cut(inline, at, end, removed):
                 if piece is None:
                     self._place(kept)
                 else:
@@ -117,18 +118,18 @@ class Replacement:
             kept.pop()
 
     def _replaces(self, sentence: str) -> bool:
-        said = split(sentence)
-        if any(_NORMAL.search(each) for each in said):
+        clauses = split(sentence)
+        if any(_NORMAL.search(each) for each in clauses):
             about = self._region_of(sentence)
             if about is None or about == self._region:
                 return True
         folded = sentence.casefold()
-        return any(word in folded and _is_denied(said, word) for word in self._words)
+        return any(word in folded and _is_denied(clauses, word) for word in self._words)
 
 
-def _is_denied(said: tuple[str, ...], word: str) -> bool:
+def _is_denied(clauses: tuple[str, ...], word: str) -> bool:
     found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-    return any(found.search(each) for each in said) and not affirms(said, word)
+    return any(found.search(each) for each in clauses) and not affirms(clauses, word)
 
 
 def _read(inline: Inline) -> str:
@@ -136,7 +137,7 @@ def _read(inline: Inline) -> str:
 
 
 def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, str]]:
-    """Give the sentences behind a place, with where they begin and end; no suggested ones."""
+    """Yield start, end and text of each sentence after `start`, without suggested ones."""
     text = "".join(
         "\u0000" * len(_read(each))
         if isinstance(each, Text) and Mark.SUGGESTED in each.marks
@@ -152,10 +153,10 @@ def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, 
 
 
 def _cut(
-    inline: Inline, start: int, end: int, gone: list[tuple[int, int, str]]
+    inline: Inline, start: int, end: int, removed: list[tuple[int, int, str]]
 ) -> Iterator[Inline | None]:
-    """Give what is left of an inline; None where a sentence, or the rest of one, has gone."""
-    touched = [(a, b) for a, b, _ in gone if a < end and b > start]
+    """Yield the rest of an inline; None in place of each removed sentence."""
+    touched = [(a, b) for a, b, _ in removed if a < end and b > start]
     if isinstance(inline, BracketField):
         yield None if touched else inline
         return

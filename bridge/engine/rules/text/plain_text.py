@@ -1,8 +1,8 @@
-"""Documents as plain text: written from a document, and read as one.
+"""
+Conversion of documents to plain text, and of outlines to documents.
 
-A line of words that ends with a colon is a heading, `- ` and `1. ` begin list items,
-`[label]` is an open field. A list item that is indented below another begins a sublist.
-`outline` writes the same text back.
+In an outline, a line that ends with a colon is a heading, `- ` and `1. ` start list items, and
+`[label]` is an open field. An indented list item starts a sublist.
 """
 
 import re
@@ -28,16 +28,16 @@ from bridge.engine.rules.text.document import (
     item_parts,
 )
 
-WIDEST_PADDED = 40
-"""Columns of a table cell; a longer one is not padded."""
+MAX_PADDED_WIDTH = 40
+"""Table columns are padded at most to this width."""
 GAP = "  "
 
 
 def plain_text(document: Document) -> str:
     """
-    Return the text alone: blocks on lines of their own, list items behind `- ` or `1. `.
+    Return the text of a document: one line for each block, list items with `- ` or `1. `.
 
-    The columns of a table are aligned by spaces, two cells of a row at least two spaces apart.
+    The columns of a table are aligned by spaces.
     """
     return "\n".join("\n".join(_block_text(block)) for block in document.content)
 
@@ -66,7 +66,7 @@ def _table_text(table: Table) -> Iterator[str]:
     rows = [[_cell_text(cell) for cell in row] for row in table.grid()]
     columns = [[line for cell in column for line in cell] for column in zip(*rows, strict=True)]
     widths = [max((_width(line) for line in lines), default=0) for lines in columns]
-    padded = [min(width, WIDEST_PADDED) for width in widths]
+    padded = [min(width, MAX_PADDED_WIDTH) for width in widths]
     for row in rows:
         for lines in zip_longest(*row, fillvalue="") if any(row) else [[""]]:
             cells = (
@@ -84,7 +84,7 @@ def _cell_text(cell: TableCell) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text fills."""
+    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(
@@ -99,12 +99,12 @@ _FIELD = re.compile(r"\[([^\[\]\n]{0,200})\]")
 
 
 def from_outline(text: str) -> Document:
-    r"""Make a document of text; line ends are `\n` or `\r\n`."""
+    r"""Parse an outline; line ends are `\n` or `\r\n`."""
     lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     blocks: list[Block | _OpenList] = []
-    levels: list[_OpenList] = []  # of the list that the last line belongs to, outermost first
+    levels: list[_OpenList] = []  # the open lists, the outermost first
     for line in lines:
         found = _listed(line)
         if found is None or found[0] > len(levels):
@@ -129,7 +129,7 @@ def from_outline(text: str) -> Document:
 
 @dataclass(slots=True)
 class _OpenList:
-    """A list to which lines are added; each item holds its text, then its sublists."""
+    """A list under construction; each item has its text, then its sublists."""
 
     ordered: bool
     items: list[list["Inline | _OpenList"]]
@@ -146,7 +146,7 @@ class _OpenList:
 
 
 def _listed(line: str) -> tuple[int, _OpenList] | None:
-    """Return the level of a list item, 0 for the outermost, and a list of it alone."""
+    """Return the level of a list item, 0 for the outermost, and a list with only this item."""
     for pattern in (_BULLET, _NUMBER):
         if found := pattern.fullmatch(line):
             level, odd = divmod(len(found[1]), len(INDENT))
@@ -156,7 +156,7 @@ def _listed(line: str) -> tuple[int, _OpenList] | None:
 
 
 def outline(document: Document) -> str:
-    """Write a document as the text that `from_outline` reads."""
+    """Return a document as the text that `from_outline` parses."""
     lines = (
         Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Heading) else block
         for block in document.content

@@ -1,9 +1,8 @@
-"""What is looked at before a report is signed in the application.
+"""
+Checks before a report is signed in the reporting app.
 
-Open fields, sides, the sex, and suggestions that nobody has accepted.
-
-Pure; each finding is a place in the document and no judgement. What a finding leads to is the
-site's choice (V50: prohibit, alert or silent); signing by the API asks none of this.
+They find open fields, a wrong side or sex, and suggestions that no user has accepted. The site
+configures the consequence of a finding (`Behaviour`). Signing by the API runs no checks.
 """
 
 import re
@@ -41,7 +40,7 @@ from bridge.engine.rules.text.word_lists import (
 
 
 class SigningCheck(StrEnum):
-    """What is looked at, in the spelling of the site's settings."""
+    """A check, in the spelling of the site settings."""
 
     EMPTY_FIELD = "emptyField"
     OPEN_BRACKET = "openBracket"
@@ -51,7 +50,7 @@ class SigningCheck(StrEnum):
 
 
 class Behaviour(StrEnum):
-    """What a finding leads to (IHE MRRT: field behaviour on signing)."""
+    """The consequence of a finding (IHE MRRT: field behaviour on signing)."""
 
     SILENT = "silent"
     ALERT = "alert"
@@ -61,7 +60,7 @@ class Behaviour(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
     """
-    One thing found; `start` and `end` count characters of the text at `block` and `item`.
+    One finding; `start` and `end` count characters of the text at `block` and `item`.
 
     `item` numbers the lines of a list or table in reading order: list items, each before its
     sublists, and the paragraphs and list items of table cells, row by row.
@@ -75,14 +74,14 @@ class CheckFinding:
     item: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the page gets it."""
+        """Return the JSON for the report page."""
         place = {"block": self.block, "item": self.item, "start": self.start, "end": self.end}
         return {"check": self.check.value, "words": self.words, **place}
 
 
 @dataclass(frozen=True)
 class _Line:
-    """One stretch of inlines, and where it stands."""
+    """One line of inlines, and its place in the document."""
 
     block: int
     item: int | None
@@ -97,15 +96,15 @@ class _Line:
         return CheckFinding(check, self.block, start, end, self.text[start:end], self.item)
 
 
-MOST_FINDINGS = 1000
+MAX_FINDINGS = 1000
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
 def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[CheckFinding]:
     """
-    Return what the checks find; `orders` are clinicalInfo tags, anchor first.
+    Return the findings of all checks; `orders` are clinicalInfo tags, the anchor first.
 
-    Of each kind the first `MOST_FINDINGS` are returned: a page shows no more.
+    At most `MAX_FINDINGS` of each check are returned.
     """
     lines = list(_lines(document))
     kinds = (
@@ -115,7 +114,7 @@ def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Ch
         _sex(lines, orders),
         _suggestions(lines),
     )
-    return [each for kind in kinds for each in islice(kind, MOST_FINDINGS)]
+    return [each for kind in kinds for each in islice(kind, MAX_FINDINGS)]
 
 
 def _lines(document: Document) -> Iterator[_Line]:
@@ -155,7 +154,7 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
 
 
 def _empty_fields(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
-    """Find fields without value or default text, sections without a text, an empty report."""
+    """Find fields without value or default text, sections without text, and an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
         yield CheckFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
         return
@@ -185,7 +184,7 @@ def _has_text(following: Sequence[_Line]) -> bool:
 
 
 def _open_brackets(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
-    """Find typed brackets without default text; a template's own are fields."""
+    """Find typed brackets without default text; brackets of a template are fields."""
     for line in lines:
         if line.heading:
             continue
@@ -196,7 +195,7 @@ def _open_brackets(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
 
 
 def _suggestions(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
-    """Find what no person has written or accepted yet; neighbouring stretches are one finding."""
+    """Find suggestions that no user has accepted; adjacent ones become one finding."""
     for line in lines:
         found: list[tuple[int, int]] = []
         for start, each in _placed(line.content):
@@ -218,11 +217,11 @@ def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
 def _laterality(
     lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckFinding]:
-    """Find mentions of the other side than the one side that all orders are for."""
-    asked = {_side(order) for order in orders}
-    if asked not in ({"left"}, {"right"}):
+    """Find mentions of the opposite side, if all orders name the same side."""
+    sides = {_side(order) for order in orders}
+    if sides not in ({"left"}, {"right"}):
         return
-    own, other = (LEFT, RIGHT) if asked == {"left"} else (RIGHT, LEFT)
+    own, other = (LEFT, RIGHT) if sides == {"left"} else (RIGHT, LEFT)
     for line, start, sentence in _sentences(lines):
         if own.search(sentence) or BOTH_SIDES.search(sentence):
             continue
@@ -231,7 +230,7 @@ def _laterality(
 
 
 def _side(order: Mapping[str, Any]) -> str:
-    """Return the side that an order names, empty for none or both."""
+    """Return the side of an order, empty for none or both."""
     text = f"{order.get('StudyDescription', '')} {order.get('BodyPartExamined', '')}"
     if BOTH_SIDES.search(text):
         return ""
@@ -247,7 +246,7 @@ def _sentences(lines: Sequence[_Line]) -> Iterator[tuple[_Line, int, str]]:
 
 
 def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[CheckFinding]:
-    """Find words that belong to the other sex than the patient's."""
+    """Find words that do not apply to the sex of the patient."""
     known = {str(order.get("PatientSex", "")).strip()[:1].upper() for order in orders} - {""}
     if known not in ({"M"}, {"F"}):
         return

@@ -1,9 +1,7 @@
-"""Words of sections, body regions, sides and sexes, in the languages of the application.
+"""
+Word lists for sections, body regions, sides and sexes, in the languages of the app.
 
-The clues of a region are tried in the order of the table: the first region that a text names is
-what the text is about.
-
-Word lists for the checks before signing; anything cleverer than a word is not here.
+The region of a text is the first region of the table whose words the text contains.
 """
 
 import re

@@ -91,7 +91,7 @@ def options_for_link(
     """Return the options of a window that opens a link."""
     site = preferences_of(work.connection, link.site_id)
     persistent = is_persistent(
-        wished=app.sync_launch, in_frame=in_frame, frames_follow=site.syncLaunchInFrame
+        requested=app.sync_launch, in_frame=in_frame, frames_follow=site.syncLaunchInFrame
     )
     details: dict[str, Any] = {"in_frame": in_frame, "host": host, "persistent": persistent}
     if persistent:

@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signature
-from bridge.engine.rules.priors import COMPARED, Study, ranked
+from bridge.engine.rules.priors import AUTO_COMPARED, Study, ranked
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.lifecycle import addenda_of, document_json, prelim_reads, signed_addenda
@@ -35,7 +35,7 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     return [
         {
             **_summary(found[index], groups[key_of(found[index])]),
-            "compare": place < COMPARED,
+            "compare": place < AUTO_COMPARED,
         }
         for place, index in enumerate(best)
     ]

@@ -9,7 +9,7 @@ from datetime import UTC
 import pytest
 
 from bridge.engine.documents.exports import docx as docx_format
-from bridge.engine.documents.exports import html, layout, pdf, rtf
+from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.rules.text.document import (
     BracketField,
@@ -19,9 +19,7 @@ from bridge.engine.rules.text.document import (
     Mark,
     Paragraph,
     Text,
-    from_text,
 )
-from bridge.engine.rules.text.plain_text import plain_text
 from tests.bridge.engine.documents.reading_back import (
     from_docx,
     from_html,
@@ -141,11 +139,3 @@ def test_a_megabyte_in_time(
     begin = time.process_time()
     render(report, UTC)
     assert time.process_time() - begin < 2 * 2  # the PDF writer works on both processors
-
-
-def test_plain_text(make: Callable[..., ExportedReport]) -> None:
-    """The text form has the report first, each addendum under its heading."""
-    shown = layout.render(make("report", addenda=("more",)), UTC)
-    assert shown.startswith("report\n\nElectronically signed by Dr. Vera Invented")
-    assert "Addendum\n\nmore\n\n" in shown
-    assert layout.content(from_text("a\n b")) == plain_text(from_text("a\n b"))
