@@ -157,7 +157,7 @@ class Reconciler:
             else:
                 findings += await self._orders(one, now)
                 pages += one.in_worklist
-            one.ended_at = now if one.is_through else 0
+            one.ended_at = now if one.is_complete else 0
             await Threads.DELIVERY.run(self._save, one, now)
         return findings
 

@@ -1,7 +1,7 @@
 """
-The report service, as its callers see it: values in, values or classified failures out.
+Client of a report service: our own engine in this process, or any service over HTTP.
 
-This file exports the pure part; the client itself is `bridge.engine_client.client`.
+This file exports the values and errors; the client is `bridge.engine_client.client`.
 """
 
 from bridge.contract import ReportStatus

@@ -1,7 +1,7 @@
 """
-Our engine's endpoints for administration: sites, audit trail, accounts, and who is signed in.
+Administration endpoints of our engine: sites, audit trail, accounts, and the signed-in user.
 
-Part of `EngineClient`; see there. Values are the API's JSON, which the console shows.
+Part of `EngineClient`. Most values are the JSON of the API, which the console shows.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _SIGNED_OUT: Final = 401
 
 
 class AdminEndpoints:
-    """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser's session."""
+    """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser session."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Share one transport."""
+        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def site(self, site: str) -> dict[str, Any]:
@@ -31,13 +31,13 @@ class AdminEndpoints:
         return await self._transport.call("GET", _path(site), site, _object)
 
     async def change_site(self, site: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change members of a site's settings; give them all as they are then."""
+        """Change members of a site's settings; return all settings after the change."""
         return await self._transport.call("PATCH", _path(site), site, _object, body=dict(changes))
 
     async def audit_events(
         self, site: str, after: int | None = None, limit: int = 100
     ) -> list[dict[str, Any]]:
-        """Read a site's audit trail: behind a sequence number oldest first, else newest first."""
+        """Read a site's audit trail: after a sequence number oldest first, else newest first."""
         query = omit_none(after=after, limit=limit)
         path = f"{_path(site)}/audit"
         answer = await self._transport.call("GET", path, site, _object, query=query)
@@ -56,9 +56,9 @@ class AdminEndpoints:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """
-        Pass on what a person asks of `/api/admin` and `path`; give status and body of the answer.
+        Forward a user's request to `/api/admin` and `path`; return status and body of the response.
 
-        The words of a refusal are for that person, and for no log.
+        The text of an error response may contain patient data. Do not log it.
         """
         whole = f"/api/admin{path}"
         return await self._transport.forward(method, whole, site, body=body, query=query)
@@ -85,13 +85,13 @@ class AdminEndpoints:
         body: object = None,
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
-        """Call an endpoint in our own name; give status and body of the answer."""
+        """Call an account endpoint with our own token; return status and body of the response."""
         return await self._transport.forward(
             method, f"{_ACCOUNTS}{path}", "", body=body, query=query
         )
 
     async def visitor(self, cookies: str, *, unattended: bool = False) -> SignedInUser | None:
-        """Say who is there; None: nobody. `unattended` keeps nobody signed in."""
+        """Return the signed-in user, or None. `unattended` does not prolong the session."""
         try:
             response = await self._transport.get_as_browser(
                 _PROFILE, cookies, unattended=unattended

@@ -1,7 +1,7 @@
 """
-The endpoints over many reports: status, linking, changes, patients, worklist, health.
+Endpoints for many reports: status, linking, change feed, patients, worklist, health.
 
-Part of `EngineClient`; see there.
+Part of `EngineClient`.
 """
 
 from collections.abc import Sequence
@@ -27,24 +27,24 @@ from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
 
 NO_TEXTS: Final = "no_texts"
-"""Code of our own: a service gave the record of a signed report without its text."""
+"""Error code of the client: the record of a signed report has no text."""
 
 _SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
 
 def _nothing(_: object) -> None:
-    """Ignore the body."""
+    """Ignore the response body."""
 
 
 class BulkEndpoints:
-    """Interface document, status and linking; DESIGN chapter 6 for the rest."""
+    """Status and linking of the interface document, and additions of our own engine."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Share one transport."""
+        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Ask for the records of orders that one site's token may see; unknown ones are absent."""
+        """Read the status records of orders of one token; unknown orders are absent."""
         body = {"clinicalInfo": [each.tags() for each in orders]}
         return await self._transport.call(
             "POST", "/api/report/status", orders[0].site, status_records, body=body
@@ -52,11 +52,11 @@ class BulkEndpoints:
 
     async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, ReportExport]:
         """
-        Read the texts of signed reports, by their orders: an addition of our own engine.
+        Read the texts of signed reports by their orders; an addition of our own engine.
 
-        The orders are of sites with one token. An order is absent where its report is not signed,
-        not there, or has another patient by now. Site, tags and preliminary reads of the exports
-        are empty. Raises EngineFailure, `no_texts` where the service has none of a signed report.
+        The orders belong to one token. An order is absent if its report is unsigned or unknown, or
+        belongs to another patient. Site, tags and preliminary reads of the exports are empty.
+        Raises EngineFailure, with code `no_texts` if a signed report has no text.
         """
         body = {"clinicalInfo": [each.tags() for each in orders], "texts": True}
         answers = await self._transport.call(
@@ -69,11 +69,11 @@ class BulkEndpoints:
         }
 
     async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Make one report of several orders of a site, the first of them its anchor."""
+        """Link orders of a site to one report; the first order is the anchor."""
         return await self._grouping("link-orders", orders)
 
     async def unlink_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Take orders of a site out of their groups."""
+        """Unlink orders of a site from their reports."""
         return await self._grouping("unlink-orders", orders)
 
     async def _grouping(self, action: str, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
@@ -95,11 +95,10 @@ class BulkEndpoints:
         without: Sequence[str] = (),
     ) -> ChangePage:
         """
-        Read what changed after a cursor, in commit order.
+        Read the changes after a cursor, in commit order.
 
-        Waits up to `wait` seconds for something to happen. `site` chooses the token, and
-        with it the sites that are seen. Events of `without` need not be told; a service may
-        tell them all the same.
+        Waits up to `wait` seconds for a change. `site` selects the token, which determines the
+        visible sites. The service may leave out the events in `without`.
         """
         query = omit_none(
             after=after,
@@ -112,12 +111,12 @@ class BulkEndpoints:
         )
 
     async def update_patient(self, update: PatientUpdate) -> None:
-        """Correct demographics over all reports of a site; idempotent."""
+        """Update demographics in all reports of a site; idempotent."""
         body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
         await self._transport.call("POST", "/api/patient/update", update.site, _nothing, body=body)
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
-        """Move everything of `prior_mrn` to the survivor `mrn`; idempotent."""
+        """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
         await self._transport.call("POST", "/api/patient/merge", site, _nothing, body=body)
 
@@ -147,7 +146,7 @@ class BulkEndpoints:
         return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
 
     async def is_ready(self) -> bool:
-        """Ask `/readyz`. Raises EngineFailure when the service is not ready, or is not there."""
+        """Call `/readyz`. Raises EngineFailure if the service is not ready or not reachable."""
         await self._transport.send("GET", "/readyz", "")
         return True
 
@@ -157,7 +156,7 @@ class BulkEndpoints:
 
 
 def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
-    """Build the body of link-orders and unlink-orders: the site once, the orders in order."""
+    """Build the body of link-orders and unlink-orders."""
     return {
         "SiteID": site,
         "clinicalInfo": [{"PatientMRN": each.mrn, "Accession": each.accession} for each in orders],

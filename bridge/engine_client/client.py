@@ -1,8 +1,8 @@
 """
-The report service as the interface document describes it, one method an endpoint.
+Client of the report service, with one method for each endpoint of the interface document.
 
-A `Caller` carries its calls to our engine in the same process or to any service over a socket.
-Every outcome is a value, or an `EngineFailure` that says if retrying helps.
+An `EngineCaller` sends the requests to our engine in this process or to a service over HTTP. Each
+method returns a value or raises `EngineFailure`, which says whether a retry can help.
 """
 
 from urllib.parse import quote, urlencode
@@ -14,20 +14,20 @@ from bridge.engine_client.transport import AccessTokens, EngineCaller, EngineTra
 
 
 class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
-    """Every endpoint of the interface document and of DESIGN chapter 6."""
+    """All endpoints of the interface document, and the additions of our own engine."""
 
     def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
-        """Take what carries calls to the service, and its access tokens."""
+        """`caller` sends the requests; `tokens` are the access tokens of the service."""
         known = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
         super().__init__(EngineTransport(caller, known))
 
     def token_of(self, site: str) -> str:
-        """Name the token that a site's calls bear; a batch of launches has one."""
+        """Return the access token for a site; all launches of a batch use one token."""
         return self.tokens.of(site)
 
     @property
     def tokens(self) -> AccessTokens:
-        """Which token goes with which site."""
+        """The access tokens by site."""
         return self._transport.tokens
 
 
@@ -43,9 +43,9 @@ def browser_session_address(
     speech_language: str | None = None,
 ) -> str:
     """
-    Build the address of the browser route `GET /reporting/init`, values URL-encoded.
+    Build the URL of the browser route `GET /reporting/init`.
 
-    It bears a live administrator token (interface document, rule 6): prefer
+    It contains an administrator's token (interface document, rule 6). Prefer
     `EngineClient.create_session`.
     """
     query = omit_none(

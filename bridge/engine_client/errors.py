@@ -1,8 +1,8 @@
 """
-What can go wrong with a call to the report service, and whether trying again helps.
+Errors of calls to the report service, and whether a retry can help.
 
-Pure. The calls are idempotent by the interface document, so an ambiguous one may be repeated.
-An error carries status, code and place, never a body: those hold patient data.
+Pure. Calls are idempotent by the interface document, so an ambiguous failure may be repeated. An
+error contains status, code and path, and no body, because bodies contain patient data.
 """
 
 import re
@@ -20,9 +20,8 @@ class EngineFailure(BridgeError):  # noqa: N818  # its kinds are FailureKind's, 
     """
     A call to the report service failed.
 
-    `status` is the HTTP status, None when no answer came; `code` the service's own stable
-    word for the reason (or ours: `unreachable`, `no_answer`, `unreadable`); `retry_after`
-    the seconds that the service asked for.
+    `status` is the HTTP status, None without a response. `code` is the error code of the service,
+    or one of ours: `unreachable`, `no_answer`, `unreadable`. `retry_after` is in seconds.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class EngineFailure(BridgeError):  # noqa: N818  # its kinds are FailureKind's, 
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
-        """Say which call failed, and how; never what was sent or answered."""
+        """`call` is the path; the text contains nothing of the request or response bodies."""
         super().__init__(f"{call}: {code} ({'no answer' if status is None else status}), {failure}")
         self.call = call
         self.failure = failure
@@ -43,7 +42,7 @@ class EngineFailure(BridgeError):  # noqa: N818  # its kinds are FailureKind's, 
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether the service does not know the endpoint at all."""
+        """Whether the service does not have the endpoint."""
         return self.status in {405, 501} or (self.status == 404 and self.code in _NO_ROUTE)  # noqa: PLR2004  # HTTP's own numbers
 
 
@@ -51,7 +50,7 @@ OK = range(200, 300)
 
 BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
     {
-        401: FailureKind.TRANSIENT,  # our token is at fault, not the message; it can be mended
+        401: FailureKind.TRANSIENT,  # the token is wrong; an operator can correct it
         408: FailureKind.TRANSIENT,
         409: FailureKind.TRANSIENT,  # "an order changed during processing; retry"
         425: FailureKind.TRANSIENT,
@@ -59,7 +58,7 @@ BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
         503: FailureKind.TRANSIENT,
     }
 )
-"""Statuses that differ from the rule of their class."""
+"""Exceptions to the rule of a status class."""
 
 FINAL_CODES = frozenset(
     {
@@ -72,9 +71,8 @@ FINAL_CODES = frozenset(
         "sign_delay_disabled",
     }
 )
-"""Codes that stay true however often one asks, whatever the status (the document's 500s)."""
+"""Error codes for which a retry cannot help, even with status 500 (interface document)."""
 
-CLIENT_ERRORS = range(400, 500)
 SERVER_ERRORS = range(500, 600)
 
 _CODE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -82,10 +80,10 @@ _CODE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 def classify(status: int, code: str, *, business: bool = False) -> FailureKind:
     """
-    Say whether repeating a call that was answered with `status` can help.
+    Return whether a retry can help after a response with `status`.
 
-    `business` is the header `X-Error-Class: business`: a rule of the document that is
-    reported with status 500 and is no fault of the server.
+    `business` is the header `X-Error-Class: business`: a violated rule of the interface document
+    that is reported with status 500.
     """
     if business or code in FINAL_CODES:
         return FailureKind.PERMANENT
@@ -95,7 +93,7 @@ def classify(status: int, code: str, *, business: bool = False) -> FailureKind:
 
 
 def code_of(body: object, status: int) -> str:
-    """Read the `code` of a problem body; anything that is not a plain word is not repeated."""
+    """Return the `code` of a problem body, or `http_STATUS` if it is not a plain word."""
     code = body.get("code") if isinstance(body, dict) else None
     if isinstance(code, str) and _CODE.fullmatch(code):
         return code
@@ -103,7 +101,7 @@ def code_of(body: object, status: int) -> str:
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:
-    """Read `Retry-After`: seconds, or a date (RFC 9110 §10.2.3); None when there is none."""
+    """Parse `Retry-After`: seconds or a date (RFC 9110 §10.2.3); None if missing or invalid."""
     if not value:
         return None
     if value.strip().isdigit():

@@ -1,7 +1,7 @@
 """
-Calls to a report service in another process or on another host, by httpx.
+HTTP caller: sends requests to a report service in another process or on another host, by httpx.
 
-The only module here that uses httpx. One attempt per call: the queues repeat what failed.
+It makes one attempt per request; the queues repeat failed calls.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ from bridge.engine_client.transport import (
 from bridge.errors import FailureKind
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-"""Seconds to wait for a free connection, for a part of the answer, and to connect."""
+"""Seconds to wait for a free connection, for a part of the response, and to connect."""
 
 LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
 
 LARGEST: Final = 64 * 2**20
-"""Bytes of the largest answer: several times the largest export of our own engine."""
+"""Bytes of the largest response: several times the largest export of our own engine."""
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NEVER_VALID: Final = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects)
@@ -39,7 +39,7 @@ class HttpCaller(EngineCaller):
     """Sends requests to the service at the base address of an httpx client."""
 
     def __init__(self, client: httpx.AsyncClient, largest: int = LARGEST) -> None:
-        """Take a client, which `aclose` closes; `largest` is in bytes."""
+        """`aclose` closes the client; `largest` is in bytes."""
         self._client = client
         self._largest = largest
         self._base = str(client.base_url).rstrip("/")
@@ -70,28 +70,28 @@ class HttpCaller(EngineCaller):
         await self._client.aclose()
 
     async def _exchange(self, sent: httpx.Request, path: str) -> EngineResponse:
-        """Read an answer part by part; one that is too large ends its connection."""
-        answer = await self._client.send(sent, stream=True)
+        """Send a request and read the response in parts, up to the largest size."""
+        response = await self._client.send(sent, stream=True)
         parts, size = [], 0
         try:
-            async for part in answer.aiter_bytes():
+            async for part in response.aiter_bytes():
                 size += len(part)
                 if size > self._largest:
                     raise EngineFailure(
-                        path, FailureKind.AMBIGUOUS, "too_large", answer.status_code
+                        path, FailureKind.AMBIGUOUS, "too_large", response.status_code
                     )
                 parts.append(part)
         finally:
-            await answer.aclose()
-        return EngineResponse(answer.status_code, answer.headers, b"".join(parts))
+            await response.aclose()
+        return EngineResponse(response.status_code, response.headers, b"".join(parts))
 
 
 def http_caller(base_url: str) -> HttpCaller:
     """
-    Open a caller of the service at `base_url`.
+    Make a caller of the service at `base_url`.
 
-    It ignores proxies of the environment and keeps no cookies: those of an answer belong to the
-    person whose cookies the request had.
+    It ignores proxy settings of the environment and stores no cookies, because different requests
+    carry the cookies of different users.
     """
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
     return HttpCaller(
@@ -106,5 +106,5 @@ def http_caller(base_url: str) -> HttpCaller:
 
 
 def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Encode headers: httpx refuses text that is not ASCII."""
+    """Encode headers as UTF-8: httpx rejects text that is not ASCII."""
     return {name.encode(): value.encode() for name, value in headers.items()}

@@ -1,9 +1,9 @@
 """
-Calls to an application in this process, by ASGI and nothing between.
+In-process caller: sends requests to an ASGI application in this process.
 
-The application runs in the caller's task: who is cancelled cancels it. It is given what a
-server would give it, and what becomes of a fault of its own is what a server makes of it: 500
-where it has not begun to answer, and else no answer.
+The application runs in the caller's task, so cancelling the task cancels the application. Its
+errors have the results of an HTTP server: status 500 before the response has started, else no
+answer.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _US = ("127.0.0.1", 0)
 
 
 class InProcessCaller(EngineCaller):
-    """Asks an application that calls itself `base` (a URL)."""
+    """Sends requests to an application whose base URL is `base`."""
 
     def __init__(self, application: Application, base: str) -> None:
         self._application = application
@@ -47,7 +47,7 @@ class InProcessCaller(EngineCaller):
     @override
     async def send(self, request: EngineRequest) -> EngineResponse:
         scope, exchange = self._scope(request), _Exchange(request.content or b"")
-        with suppress(Exception):  # it has said so in its log
+        with suppress(Exception):  # the application has logged it
             await self._application(scope, exchange.receive, exchange.send)
         if not exchange.begun:
             return EngineResponse(_FAULT, {}, b"")
@@ -57,10 +57,10 @@ class InProcessCaller(EngineCaller):
 
     @override
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _scope(self, request: EngineRequest) -> Message:
-        """Describe a request as ASGI does. Raises EngineFailure."""
+        """Return the ASGI scope of a request. Raises EngineFailure."""
         path, _, query = request_target(request, self._base).partition("?")
         headers = [self._host]
         headers += [(n.lower().encode(), v.encode()) for n, v in request.headers.items()]
@@ -84,7 +84,7 @@ class InProcessCaller(EngineCaller):
 
 
 class _Exchange:
-    """One request, as the application reads it, and its answer as far as it is written."""
+    """One request and its response: the `receive` and `send` of ASGI."""
 
     def __init__(self, content: bytes) -> None:
         self._content: bytes | None = content
@@ -95,16 +95,16 @@ class _Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether it has said with which status it answers."""
+        """Whether the response has started."""
         return self._status > 0
 
     @property
     def ended(self) -> bool:
-        """Whether the answer is whole."""
+        """Whether the response is complete."""
         return self._whole.is_set()
 
     async def receive(self) -> Message:
-        """Give the content, and after the answer word that nobody listens any more."""
+        """Return the request body; after the response, a disconnect."""
         if self._content is not None:
             content, self._content = self._content, None
             return {"type": "http.request", "body": content, "more_body": False}
@@ -112,7 +112,7 @@ class _Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Take a part of the answer."""
+        """Add a part of the response."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self._headers = {
@@ -125,5 +125,5 @@ class _Exchange:
                 self._whole.set()
 
     def answer(self) -> EngineResponse:
-        """Give what was written."""
+        """Return the response."""
         return EngineResponse(self._status, self._headers, b"".join(self._written))

@@ -1,7 +1,7 @@
 """
-What goes to the report service and what comes back, as values.
+Values that the report service receives and returns, with Python names.
 
-The interface document's records with Python's names. Knows no HTTP; JSON is read in `replies`.
+`responses` reads them from JSON.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class OrderKey:
     accession: str
 
     def tags(self) -> dict[str, str]:
-        """Give the triple under the interface document's names."""
+        """Return the triple with the names of the interface document."""
         return {"SiteID": self.site, "PatientMRN": self.mrn, "Accession": self.accession}
 
 
@@ -31,9 +31,9 @@ class StatusRecord:
     """
     The report status record.
 
-    `orders` holds the anchor first, then linked orders in linking order; times are
-    milliseconds since the epoch. `has_content` and `addendum_unsign_until` are our
-    engine's additions: None where a service does not say.
+    `orders` starts with the anchor, followed by the linked orders in linking order. Times are
+    milliseconds since the epoch. `has_content` and `addendum_unsign_until` are additions of our
+    engine, and None for other services.
     """
 
     report_id: str
@@ -47,7 +47,7 @@ class StatusRecord:
 
 @dataclass(frozen=True, slots=True)
 class QRCode:
-    """How a QR code shall look: `size` standard | mini, `mode` light | dark."""
+    """Options of a QR code: `size` standard | mini, `mode` light | dark."""
 
     size: str = "standard"
     mode: str = "light"
@@ -55,7 +55,7 @@ class QRCode:
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """For whom a report is launched; `auth` is a site administrator's token."""
+    """The user for whom a report is launched; `auth` is a site administrator's token."""
 
     email: str
     name: str
@@ -74,7 +74,7 @@ class KeyImage:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A launch request; `register_order` is our addition (DESIGN chapter 6)."""
+    """A launch request; `register_order` and `link_group` are additions of our engine."""
 
     clinical_info: Mapping[str, Any]
     reporting_app: Mapping[str, Any] = field(default_factory=dict)
@@ -84,20 +84,20 @@ class LaunchRequest:
     lazy: bool = False
     register_order: bool = False
     link_group: str = ""
-    """Orders of one batch with the same name share one report where they are new; our addition."""
+    """New orders of one batch with the same name share one report."""
     force_update_patient_name: bool = False
     dicom_sr: tuple[str, ...] = ()
     key_images: tuple[KeyImage, ...] = ()
 
     @property
     def site(self) -> str:
-        """The site whose token must be used."""
+        """The site that determines the access token."""
         return str(self.clinical_info.get("SiteID", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """What a launch answers; `report_id` and `report_status` are our engine's additions."""
+    """The response to a launch; `report_id` and `report_status` are additions of our engine."""
 
     status: str
     owner_name: str
@@ -111,7 +111,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class SessionLink:
-    """A pre-warm link and the ISO 8601 time until which it can be loaded."""
+    """A link that warms up a session, and the ISO 8601 time until which it is valid."""
 
     link: str
     expires_at: str
@@ -119,7 +119,7 @@ class SessionLink:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPerson:
-    """Who signed, preliminaried or reviewed; `signature` is an image or None."""
+    """A person who signed, read or reviewed a report; `signature` is an image or None."""
 
     name: str = ""
     email: str = ""
@@ -128,7 +128,7 @@ class ExportedPerson:
 
 @dataclass(frozen=True, slots=True)
 class ExportedText:
-    """The report's text or an addendum's, with ISO 8601 time and person; unsigned: None."""
+    """The text of a report or addendum; time (ISO 8601) and person are None while unsigned."""
 
     content: str
     signed_at: str | None
@@ -160,7 +160,7 @@ class ReportExport:
 
 @dataclass(frozen=True, slots=True)
 class PrelimMatch:
-    """The longest-waiting preliminary read of a group and tag; `report_id` '' when none."""
+    """The longest-waiting preliminary read of a group and tag; `report_id` is '' if none."""
 
     report_id: str
     user_email: str
@@ -169,7 +169,7 @@ class PrelimMatch:
 
 @dataclass(frozen=True, slots=True)
 class FeedRelease:
-    """What left the cooling period: kind final | addendum | retraction, counted per kind."""
+    """The release of a change: `kind` final | addendum | retraction, counted per kind."""
 
     kind: str
     sequence: int
@@ -178,12 +178,11 @@ class FeedRelease:
 @dataclass(frozen=True, slots=True)
 class ReportChange:
     """
-    One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
+    One entry of the change feed; `at` in milliseconds.
 
-    `addenda` is the place of a released addendum among those of the export, from 1, or the one
-    that a withdrawn addendum had. Its number may be higher: numbers of addenda that a recall
-    cleared are not used again.
-    `cancelled`: the order of a report that was deleted does not come back.
+    `addenda` is the position of a released addendum in the export, counted from 1; for a
+    retraction, the position before it. The sequence number may be higher, because numbers of
+    recalled addenda are not used again. `cancelled`: the order of a deleted report is cancelled.
     """
 
     cursor: int
@@ -198,7 +197,7 @@ class ReportChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """Changes in commit order, and the cursor to go on from."""
+    """Changes in commit order, and the cursor of the next page."""
 
     changes: tuple[ReportChange, ...]
     cursor: int
@@ -206,7 +205,7 @@ class ChangePage:
 
 @dataclass(frozen=True, slots=True)
 class PatientUpdate:
-    """Demographics that changed, under the interface document's tag names."""
+    """Changed demographics, with the tag names of the interface document."""
 
     site: str
     mrn: str
@@ -215,7 +214,7 @@ class PatientUpdate:
 
 @dataclass(frozen=True, slots=True)
 class WorklistPage:
-    """Rows of the worklist, and the cursor of the next page ('' at the end)."""
+    """Rows of the worklist, and the cursor of the next page ('' if it is the last one)."""
 
     items: tuple[Mapping[str, Any], ...]
     next: str
@@ -223,7 +222,7 @@ class WorklistPage:
 
 @dataclass(frozen=True, slots=True)
 class AccountInfo:
-    """An account; `enrolled`: its owner has set a password once, or came in by the provider."""
+    """An account; `enrolled`: its owner has set a password or signed in by a provider."""
 
     account_id: str
     email: str
@@ -236,7 +235,7 @@ class AccountInfo:
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentLink:
-    """A one-time link for the owner; None where a provider signs people in. Time in ms."""
+    """The enrolment link of an account; None if a provider signs its users in. Time in ms."""
 
     link: str | None
     expires_at: int | None
@@ -245,11 +244,11 @@ class EnrolmentLink:
 @dataclass(frozen=True, slots=True)
 class SignedInUser:
     """
-    A signed-in person, their session, and how they like their pages.
+    The signed-in user of a browser session.
 
-    `site` is the one site that the session is good for; None: all of the account's.
-    `authenticated_at`, in ms, is when the person last proved who they are. `second_factor`: they
-    did so with a one-time code or at an identity provider.
+    `site` is the only site of the session; None means all sites of the account.
+    `authenticated_at` (ms) is the time of the last authentication. `second_factor`: it used a
+    one-time code or an identity provider.
     """
 
     account_id: str

@@ -1,8 +1,8 @@
 """
-The interface document's endpoints about one report: launch it, read it, export it, and move it.
+Endpoints for one report: launch, read, export, sign, delete and reset.
 
-Part of `EngineClient`; see there. Members of a request that are at their default are left out: a
-strict service may know fewer.
+Part of `EngineClient`. Members of a request with their default value are left out, because another
+service may reject members that it does not know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,18 +34,18 @@ BATCH = "/api/report/launch/clinical/batch"
 
 
 def _nothing(_: object) -> None:
-    """Ignore the body: the document says there is none."""
+    """Ignore the response body."""
 
 
 class ReportEndpoints:
-    """Interface document, Endpoints: launch and session, then from content to unassign."""
+    """The endpoints of the interface document from launch to unassign."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Share one transport."""
+        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        """Create or retrieve a report and its link."""
+        """Create or open a report; return its link."""
         return await self._transport.call(
             "POST", LAUNCH, launch.site, launched, body=_launch_body(launch)
         )
@@ -54,9 +54,9 @@ class ReportEndpoints:
         self, launches: Sequence[LaunchRequest]
     ) -> list[LaunchResult | EngineFailure]:
         """
-        Launch several reports of one site's token in one call; one result each, in order.
+        Launch several reports of one token in one call; return one result each, in order.
 
-        Raises EngineFailure when the whole call failed (`is_unsupported`: no such endpoint).
+        Raises EngineFailure if the whole call failed (`is_unsupported`: no such endpoint).
         """
         bodies = [_launch_body(each) for each in launches]
         results = await self._transport.call(
@@ -77,7 +77,7 @@ class ReportEndpoints:
         speech_language: str | None = None,
         auth: str | None = None,
     ) -> SessionLink:
-        """Make a short-lived link that warms up an embedded session; creates no report."""
+        """Create a short-lived link that warms up an embedded session; creates no report."""
         clinical_info = omit_none(
             SiteID=site,
             SiteLocation=location,
@@ -89,7 +89,7 @@ class ReportEndpoints:
         return await self._transport.call("POST", "/api/report/init", site, session, body=body)
 
     async def open_link(self, link: str) -> str:
-        """Follow a report link or session link as a browser would; gives the page's HTML."""
+        """Open a report link or session link as a browser does; return the HTML."""
         response = await self._transport.send("GET", link, "")
         return response.text
 
@@ -100,7 +100,7 @@ class ReportEndpoints:
         )
 
     async def export_html(self, order: OrderKey, time_zone: str | None = None) -> str:
-        """Export a complete HTML document; dates in an IANA zone."""
+        """Export a complete HTML document; `time_zone` is an IANA name."""
         body = _one_report(order, timeZone=time_zone)
         return await self._transport.call(
             "POST", "/api/report/export/html", order.site, member("html"), body=body
@@ -110,10 +110,10 @@ class ReportEndpoints:
         self, order: OrderKey, *, prelim_until: int | None = None
     ) -> ReportExport:
         """
-        Export the JSON record: texts, times and people.
+        Export the JSON record: texts, times and persons.
 
-        `prelim_until` (ms) is for our own engine, here and below: the text is that of the latest
-        preliminary read by then.
+        `prelim_until` (ms), here and below, is an addition of our engine: it selects the text of
+        the latest preliminary read up to that time.
         """
         body = _one_report(order, prelimUntil=prelim_until)
         return await self._transport.call(
@@ -129,7 +129,7 @@ class ReportEndpoints:
         addenda: int | None = None,
         prelim_until: int | None = None,
     ) -> bytes:
-        """Export RTF, as bytes; our own engine shows only the first `addenda` addenda."""
+        """Export RTF; our engine includes only the first `addenda` addenda."""
         body = _one_report(
             order,
             timeZone=time_zone,
@@ -151,7 +151,7 @@ class ReportEndpoints:
         addenda: int | None = None,
         prelim_until: int | None = None,
     ) -> bytes:
-        """Export PDF with the first `addenda` addenda; an addition of our own engine."""
+        """Export PDF with the first `addenda` addenda; an addition of our engine."""
         body = _one_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
         response = await self._transport.send(
             "POST", "/api/report/export/pdf", order.site, body=body
@@ -161,25 +161,25 @@ class ReportEndpoints:
     async def sign(
         self, order: OrderKey, time_zone: str | None = None, *, ignore_sign_delay: bool = False
     ) -> None:
-        """Sign, or end the cooling period of what is signed."""
+        """Sign a report, or end the sign delay of a signed one."""
         await self._act(
             "sign", order, timeZone=time_zone, ignoreSignDelay=ignore_sign_delay or None
         )
 
     async def unsign(self, order: OrderKey) -> None:
-        """Take a signature back within the cooling period."""
+        """Recall a signature within the sign delay."""
         await self._act("unsign", order)
 
     async def release_addendum(self, order: OrderKey) -> None:
-        """Deliver a signed addendum now (`addendum/sign`)."""
+        """End the sign delay of a signed addendum (`addendum/sign`)."""
         await self._act("addendum/sign", order, ignoreSignDelay=True)
 
     async def unsign_addendum(self, order: OrderKey) -> None:
-        """Take the latest addendum's signature back."""
+        """Recall the signature of the latest addendum."""
         await self._act("addendum/unsign", order)
 
     async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
-        """Make a preliminary read."""
+        """Save a preliminary read."""
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
     async def delete(
@@ -188,8 +188,8 @@ class ReportEndpoints:
         """
         Delete an unsigned report.
 
-        With `only_ordered` our own engine refuses (400) what somebody has begun; a service that
-        ignores unknown fields deletes it all the same. `set_aside`: the order is not cancelled.
+        With `only_ordered` our engine refuses (400) to delete a report in progress; another
+        service may ignore the field. `set_aside`: the order is not cancelled.
         """
         wishes = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
         options = {name: True for name, wanted in wishes.items() if wanted}
@@ -204,15 +204,15 @@ class ReportEndpoints:
         )
 
     async def reset_order(self, order: OrderKey) -> None:
-        """Empty a Draft that was Ordered, so that it is Ordered again."""
+        """Clear a Draft that was Ordered, so that it is Ordered again."""
         await self._flat("reset-order", order)
 
     async def unassign(self, order: OrderKey) -> None:
-        """Take a Draft from its owner; the content stays."""
+        """Remove the owner of a Draft; keep its content."""
         await self._flat("unassign", order)
 
     async def prelims(self, site: str, group: str, tag: str) -> PrelimMatch:
-        """Find the preliminary read of a group and tag that waits longest."""
+        """Find the longest-waiting preliminary read of a group and tag."""
         query = {"SiteID": site, "prelimGroup": group, "prelimTag": tag}
         return await self._transport.call(
             "GET", "/api/report/site/prelims", site, prelim_match, query=query
@@ -273,12 +273,12 @@ def _user(user: UserInfo) -> dict[str, Any]:
 
 
 def _one_report(order: OrderKey, **options: Any) -> dict[str, Any]:
-    """Build the body of a single-report endpoint; options that are None are left out."""
+    """Build the body of a single-report endpoint, without options that are None."""
     return {"clinicalInfo": order.tags()} | omit_none(**options)
 
 
 def _batch_results(value: object) -> list[LaunchResult | EngineFailure]:
-    """Read the answer to a batch: launch answers and problem bodies, mixed."""
+    """Read the response to a batch: results of launches and problem bodies, mixed."""
     results = value.get("results") if isinstance(value, Mapping) else value
     if not isinstance(results, list):
         raise UnreadableResponse("results")

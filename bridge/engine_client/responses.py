@@ -1,8 +1,8 @@
 """
-Answers of the report service, read into our values.
+Parsers of the report service's JSON responses.
 
-Pure and tolerant: unknown members are ignored, missing optional ones get their neutral value.
-What cannot be read raises `Unreadable`, which says where and never what.
+Pure. Unknown members are ignored. Missing optional members get a neutral value. Other errors raise
+`UnreadableResponse`, which names the member and contains no value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,10 @@ from bridge.engine_client.models import (
 T = TypeVar("T")
 
 
-class UnreadableResponse(ValueError):  # noqa: N818  # says what the answer is
-    """A member of an answer is missing or of another type."""
+class UnreadableResponse(ValueError):  # noqa: N818  # named for what happened
+    """A member of a response is missing or has the wrong type."""
 
     def __init__(self, place: str) -> None:
-        """Name the member only."""
         super().__init__(f"unreadable member {place}")
 
 
@@ -69,7 +68,7 @@ def _number(value: object, place: str) -> int | None:
 
 
 def moment(value: object, place: str) -> int | None:
-    """Read a time in milliseconds since the epoch, written so or in ISO 8601."""
+    """Read a time, given in milliseconds or in ISO 8601; return milliseconds."""
     if not isinstance(value, str):
         return _number(value, place)
     try:
@@ -80,7 +79,7 @@ def moment(value: object, place: str) -> int | None:
 
 
 def iso(milliseconds: int) -> str:
-    """Write a time as the report service takes it: ISO 8601 in UTC."""
+    """Write a time as ISO 8601 in UTC, as the report service expects it."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -123,7 +122,7 @@ def status_records(value: object) -> tuple[StatusRecord, ...]:
 
 
 def signed_texts(value: object) -> tuple[tuple[StatusRecord, ReportExport | None], ...]:
-    """Read status records with the texts of their reports; None where a record has none."""
+    """Read status records with the texts of their reports; None for a record without text."""
     return _each(value, "records", _signed_text)
 
 
@@ -135,7 +134,7 @@ def _signed_text(value: object) -> tuple[StatusRecord, ReportExport | None]:
 
 
 def launched(value: object) -> LaunchResult:
-    """Read a launch's answer; both spellings of the QR code's member."""
+    """Read the response to a launch; the QR code has two spellings."""
     body = _object(value, "launch")
     owner = _object(body.get("owner") or {}, "owner")
     return LaunchResult(
@@ -151,7 +150,7 @@ def launched(value: object) -> LaunchResult:
 
 
 def session(value: object) -> SessionLink:
-    """Read a pre-warm session link."""
+    """Read the link of a session."""
     body = _object(value, "session")
     return SessionLink(
         _text(body.get("sessionLink"), "sessionLink"), _text(body.get("expiresAt"), "expiresAt")
@@ -214,7 +213,7 @@ def _tags(value: object) -> Mapping[str, Any]:
 
 
 def prelim_match(value: object) -> PrelimMatch:
-    """Read the answer of site/prelims."""
+    """Read the response of site/prelims."""
     body = _object(value, "prelims")
     return PrelimMatch(
         _text(body.get("reportId"), "reportId"),
@@ -263,7 +262,7 @@ def worklist_page(value: object) -> WorklistPage:
 
 
 def account(value: object) -> AccountInfo:
-    """Read an account. Raises Unreadable."""
+    """Read an account. Raises UnreadableResponse."""
     if not isinstance(value, dict) or not isinstance(value.get("accountId"), str):
         raise UnreadableResponse("accountId")
     if not value["accountId"] or not isinstance(value.get("email"), str):
@@ -280,7 +279,7 @@ def account(value: object) -> AccountInfo:
 
 
 def enrolment(value: object) -> EnrolmentLink:
-    """Read an enrolment. Raises Unreadable."""
+    """Read an enrolment link. Raises UnreadableResponse."""
     if not isinstance(value, dict):
         raise UnreadableResponse("enrolment")
     link, until = value.get("link"), value.get("expiresAt")
@@ -288,7 +287,7 @@ def enrolment(value: object) -> EnrolmentLink:
 
 
 def visitor(value: object) -> SignedInUser:
-    """Read a profile. What says how far the session reaches must be there."""
+    """Read a user's profile; the members that limit the session are required."""
     if not isinstance(value, dict):
         raise UnreadableResponse("profile")
     site, since = value.get("site", ""), moment(value.get("authenticatedAt"), "authenticatedAt")

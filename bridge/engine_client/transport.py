@@ -1,8 +1,8 @@
 """
-One call over HTTP: the token of the site, the answer as a value, failures classified.
+Transport: one call of the report service, with access token, deadline and classified failures.
 
-Knows no endpoint. A `Caller` carries the request: `http_caller` to any service, `in_process` to our
-own engine in the same process.
+An `EngineCaller` sends the request: `HttpCaller` to any service, `InProcessCaller` to our engine
+in this process.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # RFC 9110 §5.5
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """A request; `wait`: the seconds of silence before its answer, 0: as many as usual."""
+    """A request; `wait` is the read timeout in seconds, 0 for the default."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineResponse:
-    """An answer, whole; the names of its headers are in lower case."""
+    """A complete response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,44 +48,44 @@ class EngineResponse:
 
     @property
     def text(self) -> str:
-        """The content as text; all that we ask for is UTF-8."""
+        """The content as UTF-8 text."""
         return self.content.decode(errors="replace")
 
     def json(self) -> Any:
-        """Read JSON in whichever of Unicode's encodings. Raises ValueError, RecursionError."""
+        """Parse the content as JSON in UTF-8, 16 or 32. Raises ValueError, RecursionError."""
         return json.loads(self.content)
 
 
 class EngineCaller(Protocol):
-    """Carries requests to one service."""
+    """Sends requests to one service."""
 
     async def send(self, request: EngineRequest) -> EngineResponse:
-        """Give the answer, whatever its status. Raises EngineFailure where there is none."""
+        """Return the response, also for an error status. Raises EngineFailure without one."""
 
     async def aclose(self) -> None:
         """Close all connections."""
 
 
 def unreachable(path: str) -> EngineFailure:
-    """Nothing was sent."""
+    """Return the failure for a request that was not sent."""
     return EngineFailure(path, FailureKind.TRANSIENT, "unreachable")
 
 
 def no_answer(path: str) -> EngineFailure:
-    """Nobody knows what became of it."""
+    """Return the failure for a request without a response: its effect is unknown."""
     return EngineFailure(path, FailureKind.AMBIGUOUS, "no_answer")
 
 
 def bad_address(path: str) -> EngineFailure:
-    """Nothing can be sent there, however often it is tried."""
+    """Return the failure for an invalid address: retries cannot help."""
     return EngineFailure(path, FailureKind.PERMANENT, "bad_address")
 
 
 def request_target(request: EngineRequest, base: str) -> str:
     """
-    Give what a request asks for: quoted path and query, of a service that is found at `base`.
+    Return the quoted path and query of a request to the service at `base`.
 
-    Raises EngineFailure where it is another service's, or where a header would end itself.
+    Raises EngineFailure for the URL of another service, and for a header with a line break.
     """
     path = quote(request.path.removeprefix(base), safe=_SAFE)
     if not path.startswith("/") or any(map(_is_broken, request.headers.values())):
@@ -96,12 +96,12 @@ def request_target(request: EngineRequest, base: str) -> str:
 
 
 def _is_broken(value: str) -> bool:
-    """Tell whether a value would end its header."""
+    """Tell whether a header value contains a line break or NUL."""
     return not _NOT_IN_A_FIELD.isdisjoint(value)
 
 
 def _query(values: Mapping[str, Any]) -> str:
-    """Write a query; what is true or false in JSON's words, each of a list for itself."""
+    """Encode a query; booleans as in JSON, lists as repeated parameters."""
     pairs = [
         (name, {True: "true", False: "false"}[each] if isinstance(each, bool) else each)
         for name, value in values.items()
@@ -111,25 +111,25 @@ def _query(values: Mapping[str, Any]) -> str:
 
 
 DEADLINE = 60.0
-"""Seconds that a call takes at most, whoever carries it, beyond the wait that it asks for."""
+"""Seconds that a call may take, in addition to the `wait` that it requests."""
 
-LARGEST_LONG_POLL = 5.0  # seconds that an answer may take beyond the wait we asked for
+LARGEST_LONG_POLL = 5.0  # seconds that a response may take in addition to the requested wait
 
 
 class AccessTokens:
-    """Which access token goes with which site."""
+    """The access tokens of a service, by site."""
 
     def __init__(self, default: str = "", by_site: Mapping[str, str] | None = None) -> None:
-        """Take one token for all sites, or one a site, or both (the site's own wins)."""
+        """`default` is used for sites without a token in `by_site`."""
         self._default = default
         self._by_site = dict(by_site or {})
 
     def of(self, site: str) -> str:
-        """Give the token for a site; '' when there is none."""
+        """Return the token for a site; '' if there is none."""
         return self._by_site.get(site, self._default)
 
     def distinct(self) -> tuple[str, ...]:
-        """Name one site for each different token ('' stands for the default)."""
+        """Return one site for each different token ('' for the default token)."""
         seen = {token: site for site, token in reversed(self._by_site.items())}
         if self._default:
             seen = {self._default: "", **{t: s for t, s in seen.items() if t != self._default}}
@@ -137,12 +137,12 @@ class AccessTokens:
 
 
 class EngineTransport:
-    """Sends one request, returns what `read` makes of the answer, or raises EngineFailure."""
+    """Sends requests with the site's token and turns errors into EngineFailure."""
 
     def __init__(
         self, caller: EngineCaller, tokens: AccessTokens, deadline: float = DEADLINE
     ) -> None:
-        """Take who carries the calls to the service; `deadline` in seconds."""
+        """`caller` sends the requests; `deadline` is in seconds."""
         self._caller = caller
         self._deadline = deadline
         self.tokens = tokens
@@ -158,7 +158,7 @@ class EngineTransport:
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
     ) -> T:
-        """Send JSON, read JSON; `wait` seconds are added to the read time-out."""
+        """Send JSON and parse the JSON response by `read`; `wait` extends the deadline."""
         response = await self.send(method, path, site, body=body, query=query, wait=wait)
         try:
             return read(_value(response))
@@ -177,7 +177,7 @@ class EngineTransport:
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
     ) -> EngineResponse:
-        """Send a request; a successful answer comes back whole, any other raises."""
+        """Send a request and return a successful response. Raises EngineFailure otherwise."""
         silence = wait + LARGEST_LONG_POLL if wait else 0.0
         return await self._answer(self._request(method, path, site, body, query, silence))
 
@@ -190,7 +190,7 @@ class EngineTransport:
         body: object = None,
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
-        """Send JSON for a person; give status and body of the answer, a refusal's too."""
+        """Send JSON for a user; return status and body of the response, also of an error."""
         response = await self._ask(self._request(method, path, site, body, query))
         try:
             return response.status, response.json() if response.content else None
@@ -198,7 +198,7 @@ class EngineTransport:
             raise EngineFailure(path, FailureKind.PERMANENT, "unreadable") from None
 
     async def get_as_browser(self, path: str, cookies: str, *, unattended: bool) -> EngineResponse:
-        """Read in the name of a browser that sent these cookies: no token of ours goes along."""
+        """Send a GET request with a browser's cookies and without an access token."""
         headers = {"cookie": cookies, "accept": "application/json"}
         if unattended:
             headers["x-unattended"] = "1"
@@ -206,10 +206,10 @@ class EngineTransport:
 
     async def _ask(self, request: EngineRequest) -> EngineResponse:
         """
-        Have a request carried; raise `no_answer` where that takes longer than DEADLINE.
+        Send a request; raise `no_answer` after the deadline.
 
-        The service may have done what was asked: the failure is ambiguous, and the call, being
-        idempotent, is repeated.
+        The service may have executed the call, so the failure is ambiguous. Calls are idempotent,
+        and the queues repeat them.
         """
         try:
             async with asyncio.timeout(self._deadline + request.wait):
@@ -240,7 +240,7 @@ class EngineTransport:
 
 
 def _value(response: EngineResponse) -> object:
-    """Read JSON; what is not plain UTF-8 more tolerantly. Raises ValueError."""
+    """Parse JSON: the fast parser for UTF-8, else the tolerant one. Raises ValueError."""
     if not response.content:
         return None
     try:
@@ -250,7 +250,7 @@ def _value(response: EngineResponse) -> object:
 
 
 def failure_of(call: str, response: EngineResponse) -> EngineFailure:
-    """Classify an answer that is not a success."""
+    """Return the failure of an error response."""
     try:
         problem = response.json()
     except (ValueError, RecursionError):
@@ -262,10 +262,10 @@ def failure_of(call: str, response: EngineResponse) -> EngineFailure:
 
 
 def _named(error: Exception) -> Exception | None:
-    """Keep a cause that names places; a decoder's own error quotes the document."""
+    """Keep a cause that names a member; drop a decoder's error, which quotes the document."""
     return error if isinstance(error, UnreadableResponse) else None
 
 
 def omit_none(**options: Any) -> dict[str, Any]:
-    """Keep the options that were given."""
+    """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}

@@ -1,8 +1,8 @@
 """
-Which parts a process has, by its roles, and what they share.
+Assembly: creates the parts of a process by its roles.
 
-Built before anything starts, so that a mistake in settings, mappings, keys or TLS files stops
-the start with nothing half open.
+All parts are created before the first one starts. A mistake in settings, mappings, keys or TLS
+files therefore ends the start before any port is open.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 def assemble(
     settings: Settings, roles: frozenset[Role], reactor: Any, metrics: Metrics, schedule: Schedule
 ) -> list[ServicePart]:
-    """Open and migrate the databases, join the parts; give them in the order of their start."""
+    """Open and migrate the databases; return the parts in the order of their start."""
     node, descriptors = take_slot(settings.home), _descriptors(settings)
     tracer, parts = _tracing(settings)
     application, own_parts = _engine(settings, schedule, roles)
@@ -68,7 +68,7 @@ def assemble(
     if database is not None:
         parts += _database_parts("database", database, stores.migrate_bridge, schedule)
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
-        _begin_with_files(settings, database)
+        _activate_files(settings, database)
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
     parts.append(
         ServicePart("worker processes", do_nothing, partial(Threads.MAINTENANCE.run, close_all))
@@ -79,22 +79,24 @@ def assemble(
         console, indexing = _console(settings, database, client, offload, schedule)
         parts.append(indexing)
     readiness = Readiness()
-    serving = Probes(metrics, readiness, database, now_ms).over(application, console)
+    serving = Probes(metrics, readiness, database, now_ms).router(application, console)
     parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
-        among = Membership(database, owners, schedule, jobs=Role.DELIVERY in roles)
+        membership = Membership(database, owners, schedule, jobs=Role.DELIVERY in roles)
         counting = unknown_code_counts(schedule, database, tally := Tally())
-        parts += [closing, among.part(), counting]
+        parts += [closing, membership.part(), counting]
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
+            own = (*shared, owners[0], reactor, membership, Ceiling(descriptors.listeners))
             intake = partial(IntakeParts, offload=offload, tracer=tracer)
             parts += intake(*own, schedule=schedule, tally=tally).parts()
         if Role.DELIVERY in roles:
-            delivery = partial(DeliveryParts, *shared, owners[1], reactor, among, tracer=tracer)
+            delivery = partial(
+                DeliveryParts, *shared, owners[1], reactor, membership, tracer=tracer
+            )
             parts += delivery(schedule=schedule, tally=tally).parts()
-        parts += housekeeping(schedule, settings, database, metrics, among, node.name)
+        parts += housekeeping(schedule, settings, database, metrics, membership, node.name)
     parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
 
@@ -122,18 +124,18 @@ def _web(
     connections: int,
     metrics: Metrics,
 ) -> list[ServicePart]:
-    """Give what serves HTTP, where this process does, and what ends its long polls."""
+    """Return the web server, if this process has one, and the part that ends long polls."""
     parts = []
     if (bind := _bind(settings, roles)) is not None:
         http = settings.http.model_copy(update={"max_connections": connections})
         parts.append(web_part(serving, bind, http, metrics))
     if application is not None:
-        parts.append(ServicePart("long polls", do_nothing, _hush(application)))
+        parts.append(ServicePart("long polls", do_nothing, _end_long_polls(application)))
     return parts
 
 
 def _descriptors(settings: Settings) -> Descriptors:
-    """Raise the limit of file descriptors, divide and report it. Raises TooFewDescriptors."""
+    """Raise the limit of file descriptors and divide it. Raises TooFewDescriptors."""
     found, log = share(settings, raise_limit()), structlog.get_logger("service")
     if found.suffice:
         log.info("file descriptors", limit=found.limit, count=found.needed)
@@ -164,7 +166,7 @@ def _engine(
 
 
 def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
-    """Open the traces, where they are asked for; they end last. Raises TracingUnavailable."""
+    """Create the tracer, if tracing is on; it stops last. Raises TracingUnavailable."""
     asked = settings.tracing
     if not asked.endpoint:
         return None, []
@@ -172,14 +174,14 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
     return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
 
 
-def _begin_with_files(settings: Settings, database: Database) -> None:
-    """Let the files of HOME be in force where nobody has activated anything."""
+def _activate_files(settings: Settings, database: Database) -> None:
+    """Activate the files of the data directory that have no active version yet."""
     for name in note_start(settings, database, now_ms()):
         structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
 
 
-def _hush(application: FastAPI) -> AsyncAction:
-    """Let readers go who wait for news, so that the web server need not wait for them."""
+def _end_long_polls(application: FastAPI) -> AsyncAction:
+    """Answer readers of the change feed at the stop, so that the web server can close."""
     engine = application.state.engine
 
     async def stop() -> None:
@@ -192,7 +194,7 @@ def _hush(application: FastAPI) -> AsyncAction:
 def _client(
     settings: Settings, application: FastAPI | None, database: Database | None
 ) -> tuple[EngineClient, ServicePart] | tuple[None, None]:
-    """Give the client of the engine, and its end; a process without a database has none."""
+    """Return the engine client and the part that closes it; none without a database."""
     if database is None:
         return None, None
     http = engine_http(settings, application)
@@ -201,7 +203,7 @@ def _client(
 
 
 def _warn(database: Database) -> None:
-    """Log what `bridge check` finds of the server; a start does not fail for it."""
+    """Log the warnings of `bridge check` about the database server."""
     log = structlog.get_logger("service")
     with suppress(StoreError):
         for each in server_problems(database):
@@ -211,11 +213,7 @@ def _warn(database: Database) -> None:
 def _database_parts(
     name: str, database: Database, migrate: Callable[[Database], object], schedule: Schedule
 ) -> list[ServicePart]:
-    """
-    See that it is at this release, and has room: the one time that this thread may wait.
-
-    `migrating` has been there before, and left what it could not ask.
-    """
+    """Migrate a database that `migrate_in_child_process` could not reach. Blocking."""
 
     async def start() -> None:
         await Threads.MAINTENANCE.run(_warn, database)

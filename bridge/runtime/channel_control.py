@@ -65,11 +65,11 @@ class ChannelControl:
         self._paused: set[str] = set()
         self._pausing: set[str] = set()
         self._counts = counts
-        self._counted: dict[str, int] = {}
-        self._noted_at = 0
+        self._stored_counts: dict[str, int] = {}
+        self._stored_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
         job = Job.LISTENER_SWITCHES if kind is ChannelKind.LISTENER else Job.DESTINATION_SWITCHES
-        self._looking = schedule.periodic(job, self._look, last=self._note)
+        self._looking = schedule.periodic(job, self._look, last=self._store_activity)
 
     async def start(self) -> None:
         """Pause what is paused before the channels start, then read the database periodically."""
@@ -108,20 +108,20 @@ class ChannelControl:
         task = asyncio.create_task(write)
         self._tasks.add(task)
 
-        def written(done: "asyncio.Task[None]") -> None:
+        def on_written(done: "asyncio.Task[None]") -> None:
             self._tasks.discard(done)
             self._pausing.discard(name)
             if not done.cancelled() and (error := done.exception()) is not None:
                 self._log.error("pause not written down", error=describe(error))
 
-        task.add_done_callback(written)
+        task.add_done_callback(on_written)
 
     async def _look(self) -> None:
         known = await Threads.LEASES.run(read_channels, self._database, self._kind)
         self._apply(known)
-        await self._note_loaded(known)
-        if self._clock() - self._noted_at >= NOTE_SECONDS * 1000:
-            await self._note()
+        await self._store_loaded(known)
+        if self._clock() - self._stored_at >= NOTE_SECONDS * 1000:
+            await self._store_activity()
 
     def _apply(self, known: Mapping[str, Channel]) -> None:
         for name, channel in self._channels.items():
@@ -138,7 +138,7 @@ class ChannelControl:
             label = {self._kind.value: name}
             self._log.info("paused" if paused else "resumed", **label)
 
-    async def _note_loaded(self, known: Mapping[str, Channel]) -> None:
+    async def _store_loaded(self, known: Mapping[str, Channel]) -> None:
         """Store which channels are loaded, unless a node did so recently."""
         now = self._clock()
         stale = {
@@ -149,14 +149,14 @@ class ChannelControl:
         }
         await Threads.LEASES.run(note_loaded, self._database, self._kind, stale, now)
 
-    async def _note(self) -> None:
+    async def _store_activity(self) -> None:
         """Store which channels were active since the last call."""
-        self._noted_at = now = self._clock()
+        self._stored_at = now = self._clock()
         counts = dict(self._counts)
         active = {
             (self._kind, name): now
             for name, count in counts.items()
-            if count != self._counted.get(name, 0)
+            if count != self._stored_counts.get(name, 0)
         }
         await Threads.LEASES.run(note_activity, self._database, active)
-        self._counted = counts
+        self._stored_counts = counts

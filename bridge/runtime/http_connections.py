@@ -1,5 +1,5 @@
 """
-The open HTTP connections of a process: how many there may be, and which one gives way.
+HTTP connections of a process: limits on their number, and which one is closed for a new one.
 
 A connection has one of three ranks. `BUSY`: the application works on its request. `STALLED`: the
 client still sends the body, or does not read the response. `IDLE`: no request has begun, or its
@@ -23,7 +23,7 @@ RESERVED = 32
 """Connections beyond `HttpLimits.connections`, for probes."""
 
 STARTS_PER_TURN = 4
-"""Requests that are started in one turn of the event loop."""
+"""Requests that are started in one iteration of the event loop."""
 
 PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -92,7 +92,7 @@ class _EvictionOrder:
             each.pop(connection, None)
 
     def oldest(self, other_than: HttpConnection) -> HttpConnection | None:
-        """Return the connection that gives way first; a stalled one has some seconds' grace."""
+        """Return the connection to close first; a stalled one has some seconds' grace."""
         first: tuple[float, HttpConnection] | None = None
         for rank, members in self._by_rank.items():
             found = next((each for each in members.items() if each[0] is not other_than), None)
@@ -119,8 +119,8 @@ class HttpConnections:
         self._queues: OrderedDict[str, deque[tuple[HttpConnection, Callable[[], None]]]] = (
             OrderedDict()
         )
-        self._begun = 0  # requests of this turn of the loop
-        self._turn_ends = False  # it was asked to say when
+        self._begun = 0  # requests started in this iteration of the event loop
+        self._turn_ends = False  # whether `_end_turn` is scheduled
         self._timer: asyncio.TimerHandle | None = None
         self._closed: Counter[str] = Counter()
         self._reported = 0.0
@@ -177,9 +177,9 @@ class HttpConnections:
 
     def begin(self, connection: HttpConnection, path: str, start: Callable[[], None]) -> None:
         """
-        Start a request: few in a turn of the loop, the sources in rotation; probes at once.
+        Start a request, or queue it: few per iteration of the event loop, sources in rotation.
 
-        However many requests come, health, metrics and MLLP wait for a few of them only.
+        Probes start at once. Health, metrics and MLLP therefore wait for a few requests only.
         """
         loop = asyncio.get_running_loop()
         if not self._turn_ends:
@@ -198,7 +198,7 @@ class HttpConnections:
             source, queue = self._queues.popitem(last=False)
             connection, start = queue.popleft()
             if queue:
-                self._queues[source] = queue  # behind those of others
+                self._queues[source] = queue  # at the end of the rotation
             if connection in self._sources:
                 self._begun += 1
                 start()
@@ -207,12 +207,12 @@ class HttpConnections:
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def closed(self, reason: str) -> None:
-        """Count a connection that was refused or closed by us."""
+        """Count a connection that the server refused or closed."""
         self._closed[reason] += 1
         self._note(reason)
 
     def stop(self) -> None:
-        """End the supervision of time limits."""
+        """Stop to check time limits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -234,7 +234,7 @@ class HttpConnections:
         victim.abort()
 
     def _source(self, peer: str) -> str:
-        """Return what connections are counted by; '' for one that has no limit of its own."""
+        """Return the source that a connection counts against; '' if it has no own limit."""
         address = parse_address(peer)
         if address is None or any(address in network for network in self._proxies):
             return ""

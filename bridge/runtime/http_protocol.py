@@ -74,7 +74,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._owed: HTTPStatus | None = None  # a refusal that waits for the responses before it
         self._unsent: tuple[float, int] | None = None  # since when, and bytes of the write buffer
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -100,7 +100,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._raw_bytes += len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # no other protocol is spoken here
+        except httptools.HttpParserUpgrade:  # no other protocol is supported
             self._closes, self._discarding = True, True
         except httptools.HttpParserError as error:
             self._refuse(_status_of(error))
@@ -124,7 +124,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._unsent = None
         self._settle()
 
-    # What the parser calls.
+    # Called by the parser.
 
     @override
     def on_message_begin(self) -> None:
@@ -169,7 +169,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._since = self._progress
         super().on_message_complete()
 
-    # What a request in progress calls.
+    # Called by a request in progress.
 
     @override
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
@@ -182,7 +182,7 @@ class HttpProtocol(HttpToolsProtocol):
                     return
                 closing = (b"connection", b"close")
                 await send({**message, "headers": [*message.get("headers", ()), closing]})
-                self._closes, cycle.keep_alive = True, True  # we close it, after what is unread
+                self._closes, cycle.keep_alive = True, True  # closed by us after the unread body
 
             await app(scope, receive, sending)
 
@@ -191,7 +191,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def on_response_complete(self) -> None:
-        # In the place of uvicorn's, which sets a timer for each response: `expire` is ours.
+        # Replaces uvicorn's method, which sets a timer for each response; `expire` is our timer.
         self.server_state.total_requests += 1
         self._since = self.loop.time()
         if self._closes:
@@ -210,7 +210,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer 400, and close."""
         self._refuse(HTTPStatus.BAD_REQUEST)
 
-    # What the registry calls.
+    # Called by the registry.
 
     def expire(self, now: float) -> str:
         """Close the connection if a time limit has passed; return the reason, or ''."""
@@ -248,7 +248,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _expire_body(self, now: float) -> str:
         limits = self._registry.limits
-        if self.flow.read_paused:  # it is the application that is slow
+        if self.flow.read_paused:  # the application is slow, not the client
             self._since, self._body_bytes, self._progress = now, 0, now
             return ""
         behind = (now - self._since - limits.body) * limits.body_rate - self._body_bytes
@@ -258,7 +258,7 @@ class HttpProtocol(HttpToolsProtocol):
         return "slow_body"
 
     def _does_not_read(self, now: float) -> bool:
-        """Tell whether the client takes less of the response than `body_rate`, for too long."""
+        """Tell whether the client reads the response more slowly than `body_rate` for too long."""
         size, limits = self.transport.get_write_buffer_size(), self._registry.limits
         if not size:
             self._unsent = None
@@ -333,7 +333,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Say that no more is sent, and discard a little: a reset could overtake the response."""
+        """Close our side and discard some input: a reset could destroy the response."""
         if self.transport.is_closing():
             return
         self._discarding, self._since = True, self.loop.time()

@@ -41,7 +41,7 @@ DAY = 86_400_000
 
 
 def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
-    """Move audit events from the bridge's outbox to the chain, at the stop once more."""
+    """Move audit events from the bridge's outbox to the audit trail; also at the stop."""
 
     async def move() -> None:
         await Threads.MAINTENANCE.run(relay.relay)
@@ -56,7 +56,7 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
 
 
 def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) -> ServicePart:
-    """Store which codes messages had that no table has. Counts that cannot be stored are lost."""
+    """Store the counts of unmapped codes. Counts that cannot be stored are lost."""
 
     async def store() -> None:
         if found := tally.take():
@@ -92,7 +92,7 @@ class NumberIndex:
 
 
 def _hashes_of(offload: Offload, payload: bytes) -> Sequence[int]:
-    """Read a message's numbers; none where nobody could read it."""
+    """Return the hashes of a message's numbers; none if it cannot be parsed."""
     if len(payload) < LARGE:
         return read_number_hashes(payload)
     try:
@@ -111,10 +111,10 @@ def housekeeping(
     node: str,
 ) -> list[ServicePart]:
     """
-    Give the jobs that one process does for all that share a database, where this one may lead.
+    Return the jobs that one process runs for all that share a database, if this one may lead.
 
-    They are alerts, the next partition and retention. A process that does not lead notes disk
-    space and certificates of its node for the one that does.
+    The jobs are alerts, the next partition and retention. A process that does not lead stores disk
+    space and certificates of its node for the one that leads.
     """
     every, place, leads = (
         settings.alerts.every,
@@ -139,7 +139,7 @@ def housekeeping(
 
 
 def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
-    """Make a job of blocking work that is done where a condition holds."""
+    """Make a job that runs blocking work on a thread while a condition holds."""
 
     async def run() -> None:
         if condition():

@@ -1,7 +1,8 @@
 """
-One process among others on the same database: seen by them, woken by them, heir to them.
+Membership: a process among others on one PostgreSQL database.
 
-What to do when woken is handed in. On SQLite none of this is needed, and nothing runs.
+It has a heartbeat lock, takes part in the election of the leader, receives notifications, and
+requeues the claims of failed nodes. On SQLite it does nothing.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ Wake = Callable[[], None]
 
 
 class Membership:
-    """`owners` are the names under which this process claims; `jobs`: it may do those, too."""
+    """`owners` are the claim owners of this process; with `jobs` it may become the leader."""
 
     def __init__(
         self, database: Database, owners: tuple[str, ...], schedule: Schedule, *, jobs: bool
@@ -33,24 +34,24 @@ class Membership:
         self._database = database
         self._presence = Presence(database, owners, "bridge" if jobs else "")
         name = owners[0]
-        self._heirs = Failover(database, Inbox(database, name), Outbox(database, name), owners)
+        self._failover = Failover(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: NotificationListener | None = None
         self._wakes: list[Wake] = []
-        self._looking = schedule.periodic(Job.FAILOVER, self._look)
+        self._failover_job = schedule.periodic(Job.FAILOVER, self._take_over)
 
     def leads(self) -> bool:
-        """Tell whether the jobs that one process does for all are ours."""
+        """Tell whether this process runs the jobs that one process runs for all."""
         return self._presence.is_leader
 
     def wakes(self, wake: Wake) -> None:
-        """Call `wake`, on the loop's thread, when there may be something to claim."""
+        """Call `wake` on the event loop's thread when there may be something to claim."""
         self._wakes.append(wake)
 
     def part(self) -> ServicePart:
-        """Give its start and stop; it must be started before anything is claimed."""
-        return ServicePart("presence", self._appear, self._vanish)
+        """Return the part; it must start before any claim."""
+        return ServicePart("presence", self._start, self._stop)
 
-    async def _appear(self) -> None:
+    async def _start(self) -> None:
         await Threads.LEASES.run(self._presence.start)
         if self._database.dialect != "postgresql":
             return
@@ -59,16 +60,18 @@ class Membership:
             self._database, CHANNEL, lambda: _soon(loop, self._wake)
         )
         self._listener.start()
-        await self._looking.start()
+        await self._failover_job.start()
 
-    async def _vanish(self) -> None:
-        await self._looking.stop()
+    async def _stop(self) -> None:
+        await self._failover_job.stop()
         if self._listener is not None:
             await Threads.LEASES.run(self._listener.stop)
         await Threads.LEASES.run(self._presence.stop)
 
-    async def _look(self) -> None:
-        if count := await Threads.LEASES.run(self._heirs.requeue_claims_of_failed_nodes, now_ms()):
+    async def _take_over(self) -> None:
+        if count := await Threads.LEASES.run(
+            self._failover.requeue_claims_of_failed_nodes, now_ms()
+        ):
             self._log.warning("took over from a node that died", count=count)
             self._wake()
 

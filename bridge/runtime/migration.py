@@ -1,7 +1,8 @@
-"""Bring the databases to this release before anything else starts, in a process that ends.
+"""
+Migration: upgrades the databases in a child process before the service starts.
 
-What that loads, Alembic above all, a service would keep for good. Nothing is forked where there is
-nothing to do.
+A child process frees the memory of Alembic and its dependencies when it ends. No child process is
+started if the databases are up to date.
 """
 
 import os
@@ -30,18 +31,18 @@ _FAILED: Final = 1
 _DEFECT: Final = 70
 
 Migration = tuple[str, Callable[[], Database], Callable[[Database], object]]
-"""A database's name, how it is opened, and how it is brought to this release."""
+"""A database's name, and the functions that open and migrate it."""
 
 
 class MigrationFailed(BridgeError):  # noqa: N818  # named for what happened
-    """The databases could not be brought to this release; says what the migration said."""
+    """The migration of a database failed; the text is the error of the migration."""
 
 
 def migrate_in_child_process(settings: Settings, roles: frozenset[Role]) -> bool:
     """
-    Migrate what the roles need; False where a signal to stop ended it, with nothing half done.
+    Migrate the databases that the roles need; return False after a signal to stop.
 
-    Raises MigrationFailed. A database that cannot be asked is left to who opens it next.
+    Raises MigrationFailed. A database that cannot be reached is skipped: opening it fails later.
     """
     needed = list(_needed(settings, roles))
     if not needed:
@@ -49,7 +50,7 @@ def migrate_in_child_process(settings: Settings, roles: frozenset[Role]) -> bool
     for name, _, _ in needed:
         structlog.get_logger("service").info("migrating, or waiting for who does", place=name)
     if not hasattr(os, "fork"):
-        return True  # whoever opens them migrates them
+        return True  # `assemble` migrates them
     return _run_in_child(partial(_migrate, needed))
 
 
@@ -87,25 +88,25 @@ def _migrate(needed: list[Migration]) -> None:
 
 
 def _run_in_child(work: Callable[[], None]) -> bool:
-    """Do something in a child; False where we were told to stop, and told the child."""
+    """Run `work` in a child process; return False after a signal, which the child gets, too."""
     sys.stdout.flush()
     sys.stderr.flush()
-    (said, say), (watched, held) = os.pipe(), os.pipe()
+    (error_read, error_write), (parent_read, parent_write) = os.pipe(), os.pipe()
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     child = os.fork()
     if child == 0:
-        os.close(said)
-        os.close(held)
-        _run_child(work, say, watched)
-    os.close(say)
-    os.close(watched)
-    with _signals_forwarded_to(child) as told:
+        os.close(error_read)
+        os.close(parent_write)
+        _run_child(work, error_write, parent_read)
+    os.close(error_write)
+    os.close(parent_read)
+    with _signals_forwarded_to(child) as signals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        with os.fdopen(said, "rb") as words:
-            message = words.read().decode()
+        with os.fdopen(error_read, "rb") as errors:
+            message = errors.read().decode()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os.close(held)
-    if told:
+    os.close(parent_write)
+    if signals:
         return False
     if status < 0:
         name = signal.Signals(-status).name
@@ -117,43 +118,43 @@ def _run_in_child(work: Callable[[], None]) -> bool:
 
 @contextmanager
 def _signals_forwarded_to(child: int) -> Iterator[list[int]]:
-    """Let the child have the signals that are for us; give those that came."""
-    came: list[int] = []
+    """Forward our signals to the child; yield the list of those that arrived."""
+    arrived: list[int] = []
 
-    def pass_on(number: int, _: FrameType | None) -> None:
-        came.append(number)
+    def forward(number: int, _: FrameType | None) -> None:
+        arrived.append(number)
         with suppress(ProcessLookupError):  # it has just ended
             os.kill(child, number)
 
-    before = {number: signal.signal(number, pass_on) for number in _SIGNALS}
+    before = {number: signal.signal(number, forward) for number in _SIGNALS}
     try:
-        yield came
+        yield arrived
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _run_child(work: Callable[[], None], say: int, watched: int) -> NoReturn:
+def _run_child(work: Callable[[], None], error_write: int, parent_read: int) -> NoReturn:
     status = _DEFECT
     try:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        Thread(target=_exit_with_parent, args=(watched,), daemon=True).start()
+        Thread(target=_exit_with_parent, args=(parent_read,), daemon=True).start()
         work()
         status = 0
     except (BridgeError, OSError) as error:
-        os.write(say, str(error).encode())
+        os.write(error_write, str(error).encode())
         status = _FAILED
-    except BaseException:  # noqa: BLE001  # a defect: all that is known of it
+    except BaseException:  # noqa: BLE001  # a defect
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)  # nothing of the parent's is to be tidied up here
+        os._exit(status)  # without the exit handlers of the parent
 
 
-def _exit_with_parent(watched: int) -> None:
-    """Who was killed cannot tell us: what it held is closed."""
-    os.read(watched, 1)
+def _exit_with_parent(parent_read: int) -> None:
+    """Exit when the parent has ended: its end of the pipe is closed then, even after SIGKILL."""
+    os.read(parent_read, 1)
     os._exit(_FAILED)

@@ -1,8 +1,8 @@
 """
-`/healthz`, `/readyz` and `/metrics` of a process, before whatever application it serves.
+Probes: `/healthz`, `/readyz` and `/metrics` of a process, besides its application.
 
-Without a token, and without a word about patients. `/readyz` has a database connection of its own:
-where all connections of the pool are in use, the process is ready all the same.
+They need no token and contain no patient data. `/readyz` has its own database connection, so that
+it does not depend on the connection pool.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from bridge.store.errors import StoreError
 
 INBOX = "inbox"
 ANSWER_SECONDS = 1.5
-"""Seconds in which the database must have answered: balancers and scrapers wait a little longer."""
+"""Seconds for the database to answer; load balancers and scrapers wait a little longer."""
 
 
 class SharedQuery:
     """
-    Something that the database is asked, by many at a time and on one thread.
+    A database query whose result is shared by all requests that arrive while it runs.
 
-    A server that is cut off says nothing for half a minute: whoever probes is told so before that,
-    and those who come meanwhile wait for the same answer.
+    An unreachable server can block a query for half a minute. A request waits `ANSWER_SECONDS` and
+    then counts the query as failed.
     """
 
     def __init__(self, ask: Callable[[], object]) -> None:
         self._ask = ask
         self._asked: asyncio.Future[bool] | None = None
 
-    async def answered(self) -> bool:
-        """Ask, or wait with those who have asked; tell whether it was answered in time."""
+    async def succeeded(self) -> bool:
+        """Run the query, or wait for the one in progress; return whether it succeeded in time."""
         if self._asked is None or self._asked.done():
             self._asked = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
         asked = self._asked
@@ -56,17 +56,17 @@ class SharedQuery:
 
 
 class Readiness:
-    """Whether a process takes part: all its parts have started, and none is being stopped."""
+    """Whether a process is ready: all its parts have started, and none has begun to stop."""
 
     def __init__(self) -> None:
         self._ready = False
 
     async def begin(self) -> None:
-        """Tell that everything has started."""
+        """Set the process ready: all parts have started."""
         self._ready = True
 
     async def end(self) -> None:
-        """Tell that the first thing is about to stop."""
+        """Set the process not ready: the first part is about to stop."""
         self._ready = False
 
     @property
@@ -80,7 +80,7 @@ async def _to_console(_: Request) -> Response:
 
 
 class Probes:
-    """The three addresses; everything else goes to the application."""
+    """Serves the probes; all other paths go to the application."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Probes:
         self._readiness = readiness
         self._now = now
         self._queues = {INBOX}
-        self._touching = self._measuring = None
+        self._ping = self._depths = None
         if database is not None:
-            self._touching = SharedQuery(database.reader().ping)
-            self._measuring = SharedQuery(partial(self._measure, database))
+            self._ping = SharedQuery(database.reader().ping)
+            self._depths = SharedQuery(partial(self._measure, database))
 
-    def over(self, application: Any | None, console: Any | None = None) -> Router:
-        """Give an ASGI application that answers the probes itself; `/console` is the console's."""
+    def router(self, application: Any | None, console: Any | None = None) -> Router:
+        """Return an ASGI application with the probes, the console, and the application."""
         routes: list[Route | Mount] = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
@@ -118,18 +118,18 @@ class Probes:
 
     async def _ready(self, request: Request) -> Response:
         status = self._readiness.status
-        if self._touching is not None and status == "ready":
-            status = status if await self._touching.answered() else "unavailable"
+        if self._ping is not None and status == "ready":
+            status = status if await self._ping.succeeded() else "unavailable"
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def _show(self, request: Request) -> Response:
-        if self._measuring is not None:  # without it, what is counted here is told all the same
-            await self._measuring.answered()
+        if self._depths is not None:  # without a result, the counters are shown anyway
+            await self._depths.succeeded()
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     def _measure(self, database: Database) -> None:
         found = {INBOX: queries.open_messages(database), **queries.open_deliveries(database)}
-        self._queues |= found.keys()  # one that is empty now must not show what it last held
+        self._queues |= found.keys()  # queues that are empty now are set to 0
         for name in self._queues:
             self._show_queue(name, found.get(name, {}))
 

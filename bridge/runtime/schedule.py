@@ -1,11 +1,12 @@
-"""The one scheduler of a process: runs every periodic job, by APScheduler on the event loop.
+"""
+Schedule: runs the periodic jobs of a process by APScheduler on the event loop.
 
 `Job` is the table of all periodic jobs. A part of the service declares what a job runs. The job
-runs from the part's start to its stop, and never beside itself. A late run is run once. A run that
-fails is logged once, until the job works again or fails at another place, and ends no job.
+runs from the part's start to its stop, and runs do not overlap. Missed runs are combined into one.
+A failed run does not end the job. Repeated failures at one place are logged once.
 
-The scheduler's clock is the monotonic one. Somebody may set the machine's clock, and a job that
-extends leases or notifies systemd's watchdog must not wait until that clock is back.
+The scheduler uses the monotonic clock, so that a changed system time does not delay jobs such as
+lease extension and systemd's watchdog.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ AsyncAction = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ServicePart:
-    """Something that runs between `start` and `stop`; `name` is what the log calls it."""
+    """A part of the service with a start and a stop; `name` is used in logs."""
 
     name: str
     start: AsyncAction
@@ -44,15 +45,17 @@ def now_ms() -> int:
 
 
 async def do_nothing() -> None:
-    """Do nothing: half of what only starts or only stops."""
+    """Do nothing: for a part that only starts or only stops."""
 
 
 Run = Callable[[], Awaitable[object]]
 """Runs a job once. It may return, as a float, the seconds until its next run."""
 
-_BY_SETTING = 60.0  # seconds; the part that declares the job gives the period of the settings
+_BY_SETTING = 60.0  # seconds; the part that declares the job replaces it by a setting
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # the time zone below is added to it
-_JITTER = 0.1  # of the period: nodes that started together do not ask the database together
+_JITTER = (
+    0.1  # of the period, so that nodes that started together do not query the database together
+)
 _RANDOM = SystemRandom()
 _COMMON = timedelta(seconds=0.5)
 
@@ -61,9 +64,9 @@ class Job(Enum):
     """
     A periodic job: its name in logs and metrics, and the seconds between its runs.
 
-    `drain`: seconds that a stop waits for a run in progress before it cancels the run. Work that
-    a thread has begun goes on to its end. With `jitter` a run may be later by a tenth of the
-    period. With `at_start` the first run is at the start and not after a period.
+    `drain`: seconds that a stop waits for the current run before it cancels it. Work on a thread
+    runs to its end. With `jitter` a run may be later by a tenth of the period. With `at_start` the
+    first run is at the start and not after a period.
     """
 
     #                    name                    every  drain jitter at_start
@@ -107,7 +110,7 @@ class Job(Enum):
 
 
 class _Monotonic(tzinfo):
-    """The time zone of a clock that cannot be set, as APScheduler reads its clock by a zone."""
+    """A time zone with monotonic time, because APScheduler reads its clock by a time zone."""
 
     @override
     def fromutc(self, _: datetime, /) -> datetime:
@@ -132,9 +135,9 @@ _START = _EPOCH.replace(tzinfo=_CLOCK)
 
 class _PeriodicTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler is untyped
     """
-    Fires a period after the last time; times that have passed are left out.
+    Fires a period after the last time; times in the past are skipped.
 
-    Jobs fire at common moments, every half second: one wake-up of an idle process serves several.
+    Jobs fire at common times, every half second, so that an idle process wakes up less often.
     """
 
     def __init__(self, job: Job, every: float) -> None:
@@ -153,7 +156,7 @@ class _PeriodicTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler is unt
 
 
 def _rounded(moment: datetime, now: datetime) -> datetime:
-    """Give the common moment before or at a moment that is later than now, else the next one."""
+    """Round a time down to a common time, or up if that is not later than now."""
     common = moment - (moment - _START) % _COMMON
     return common if common > now else common + _COMMON
 
@@ -171,34 +174,34 @@ class Schedule:
         )
 
     def part(self) -> ServicePart:
-        """Give its start and stop. It starts before and stops after all that declare jobs."""
+        """Return the part; it starts before and stops after all parts with jobs."""
         return ServicePart("schedule", self.start, self.stop)
 
     async def start(self) -> None:
-        """Run the jobs that are declared from now on."""
+        """Start to run jobs."""
         self._scheduler.start()
 
     async def stop(self) -> None:
-        """Run no job any more; the parts have ended theirs."""
+        """Stop; the parts have stopped their jobs before."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
-            await asyncio.sleep(0)  # it ends in the loop's next turn
+            await asyncio.sleep(0)  # it ends in the next iteration of the loop
 
     def periodic(
         self, job: Job, run: Run, *, every: float | None = None, last: AsyncAction = do_nothing
     ) -> ServicePart:
         """
-        Give a part of the service that runs a job from its start to its stop.
+        Return a part that runs a job from its start to its stop.
 
-        `every`: the seconds between runs, where a setting gives them. `last` runs at the stop,
-        after the last run has ended, whether the part had started or not.
+        `every`: the seconds between runs if a setting defines them. `last` runs at the stop, after
+        the current run, even if the part has not started.
         """
         seconds = job.every if every is None else every
         return _ScheduledJob(job, run, last, seconds, self._scheduler, self._metrics).step()
 
 
 class _ScheduledJob:
-    """One job of one part: adds it to the scheduler, notes how it runs, and takes it away."""
+    """The job of one part: adds it to the scheduler, records its runs, and removes it."""
 
     def __init__(
         self, job: Job, run: Run, last: AsyncAction, every: float, scheduler: Any, metrics: Metrics
@@ -222,7 +225,7 @@ class _ScheduledJob:
         self._entry = self._scheduler.add_job(self._turn, trigger, name=self._job.label)
 
     async def _stop(self) -> None:
-        """Begin no run; let the run in progress end, or cancel it; then run `last`."""
+        """Prevent new runs, end or cancel the current one, and run `last`."""
         entry, self._entry = self._entry, None
         if entry is not None:
             entry.remove()
@@ -233,11 +236,13 @@ class _ScheduledJob:
             await asyncio.wait([task])
         try:
             await self._last()
-        except Exception as error:  # noqa: BLE001  # the other parts stop all the same
+        except Exception as error:  # noqa: BLE001  # the other parts must stop, too
             self._fails(error)
 
     async def _turn(self) -> None:
-        if self._task is not None or self._entry is None:  # it still runs, or was just stopped
+        if (
+            self._task is not None or self._entry is None
+        ):  # the last run is in progress, or the job was stopped
             return
         self._task = asyncio.current_task()
         began = time.monotonic()
@@ -248,7 +253,7 @@ class _ScheduledJob:
         except asyncio.CancelledError:
             if self._entry is not None:
                 raise
-        except Exception as error:  # noqa: BLE001  # the job goes on: the next run may succeed
+        except Exception as error:  # noqa: BLE001  # the next run may succeed
             self._fails(error)
         finally:
             self._task = None

@@ -1,9 +1,8 @@
-"""The whole service: its parts started in order, stopped in reverse.
+"""
+The service process: starts its parts in order, notifies systemd, and stops the parts in reverse.
 
-A part that cannot start stops the start, and what had started is stopped again.
-
-As systemd hears it (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names, as often as
-`WATCHDOG_USEC` asks for. Where nobody asks, nobody is told.
+If a part cannot start, the parts before it are stopped. Notifications are datagrams to the socket
+`NOTIFY_SOCKET` (sd_notify(3)). `WATCHDOG_USEC` determines the period of the watchdog.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
 
 class SystemdNotifier:
-    """Who is told, by the environment that we were started in."""
+    """Notifies systemd of start, stop and life, if the environment requests it."""
 
     def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
         name = environment.get("NOTIFY_SOCKET", "")
@@ -43,29 +42,29 @@ class SystemdNotifier:
             self._watchdog = schedule.periodic(Job.WATCHDOG, self._beat, every=self._every)
 
     async def begin(self) -> None:
-        """Tell that all has started, and from now on that the loop turns."""
-        self._tell(READY)
+        """Notify that the service is ready, and start the watchdog notifications."""
+        self._send(READY)
         if self._watchdog is not None:
             await self._watchdog.start()
 
     def stopping(self) -> None:
-        """Tell that we are about to end; that the loop turns is told until `end`."""
-        self._tell(STOPPING)
+        """Notify that the service stops; the watchdog notifications continue until `end`."""
+        self._send(STOPPING)
 
     async def end(self) -> None:
-        """Tell no more."""
+        """Stop the watchdog notifications."""
         if self._watchdog is not None:
             await self._watchdog.stop()
 
     async def _beat(self) -> None:
-        self._tell(ALIVE)
+        self._send(ALIVE)
 
-    def _tell(self, word: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
             to.setblocking(False)
-            to.sendto(word, self._address)
+            to.sendto(message, self._address)
 
 
 _PAGES = {Role.CONSOLE: "/console", Role.ENGINE: "/reporting/"}
@@ -73,7 +72,7 @@ _STOP_WITHIN = 30.0
 
 
 class BridgeService:
-    """Parts in the order in which they need each other."""
+    """The parts of a process, in the order of their dependencies."""
 
     def __init__(self, parts: Sequence[ServicePart]) -> None:
         self._parts = parts
@@ -81,7 +80,7 @@ class BridgeService:
         self._log = structlog.get_logger("service")
 
     async def start(self) -> None:
-        """Start all parts; the last ones are those that the outside world sees."""
+        """Start all parts in order."""
         try:
             for part in self._parts:
                 await part.start()
@@ -91,13 +90,13 @@ class BridgeService:
             raise
 
     async def stop(self) -> None:
-        """Stop in reverse; a part that fails to stop does not keep the others running."""
+        """Stop the parts in reverse order, also if one of them fails to stop."""
         while self._running:
             part = self._running.pop()
             try:
                 async with asyncio.timeout(_STOP_WITHIN):
                     await part.stop()
-            except Exception as error:  # noqa: BLE001  # the others must stop all the same
+            except Exception as error:  # noqa: BLE001  # the other parts must stop, too
                 self._log.error("did not stop cleanly", job=part.name, exc_info=error)
 
 

@@ -1,6 +1,7 @@
-"""Serve an ASGI application on a socket of ours, as a task of the one loop.
+"""
+Web server: uvicorn as a task of the event loop.
 
-The socket is bound before anything starts, so that a taken port is an error at once.
+The socket is bound before any part starts, so that a port in use is an error at once.
 """
 
 import asyncio
@@ -25,8 +26,8 @@ from config.quantities import Address
 from config.sections import Http
 
 BACKLOG = 128
-"""Connections that wait to be accepted. All of them may be accepted in one turn of the loop, before
-any is closed for being too many, so this many descriptors are needed beyond the limit."""
+"""Connections that wait to be accepted. The loop may accept all of them before it closes those
+beyond the limit, so that this many more file descriptors are needed."""
 DRAIN_SECONDS = 10
 DATE_SECONDS = 1.0
 
@@ -34,14 +35,14 @@ DEFAULT_LIMITS = HttpLimits()
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to us, and looks at the clock once a second and not ten times."""
+    """Handles no signals, and updates the Date header once a second instead of ten times."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """Accept no more, and let `serve` end."""
+        """Accept no more requests, and let `serve` end."""
         self.should_exit = True
         self._ending.set()
 
@@ -52,14 +53,14 @@ class _Server(uvicorn.Server):
 
     @override
     async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # 0: it writes down the date that answers bear
+        while not await self.on_tick(0):  # 0: it updates the Date header
             with suppress(TimeoutError):
                 async with asyncio.timeout(DATE_SECONDS):
                     await self._ending.wait()
 
 
 class WebServer:
-    """One listening address, or a socket that listens already."""
+    """An HTTP server on an address, or on a listening socket."""
 
     def __init__(
         self,
@@ -81,25 +82,25 @@ class WebServer:
             access_log=False,
             lifespan="off",
             server_header=False,
-            proxy_headers=False,  # the engine itself believes trusted proxies only
+            proxy_headers=False,  # the engine evaluates the headers of trusted proxies
             timeout_graceful_shutdown=DRAIN_SECONDS,
             backlog=BACKLOG,
             ws="none",
-            http=partial(HttpProtocol, self._connections),  # type: ignore[arg-type]  # is called, as a class is
+            http=partial(HttpProtocol, self._connections),  # type: ignore[arg-type]  # uvicorn calls it like a class
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Accept requests from now on."""
+        """Accept requests."""
         self._task = asyncio.get_running_loop().create_task(
             self._server.serve(sockets=[self._socket]), name="web"
         )
-        while not self._server.started and not self._task.done():  # noqa: ASYNC110  # it has no event
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110  # uvicorn has no event for it
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
-        """Accept no more, finish what is in hand."""
+        """Accept no more requests; finish those in progress."""
         self._server.end()
         if self._task is not None:
             await self._task
@@ -108,10 +109,10 @@ class WebServer:
 
 
 def bind(address: Address) -> socket.socket:
-    """Return a listening socket; OSError names the address where it is taken."""
+    """Return a listening socket. Raises OSError with the address."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # The protocol by its name: only then does asyncio switch Nagle's algorithm off, which holds
-    # the second part of an answer back until the first is acknowledged (40 ms).
+    # asyncio disables Nagle's algorithm only if the protocol is given. The algorithm would delay
+    # the second part of a response until the first one is acknowledged (40 ms).
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

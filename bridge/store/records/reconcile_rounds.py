@@ -60,7 +60,7 @@ class ReconcileRound:
     """Whether the worklists of all sites were read."""
 
     @property
-    def is_through(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything was compared."""
         return self.in_worklist and not self.site and not self.sites
 

@@ -63,7 +63,7 @@ def test_what_comes_and_goes(database: Database) -> None:
     assert told[-1].condition.text == f"{FLAP.text}; it comes and goes"
     assert list_alerts(database)[0]["cleared_at"] is None
     assert update_alerts(database, [], 47, 0, hold=10) == []
-    (over,) = update_alerts(database, [], 48, 0, hold=10)
-    assert over.news is AlertEvent.CLEARED
+    (router,) = update_alerts(database, [], 48, 0, hold=10)
+    assert router.news is AlertEvent.CLEARED
     (anew,) = update_alerts(database, [FLAP], 58, 0, hold=10)
     assert anew.condition.text == FLAP.text

@@ -46,7 +46,7 @@ async def test_a_database_without_a_word_holds_no_probe_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
         database = Database(address)
-        probes = Probes(Metrics(), ready, database, lambda: 0).over(None)
+        probes = Probes(Metrics(), ready, database, lambda: 0).router(None)
         transport = httpx.ASGITransport(app=probes)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             took = 2 * ANSWER_SECONDS
@@ -74,7 +74,7 @@ async def test_an_exhausted_pool_holds_no_readiness_up(
     database = Database(url, DatabaseOptions(size=1, overflow=0, timeout=2 * ANSWER_SECONDS))
     ready = Readiness()
     await ready.begin()
-    probes = Probes(Metrics(), ready, database, lambda: 0).over(None)
+    probes = Probes(Metrics(), ready, database, lambda: 0).router(None)
     transport = httpx.ASGITransport(app=probes)
     try:
         with database.read():
@@ -88,7 +88,7 @@ async def test_an_exhausted_pool_holds_no_readiness_up(
 async def test_the_bare_address_of_a_node_with_the_console_alone_leads_to_it() -> None:
     """Where the engine runs elsewhere, whoever opens the address gets the console."""
     console = PlainTextResponse("console")  # an ASGI application, as the console is
-    probes = Probes(Metrics(), Readiness(), None, lambda: 0).over(None, console)
+    probes = Probes(Metrics(), Readiness(), None, lambda: 0).router(None, console)
     transport = httpx.ASGITransport(app=probes)
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
         answer = await client.get("/")

@@ -295,7 +295,7 @@ def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
     """Serve both as one process does."""
     from bridge.metrics import Metrics  # noqa: PLC0415  # only here
 
-    return Probes(Metrics(), Readiness(), database, now_ms).over(served, console)
+    return Probes(Metrics(), Readiness(), database, now_ms).router(served, console)
 
 
 async def sign_in(

@@ -45,7 +45,7 @@ def ready(service: Service) -> int:
         readiness = Readiness()
         await readiness.begin()
         probes = Probes(Metrics(), readiness, service.database, service.clock)
-        transport = httpx.ASGITransport(app=probes.over(service.application))
+        transport = httpx.ASGITransport(app=probes.router(service.application))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             return (await client.get("/readyz")).status_code
 
