@@ -70,9 +70,8 @@ def assemble(
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _activate_files(settings, database)
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
-    parts.append(
-        ServicePart("worker processes", do_nothing, partial(Threads.MAINTENANCE.run, close_all))
-    )
+    end_workers = partial(Threads.MAINTENANCE.run, close_all)
+    parts.append(ServicePart("worker processes", do_nothing, end_workers))
     client, closing = _client(settings, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
@@ -82,23 +81,52 @@ def assemble(
     serving = Probes(metrics, readiness, database, now_ms).router(application, console)
     parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
-        owners = (f"{node.name}-intake", f"{node.name}-delivery")
-        membership = Membership(database, owners, schedule, jobs=Role.DELIVERY in roles)
-        counting = unknown_code_counts(schedule, database, tally := Tally())
-        parts += [closing, membership.part(), counting]
-        shared = (settings, database, client, metrics)
-        if Role.INTAKE in roles:
-            own = (*shared, owners[0], reactor, membership, Ceiling(descriptors.listeners))
-            intake = partial(IntakeParts, offload=offload, tracer=tracer)
-            parts += intake(*own, schedule=schedule, tally=tally).parts()
-        if Role.DELIVERY in roles:
-            delivery = partial(
-                DeliveryParts, *shared, owners[1], reactor, membership, tracer=tracer
-            )
-            parts += delivery(schedule=schedule, tally=tally).parts()
-        parts += housekeeping(schedule, settings, database, metrics, membership, node.name)
+        parts.append(closing)
+        parts += _queue_parts(
+            settings,
+            roles,
+            database,
+            client,
+            metrics,
+            node=node.name,
+            reactor=reactor,
+            schedule=schedule,
+            offload=offload,
+            tracer=tracer,
+            ceiling=Ceiling(descriptors.listeners),
+        )
     parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _queue_parts(
+    settings: Settings,
+    roles: frozenset[Role],
+    database: Database,
+    client: EngineClient,
+    metrics: Metrics,
+    *,
+    node: str,
+    reactor: Any,
+    schedule: Schedule,
+    offload: Offload,
+    tracer: Tracer | None,
+    ceiling: Ceiling,
+) -> list[ServicePart]:
+    """Return intake, delivery and the jobs of the database; `ceiling` limits all listeners."""
+    intake, delivery = f"{node}-intake", f"{node}-delivery"
+    may_lead = Role.DELIVERY in roles
+    membership = Membership(database, (intake, delivery), schedule, jobs=may_lead)
+    tally = Tally()
+    parts = [membership.part(), unknown_code_counts(schedule, database, tally)]
+    shared = (settings, database, client, metrics)
+    options: dict[str, Any] = {"schedule": schedule, "tally": tally, "tracer": tracer}
+    if Role.INTAKE in roles:
+        own = (intake, reactor, membership, ceiling)
+        parts += IntakeParts(*shared, *own, offload=offload, **options).parts()
+    if Role.DELIVERY in roles:
+        parts += DeliveryParts(*shared, delivery, reactor, membership, **options).parts()
+    return [*parts, *housekeeping(schedule, settings, database, metrics, membership, node)]
 
 
 def _console(
