@@ -1,6 +1,7 @@
-"""Claims: what a worker is handed, what it returns, and what the settlement of both resulted in.
+"""
+Claims: the rows that a worker receives, the outcomes that it returns, and the settlement of both.
 
-No I/O. An outcome names the event; which state follows is `states.TRANSITIONS`' business.
+No I/O. An outcome names an event; `states.TRANSITIONS` defines the state that follows.
 """
 
 from dataclasses import dataclass
@@ -13,11 +14,10 @@ from bridge.queue.states import QueueEvent, QueueState, next_state
 @dataclass(frozen=True, slots=True)
 class ClaimedMessage:
     """
-    A stored message whose turn it is. `attempts` counts this one; times are in ms.
+    A stored message that a worker has claimed. Times are in ms.
 
-    `ambiguous_attempts` are the attempts whose outcome nobody knows. `attempts` also has those
-    that never
-    reached the report service; they must not use up the patience with a message.
+    `attempts` includes the current attempt, and attempts that never reached the report engine.
+    `ambiguous_attempts` counts only attempts whose result is unknown; they limit the retries.
     """
 
     message_id: int
@@ -32,19 +32,18 @@ class ClaimedMessage:
     message_type: str
     ambiguous_attempts: int = 0
     unreadable: str = ""
-    """Why the content cannot be read now; it may be read later."""
+    """Code of the error because of which the payload cannot be read now; empty if it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
     """
-    What came of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
+    The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
-    `code` and `detail` are for operators and bear no patient data. `retry_at` (ms) is for
-    what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep,
-    `ambiguous_attempts` the count to keep; None leaves it as it is. `lane` is a second one to
-    wait in from
-    now on, for a message that had one. `news` is what is to be written down with it.
+    `code` and `detail` are for operators and contain no patient data. `retry_at` (ms) applies to
+    POSTPONED; None leaves the time to the retry policy. `notes` is a JSON value to store and
+    `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
+    to a message that has one. `records` are written in the transaction of the outcome.
     """
 
     message_id: int
@@ -56,26 +55,27 @@ class MessageOutcome:
     notes: Any = None
     ambiguous_attempts: int | None = None
     lane: int | None = None
-    news: "OutcomeRecords | None" = None
+    records: "OutcomeRecords | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRecords:
     """
-    What applying a message has brought to light: written with its outcome, both or neither.
+    Records that are written in the transaction of an outcome: both are stored or neither.
 
-    Whoever applies it knows what `content` means. `otherwise` is the outcome where it cannot be
-    written. `brief` is what takes a few statements by key, whatever is stored already.
+    The `write_records` function of the inbox interprets `content`. `fallback` is the outcome that
+    applies if the records cannot be written. `is_short` tells that writing takes only a few
+    statements by key.
     """
 
     content: Any
-    otherwise: MessageOutcome
-    brief: bool = False
+    fallback: MessageOutcome
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What becomes of a claimed row; times in ms. Only what is queued has a `not_before`."""
+    """The new state of a claimed row. Times are in ms. Only queued rows have a `not_before`."""
 
     row_id: int
     state: QueueState
@@ -94,7 +94,7 @@ class Settlement:
         detail: str,
         due: int,
     ) -> "Settlement":
-        """Say what follows when `event` happens to a claimed row; it is `due` if it waits."""
+        """Return the settlement for an event; `due` is the time of the next attempt, if any."""
         state = next_state(QueueState.CLAIMED, event)
         waits = state is QueueState.QUEUED
         return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
@@ -102,7 +102,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class SettlementResult:
-    """The rows that were still ours to settle, and whether any moved up behind them."""
+    """Ids of the rows that the worker still owned, and whether rows behind them became free."""
 
-    held: set[int]
-    moved_up: bool
+    owned: set[int]
+    unblocked_any: bool

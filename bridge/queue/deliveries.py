@@ -1,7 +1,7 @@
 """
-What the outbox is given, hands out, and is told of.
+Deliveries: requests, claimed deliveries and outcomes of the outbox.
 
-No I/O. Deliveries live by the same `states.TRANSITIONS` as messages.
+No I/O. Deliveries have the same states and transitions as messages (`states.TRANSITIONS`).
 """
 
 from contextvars import ContextVar
@@ -13,15 +13,15 @@ from bridge.queue.states import QueueEvent
 
 INTERRUPTED: Final = "interrupted"
 NOT_CONNECTED: Final = "not_connected"
-"""Codes of what was claimed and given back unsent: our own end, or nobody listens there."""
+"""Codes of claims that were returned unsent: this process stopped, or nobody listens there."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRequest:
     """
-    Something to deliver. `release_key` names it once and for all within its destination.
+    A result to deliver. `release_key` identifies it within its destination.
 
-    `orders` is any JSON value that composing will need; times are in ms.
+    `orders` is a JSON value that is needed to compose the message. Times are in ms.
     """
 
     destination: str
@@ -35,10 +35,10 @@ class DeliveryRequest:
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
     """
-    A delivery whose turn it is. `payload` is None until it has been composed.
+    A delivery that a courier has claimed. `payload` is None until the message is composed.
 
-    `tries` are the times that it was really sent, or could not be composed; `attempts` also
-    has claims that were given back.
+    `tries` counts the attempts to send, and failures to compose. `attempts` also counts claims that
+    were returned unsent.
     """
 
     delivery_id: int
@@ -56,16 +56,16 @@ class ClaimedDelivery:
 
 
 current_delivery: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)
-"""The delivery that is being sent, for whoever watches the sending."""
+"""The delivery that is being sent. Transports and tracing read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
     """
-    What came of an attempt: ACCEPTED, IGNORED, POSTPONED (with `retry_at`) or GIVEN_UP.
+    The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED (with `retry_at`) or GIVEN_UP.
 
-    `reply` is what the receiver answered, if anything; `sent_at` is when the bytes went out.
-    `tries` is to be kept for the next attempt; 0 where none follows by itself.
+    `reply` is the receiver's reply, if any. `sent_at` is the time at which the bytes were sent.
+    `tries` is the count for the next attempt; 0 if none follows automatically.
     """
 
     delivery_id: int

@@ -1,24 +1,24 @@
 """
-What the queue can refuse.
+Errors of the queue.
 
 * QueueError
-    * IllegalTransition    what was asked does not follow from the state something is in
-    * LedgerClosed         the ledger takes nothing now
-    * NoSuchRow            there is no message or delivery of that id
-    * NotAsChosen          it is no longer in the state for which it was chosen
+  * IllegalTransition    the current state does not allow the event
+  * LedgerClosed         the ledger is not running
+  * NoSuchRow            no message or delivery has this id
+  * StateChanged         the row is no longer in the state for which it was selected
 """
 
-# ruff: noqa: N818  # named for what happened, as the field does
+# ruff: noqa: N818  # errors are named after the event
 
 from bridge.errors import BridgeError
 
 
 class QueueError(BridgeError):
-    """The queue did not do what was asked; nothing changed."""
+    """The queue rejected a request and changed nothing."""
 
 
 class IllegalTransition(QueueError):
-    """What was asked does not follow from the present state."""
+    """The current state does not allow the event."""
 
     def __init__(self, state: str, event: str) -> None:
         self.state = state
@@ -27,7 +27,7 @@ class IllegalTransition(QueueError):
 
 
 class StateChanged(QueueError):
-    """Somebody else was faster with what was chosen by its state."""
+    """The row left the state for which it was selected."""
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -35,14 +35,14 @@ class StateChanged(QueueError):
 
 
 class LedgerClosed(QueueError):
-    """The ledger has not been started, or has been stopped: nothing was kept."""
+    """The ledger has not been started, or has been stopped. Nothing was stored."""
 
     def __init__(self) -> None:
         super().__init__("the ledger takes nothing now")
 
 
 class NoSuchRow(QueueError):
-    """There is no such message or delivery."""
+    """No message or delivery has this id."""
 
     def __init__(self, kind: str, row_id: int) -> None:
         self.row_id = row_id

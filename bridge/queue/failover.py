@@ -1,8 +1,12 @@
-"""Failover: requeue the claims of a node whose heartbeat lock is gone.
+"""
+Failover: requeue the claims of nodes that are gone.
 
-Whoever holds claims is seen by the others while it lives (`bridge.store.presence`). One that
-stays away is dead: what it had claimed is queued again, attempts kept. Blocking: call it from a
-thread. On SQLite all processes share a machine, and leases are enough.
+Each process that claims work holds a heartbeat lock on the database (`bridge.store.presence`). When
+a lock has been missing for `GRACE_SECONDS`, its node is considered failed, and its claims are
+queued again with their attempt count. This is faster than waiting for the leases to expire.
+
+PostgreSQL only. On SQLite all processes run on one machine, and lease expiry is sufficient.
+Blocking: call from a worker thread.
 """
 
 import time
@@ -16,45 +20,47 @@ from bridge.store.database import Database
 from bridge.store.presence import without_heartbeat
 
 GRACE_SECONDS = 4.0
-"""Longer than it takes a living node to be seen again after its connection was cut."""
+"""A live node reconnects within this time after its database connection was cut."""
 
-_OWNERS = text("""
+_CLAIM_OWNERS = text("""
     SELECT owner FROM message WHERE state = 'claimed'
     UNION SELECT owner FROM delivery WHERE state = 'claimed'
 """)
 
 
 class Failover:
-    """Looks after the claims of others."""
+    """Detects failed nodes and requeues what they had claimed."""
 
     def __init__(
         self,
         database: Database,
         inbox: Inbox,
         outbox: Outbox,
-        own: tuple[str, ...],
+        own_names: tuple[str, ...],
         *,
-        timer: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`own` are our own names: whatever the locks say, we live."""
+        """`own_names` are the claim owners of this process; they never count as failed."""
         self._database = database
-        self._own = frozenset(own)
+        self._own_names = frozenset(own_names)
         self._queues = (inbox, outbox)
-        self._timer = timer
-        self._missed: dict[str, float] = {}
+        self._clock = clock
+        self._missing_since: dict[str, float] = {}
 
     def requeue_claims_of_failed_nodes(self, now: int) -> int:
-        """Queue again what the dead had claimed; give how many. `now` is in ms."""
+        """Requeue messages and deliveries of failed nodes; return the number. `now` is in ms."""
         if self._database.dialect != "postgresql":
             return 0
         return sum(
-            queue.requeue_claims(each, now) for each in self._dead() for queue in self._queues
+            queue.requeue_claims(each, now)
+            for each in self._failed_owners()
+            for queue in self._queues
         )
 
-    def _dead(self) -> list[str]:
+    def _failed_owners(self) -> list[str]:
         with self._database.read() as connection:
-            owners = set(connection.execute(_OWNERS).scalars()) - self._own
-            gone = without_heartbeat(connection, owners) if owners else set()
-        moment = self._timer()
-        self._missed = {owner: self._missed.get(owner, moment) for owner in gone}
-        return [owner for owner, at in self._missed.items() if moment - at >= GRACE_SECONDS]
+            owners = set(connection.execute(_CLAIM_OWNERS).scalars()) - self._own_names
+            missing = without_heartbeat(connection, owners) if owners else set()
+        now = self._clock()
+        self._missing_since = {o: self._missing_since.get(o, now) for o in missing}
+        return [o for o, since in self._missing_since.items() if now - since >= GRACE_SECONDS]

@@ -1,20 +1,21 @@
-"""Hand out stored messages in the order of their lanes, and write down what came of them.
+"""
+The inbox: claim stored messages in the order of their lanes, and settle the outcomes.
 
-Blocking: call it from a thread. Who applies them, and when they are tried again, is the
-worker's business.
+Blocking: call from a thread. The worker applies the messages and decides on retries.
 """
 
 import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue import payload_blobs
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, Settlement, SettlementResult
 from bridge.queue.lanes import LaneClaim, Lanes
+from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
@@ -23,30 +24,30 @@ from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
 from bridge.store.presence import lock_name
 from bridge.store.statements import execute_keys, key_statement
 
-_NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
-_DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
+_SET_NOTES = text("UPDATE message SET notes = :notes WHERE id = :id")
+_SET_AMBIGUOUS_ATTEMPTS = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
 def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> None:
-    """Write the notes and the counts of doubts that outcomes bring, within a transaction."""
+    """Store the notes and counts of ambiguous attempts of outcomes, in this transaction."""
     notes = [
         {"id": each.message_id, "notes": json.dumps(each.notes, ensure_ascii=False)}
         for each in outcomes
         if each.notes is not None
     ]
     if notes:
-        connection.execute(_NOTE, notes)
+        connection.execute(_SET_NOTES, notes)
     doubts = [
         {"id": each.message_id, "doubts": each.ambiguous_attempts}
         for each in outcomes
         if each.ambiguous_attempts is not None
     ]
     if doubts:
-        connection.execute(_DOUBT, doubts)
+        connection.execute(_SET_AMBIGUOUS_ATTEMPTS, doubts)
 
 
-LEASE = 60_000
-"""Milliseconds a claim lasts unless it is extended."""
+LEASE_MS = 60_000
+"""Lease of a claim in milliseconds, unless it is extended."""
 
 _CLAIMED = key_statement("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
@@ -54,31 +55,25 @@ _CLAIMED = key_statement("""
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
-_SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
+_ADD_LANE = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
 
-_LONG = "a long backlog is being sorted out"
+_LONG_BACKLOG = "a long backlog is being sorted out"
 
 WriteRecords = Callable[[Connection, Sequence[Any]], None]
-"""Writes the contents of news down, within a transaction. Raises StoreError."""
+"""Writes the contents of outcome records in a transaction. Raises StoreError."""
 
 
-class AcknowledgmentNotes(Protocol):
-    """Whose acknowledgments went out, and is not written down yet."""
-
-    def contains_all(self, message_ids: Sequence[int]) -> bool:
-        """Tell whether all these are among them."""
-
-    def discard(self, message_ids: Sequence[int]) -> None:
-        """Forget these: it is written down."""
+def _ignore_records(_connection: Connection, _contents: Sequence[Any]) -> None:
+    """Write nothing."""
 
 
-def _nothing(_connection: Connection, _contents: Sequence[Any]) -> None:
-    """Remember nothing."""
+def _never(_message_ids: Sequence[int]) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """What a claim took, and what it left: see `bridge.queue.lanes.LaneClaim`."""
+    """Messages of one claim, and what it left behind (see `bridge.queue.lanes.LaneClaim`)."""
 
     messages: list[ClaimedMessage]
     more: bool
@@ -87,13 +82,13 @@ class ClaimedBatch:
 
 class Inbox:
     """
-    The messages that wait to be applied.
+    The queue of received messages.
 
-    `owner` names this worker among all nodes and must survive a restart: by it a node finds
-    what it had claimed when it died. `parked_block` makes a parked message hold up all that
-    comes after it in its lanes. By default it does not: one malformed order must not hide later
-    orders of the patient, whose senders got a positive acknowledgment. `remember` is for the news
-    that outcomes bring; `told` are whose acknowledgments went out just now.
+    `owner` identifies this worker among all nodes and must be the same after a restart: the node
+    finds its former claims by it. With `parked_block` a parked message blocks the later messages of
+    its lanes. By default it does not: one malformed order must not hide later orders of the
+    patient, whose senders received a positive acknowledgment. `write_records` writes the records of
+    outcomes; `acknowledgments` tells which acknowledgments were sent but are not stored yet.
     """
 
     def __init__(
@@ -101,81 +96,85 @@ class Inbox:
         database: Database,
         owner: str,
         *,
-        lease: int = LEASE,
+        lease: int = LEASE_MS,
         parked_block: bool = False,
-        remember: WriteRecords = _nothing,
+        write_records: WriteRecords = _ignore_records,
         timer: Callable[[], float] = time.monotonic,
-        told: AcknowledgmentNotes | None = None,
+        acknowledgments: AcknowledgmentNotes | None = None,
     ) -> None:
         self.lease = lease
         self.short_work = database.short_work
-        self._turns = database.write_lock
-        self._told = told
-        self._remember = remember
+        self._write_lock = database.write_lock
+        self._acknowledgments = acknowledgments
+        self._write_records = write_records
         self._database = database
         self._owner = owner
-        are_told = (lambda _: False) if told is None else told.contains_all
-        self._line = Lanes(
-            database, INBOX, parked_block=parked_block, timer=timer, are_told=are_told
+        are_acknowledged = acknowledgments.contains_all if acknowledgments else _never
+        self._lanes = Lanes(
+            database,
+            INBOX,
+            parked_block=parked_block,
+            timer=timer,
+            are_acknowledged=are_acknowledged,
         )
 
     def claim(self, now: int, limit: int) -> list[ClaimedMessage]:
-        """Take up to `limit` messages that nothing stands before, oldest first."""
+        """Claim up to `limit` messages that no earlier message blocks, oldest first."""
         return self.with_payloads(self.claim_without_blobs(now, limit)).messages
 
     def expect_old_messages(self) -> None:
-        """Expect old messages too at the next claims: others have queued some."""
-        self._line.expect_old_rows()
+        """Include old messages in the next claims, because another process queued some."""
+        self._lanes.expect_old_rows()
 
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
         """
-        As `claim`, and tell what is left; what lies elsewhere is not read yet: see `with_payloads`.
+        As `claim`, without reading the payloads of large messages (see `with_payloads`).
 
-        Raises Busy where a loop would be held up by a long backlog of which nothing is free.
+        Raises Busy on the event loop if a long backlog has no message that is free.
         """
         try:
-            taken, messages = self._claim(now, limit)
-            while taken.unseen and not messages:
-                if self._turns.is_nonblocking:
-                    raise Busy(_LONG)
-                taken, messages = self._claim(now, limit)
-        except Conflict:  # another node had one of the lanes a moment before
+            claim, messages = self._claim(now, limit)
+            while claim.scan_incomplete and not messages:
+                if self._write_lock.is_nonblocking:
+                    raise Busy(_LONG_BACKLOG)
+                claim, messages = self._claim(now, limit)
+        except Conflict:  # another node has just claimed in one of the lanes
             return ClaimedBatch([], more=False, undecided=True)
-        return ClaimedBatch(messages, taken.more, taken.undecided)
+        return ClaimedBatch(messages, claim.more, claim.undecided)
 
     def _claim(self, now: int, limit: int) -> tuple[LaneClaim, list[ClaimedMessage]]:
         with self._database.write_without_sync() as connection:
-            claimed = self._claimed(connection, now, limit)
-        self._written_down(claimed[0])
+            claimed = self._claim_rows(connection, now, limit)
+        self._discard_notes(claimed[0])
         return claimed
 
-    def _written_down(self, taken: LaneClaim) -> None:
-        """Need no note any more, now that it is committed."""
-        if taken.told and self._told is not None:
-            self._told.discard(taken.told)
+    def _discard_notes(self, claim: LaneClaim) -> None:
+        """Remove the notes about acknowledgments that the committed claim has stored."""
+        if claim.acknowledged and self._acknowledgments is not None:
+            self._acknowledgments.discard(claim.acknowledged)
 
-    def _claimed(
+    def _claim_rows(
         self, connection: Connection, now: int, limit: int
     ) -> tuple[LaneClaim, list[ClaimedMessage]]:
-        taken = self._line.claim(
+        claim = self._lanes.claim(
             connection,
             owner=self._owner,
             now=now,
             lease=self.lease,
             limit=limit,
         )
-        rows = execute_keys(connection, _CLAIMED, taken.ids).all() if taken.ids else []
-        return taken, [_claimed(row) for row in rows]
+        rows = execute_keys(connection, _CLAIMED, claim.ids).all() if claim.ids else []
+        return claim, [_claim_rows(row) for row in rows]
 
-    def with_payloads(self, handful: ClaimedBatch) -> ClaimedBatch:
-        """Read the payload blobs of the large ones of these messages."""
-        if all(each.payload for each in handful.messages):
-            return handful
-        messages = [each if each.payload else self._unpacked(each) for each in handful.messages]
-        return replace(handful, messages=messages)
+    def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
+        """Read the payloads of the large messages of a batch."""
+        if all(each.payload for each in batch.messages):
+            return batch
+        messages = [each if each.payload else self._with_payload(each) for each in batch.messages]
+        return replace(batch, messages=messages)
 
-    def _unpacked(self, claimed: ClaimedMessage) -> ClaimedMessage:
-        """Read a content. What cannot be read now is this message's trouble and no other's."""
+    def _with_payload(self, claimed: ClaimedMessage) -> ClaimedMessage:
+        """Read a payload. An error concerns this message only."""
         try:
             with self._database.read() as connection:
                 whole = payload_blobs.content(connection, claimed.message_id, b"")
@@ -185,39 +184,40 @@ class Inbox:
 
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """
-        Write down what came of claimed messages, of those that are still ours, and their news.
+        Settle claimed messages that this worker still owns, and write their records.
 
-        Where that cannot be written for all of them, each is written for itself.
+        If that fails for all of them together, each is settled in a transaction of its own.
         """
         try:
             return self._settle(outcomes, now)
         except StoreUnavailable:
             raise
         except StoreError:
-            if not any(each.news for each in outcomes):
+            if not any(each.records for each in outcomes):
                 raise
         settled = [self._settle_alone(each, now) for each in outcomes]
-        held = set[int]().union(*(each.held for each in settled))
-        return SettlementResult(held, any(each.moved_up for each in settled))
+        owned = set[int]().union(*(each.owned for each in settled))
+        return SettlementResult(owned, any(each.unblocked_any for each in settled))
 
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
         """
-        As `settle`, and then as `claim_without_blobs`, in one transaction.
+        Settle and claim in one transaction.
 
-        Where that cannot be, nothing is taken, and there may be more to take.
+        If that is not possible, only settle; the returned batch is empty and says that there may be
+        more.
         """
         try:
             with self._database.write() as connection:
-                settled = self._written(connection, outcomes, now)
-                taken, messages = self._claimed(connection, now, limit)
+                settled = self._settle_in(connection, outcomes, now)
+                claim, messages = self._claim_rows(connection, now, limit)
         except StoreUnavailable:
             raise
-        except StoreError:  # news that cannot be written, or a lane that another node has taken
+        except StoreError:  # records that cannot be written, or a conflict of claims
             return self.settle(outcomes, now), ClaimedBatch([], more=True, undecided=False)
-        self._written_down(taken)
-        return settled, ClaimedBatch(messages, taken.more, taken.undecided)
+        self._discard_notes(claim)
+        return settled, ClaimedBatch(messages, claim.more, claim.undecided)
 
     def _settle_alone(self, outcome: MessageOutcome, now: int) -> SettlementResult:
         try:
@@ -225,76 +225,75 @@ class Inbox:
         except StoreUnavailable:
             raise
         except StoreError:
-            if outcome.news is None:
+            if outcome.records is None:
                 raise
-            return self._settle([outcome.news.otherwise], now)
+            return self._settle([outcome.records.fallback], now)
 
     def _settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         with self._database.write() as connection:
-            return self._written(connection, outcomes, now)
+            return self._settle_in(connection, outcomes, now)
 
-    def _written(
+    def _settle_in(
         self, connection: Connection, outcomes: Sequence[MessageOutcome], now: int
     ) -> SettlementResult:
         settlements = [_settlement(outcome, now) for outcome in outcomes]
-        settled = self._line.settle(connection, self._owner, now, settlements)
-        ours = [each for each in outcomes if each.message_id in settled.held]
+        settled = self._lanes.settle(connection, self._owner, now, settlements)
+        ours = [each for each in outcomes if each.message_id in settled.owned]
         write_notes(connection, ours)
         for each in ours:
             if each.lane is not None:
-                self._wait_in(connection, each.message_id, each.lane)
-        # Whoever has the others by now will bring the news of them.
-        if contents := [each.news.content for each in ours if each.news is not None]:
-            self._remember(connection, contents)
+                self._add_lane(connection, each.message_id, each.lane)
+        # Another worker owns the others by now and will write their records.
+        if contents := [each.records.content for each in ours if each.records is not None]:
+            self._write_records(connection, contents)
         return settled
 
-    def _wait_in(self, connection: Connection, message_id: int, lane: int) -> None:
-        """Give a message that is queued again a place in a second lane."""
-        if connection.execute(_SECOND, {"id": message_id, "lane": lane}).rowcount:
-            self._line.enter(connection, message_id, [lane])
+    def _add_lane(self, connection: Connection, message_id: int, lane: int) -> None:
+        """Add a second lane to a message that is queued again."""
+        if connection.execute(_ADD_LANE, {"id": message_id, "lane": lane}).rowcount:
+            self._lanes.enter(connection, message_id, [lane])
 
     def release(self, message_ids: Sequence[int], now: int) -> None:
-        """Give claims back untried, or not known to have been tried to the end."""
+        """Return claims whose messages were not applied, or not completely."""
         with self._database.write() as connection:
             settlements = [
                 Settlement.of(each, QueueEvent.INTERRUPTED, None, "interrupted", "", 0)
                 for each in message_ids
             ]
-            self._line.settle(connection, self._owner, now, settlements)
+            self._lanes.settle(connection, self._owner, now, settlements)
             self._database.notify(connection, CHANNEL)
 
     def extend(self, message_ids: Sequence[int], now: int) -> None:
-        """Keep claims for another lease from now."""
+        """Extend claims by another lease from now."""
         with self._database.write() as connection:
-            self._line.extend(connection, self._owner, message_ids, now, self.lease)
+            self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
 
     def requeue_expired_claims(
         self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()
     ) -> int:
         """
-        Queue again what a dead worker had claimed; give how many.
+        Requeue messages whose lease has expired; return the number.
 
-        Whose lease has run out is dead; and with `include_own`, so is our own former self,
-        `except_ids` for
-        what is in hand.
+        With `include_own` also those that this worker claimed before it was restarted, except
+        `except_ids`, which are in progress.
         """
         owner, own = self._owner if include_own else "", self._owner
         with self._database.write() as connection:
             return len(
-                self._line.requeue_expired(
+                self._lanes.requeue_expired(
                     connection, owner=owner, now=now, own=own, except_ids=except_ids
                 )
             )
 
     def requeue_claims(self, owner: str, now: int) -> int:
-        """Queue again what another had claimed, unless it is alive after all; give how many."""
+        """Requeue the claims of another node unless it is alive after all; return the number."""
         with self._database.write() as connection:
             if not self._database.try_lock(connection, lock_name(owner)):
                 return 0
-            return len(self._line.requeue_expired(connection, owner=owner, now=now))
+            return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
 
 
-def _claimed(row: Row[Any]) -> ClaimedMessage:
+def _claim_rows(row: Row[Any]) -> ClaimedMessage:
     return ClaimedMessage(
         message_id=row.id,
         payload=bytes(row.payload),

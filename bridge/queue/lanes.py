@@ -1,13 +1,14 @@
-"""Lanes: claim the heads of lanes, release them, and the watermark that scans start from.
+"""
+Lanes: claim the first message of each lane, release it, and scan from a watermark.
 
-What waits is nearly always among the newest. So a look at all partitions, and at all that was
-claimed and is not cleaned up yet, is needed only now and then, for what was put off long ago or is
-replayed; in between, the others are left alone. Pure: the caller keeps time. Nothing is lost by
-it: lanes keep the order, whatever was looked at.
+A row may be claimed if no unfinished row precedes it in any of its lanes. A row that turns out to
+wait for another is marked `blocked` and becomes a candidate again when that row leaves the lane.
+Each row is skipped at most once for each row that it waits for, so a claim costs the same with any
+backlog.
 
-A row may be claimed when nothing unfinished stands before it in any of its lanes. What turns
-out to stand behind another is marked `blocked` and looked at again when that one leaves: each
-row is passed over at most once for each it waits for, so a claim costs the same at any backlog.
+Candidates are nearly always among the newest rows. So most scans start at a watermark. All
+partitions are scanned every few seconds only, for rows that were postponed long ago or replayed.
+The watermark affects the delay, never the order.
 """
 
 import time
@@ -35,22 +36,22 @@ from bridge.store.statements import (
 )
 
 FULL_SCAN_SECONDS = 5.0
-"""Seconds between looks at everything: so late may be noticed what an old message waits for."""
+"""Seconds between full scans: the longest delay of an old row."""
 
 HURRIED_SCAN_SECONDS = 0.25
-"""Seconds between them where others say that something old may be due."""
+"""Seconds between full scans after a notification that old rows may be due."""
 
-MARGIN = 20_000
-"""So far below what was seen may another's transaction still have to commit."""
+MARGIN_IDS = 20_000
+"""Ids below the newest known one that other transactions may still commit."""
 
 PARTITION_STEP = 100_000
-"""Partitions are named by whole ones of these: so there are few statements to prepare."""
+"""Scan positions are rounded to multiples of this number, so that few statements are prepared."""
 
 
 class ScanWatermark:
-    """What one worker remembers of where it found something."""
+    """The id from which a worker scans for candidates."""
 
-    def __init__(self, every: float = FULL_SCAN_SECONDS, margin: int = MARGIN) -> None:
+    def __init__(self, every: float = FULL_SCAN_SECONDS, margin: int = MARGIN_IDS) -> None:
         self._every = every
         self._margin = margin
         self._everything_at = float("-inf")
@@ -59,66 +60,64 @@ class ScanWatermark:
         self._hurried = False
 
     def expect_old_rows(self) -> None:
-        """Look at everything soon: somebody may have queued what is old. From any thread."""
+        """Scan everything soon, because old rows may have been queued. From any thread."""
         self._hurried = True
 
     def position(self, now: float) -> int:
-        """Give the id from which on to look, 0 for all of them; `now` is in seconds."""
+        """Return the id from which to scan, 0 for a full scan; `now` is in seconds."""
         if now < self._everything_at + (
             min(HURRIED_SCAN_SECONDS, self._every) if self._hurried else self._every
         ):
             return self._id
-        self._hurried = False  # whoever hurries us from now on may have come too late for this
+        self._hurried = False  # a later notification may concern rows that this scan misses
         return 0
 
-    def record(self, floor: int, ids: Sequence[int], now: float) -> None:
-        """Take note of the candidates that a look from `floor` on has found."""
+    def record(self, position: int, ids: Sequence[int], now: float) -> None:
+        """Record the candidates that a scan from `floor` found."""
         self._newest = max(self._newest, *ids) if ids else self._newest
-        if floor == 0:
+        if position == 0:
             self._everything_at = now
             self._id = max(0, min([self._newest, *ids]) - self._margin)
 
     @staticmethod
-    def of_partitions(floor: int) -> int:
-        """Give the id below which partitions are left alone: what was put off is rarely older."""
-        return max(0, floor - PARTITION_STEP) // PARTITION_STEP * PARTITION_STEP
+    def of_partitions(position: int) -> int:
+        """Return the id below which partitions are not scanned."""
+        return max(0, position - PARTITION_STEP) // PARTITION_STEP * PARTITION_STEP
 
-    def moved_up(self, ids: Collection[int]) -> None:
-        """Take note of those that nothing stands before any more, however old they are."""
+    def include(self, ids: Collection[int]) -> None:
+        """Lower the watermark to rows that have become free, however old they are."""
         self._id = min([self._id, *ids])
 
 
 LanePosition = tuple[int, int]
-"""A lane, and the id of the row that stands there."""
+"""A lane, and the id of a row in it."""
 
-_FLOOR = "%(floor)s"
-_ROUNDS = 5
-_LONGEST_LEASE = 10 * 60_000  # ms
-_WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
+_FLOOR_PARAMETER = "%(floor)s"
+_ROUNDS = 5  # scans of one transaction
+_MAX_LEASE = 10 * 60_000  # ms
+_WINDOW = 200  # candidates of a scan: blocked rows must not hide free ones
 
 
 @dataclass(frozen=True, slots=True)
 class LaneClaim:
     """
-    What a claim took, in the order to take it.
+    Ids of claimed rows in order, and what the claim left behind.
 
-    `list_unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted
-    out in
-    several transactions, so that nobody waits long for one. `more`: others may be free as well.
-    `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left,
-    or another claim looks at their places just now.
-    `told` are those with which it was written down that their senders were told.
+    `scan_incomplete`: all scanned rows are blocked and there are more. A long backlog is sorted out
+    in several short transactions. `more`: other rows may be free as well. `undecided`: some rows
+    wait for one that is just leaving its lane, or another claim is examining them; no notification
+    will follow. `acknowledged`: rows whose acknowledgment was stored with the claim.
     """
 
     ids: list[int]
-    unseen: bool
+    scan_incomplete: bool
     more: bool
     undecided: bool
-    told: list[int]
+    acknowledged: list[int]
 
 
 class Lanes:
-    """The lanes of one queue. Every method wants a connection in a write transaction."""
+    """The lanes of one queue. Each method needs a connection in a write transaction."""
 
     def __init__(
         self,
@@ -127,29 +126,30 @@ class Lanes:
         *,
         parked_block: bool,
         timer: Callable[[], float] = time.monotonic,
-        are_told: Callable[[Sequence[int]], bool] = lambda _: False,
+        are_acknowledged: Callable[[Sequence[int]], bool] = lambda _: False,
     ) -> None:
-        """With `parked_block` what is parked keeps its place; `contains_all` as
-        `inbox.AcknowledgmentNotes` has it.
         """
-        self._sql, self._are_told = statements, are_told
+        With `parked_block` parked rows keep their position.
+
+        `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
+        """
+        self._sql, self._are_acknowledged = statements, are_acknowledged
         self._staying = (
             {QueueState.QUEUED, QueueState.PARKED} if parked_block else {QueueState.QUEUED}
         )
-        self._are_seen = database.dialect == "postgresql"
-        # Messages lie in partitions there: most are left alone most of the time.
-        parted = self._are_seen and statements is INBOX
+        self._is_postgresql = database.dialect == "postgresql"
+        # Messages are partitioned on PostgreSQL; most scans skip most partitions.
+        partitioned = self._is_postgresql and statements is INBOX
         due = f"{statements.candidates} {database.skip_locked}"
-        self._floor = ScanWatermark()
+        self._watermark = ScanWatermark()
         self._timer = timer
-        self._candidates = dialect_statement(statements.candidates_from if parted else due)
-        self._is_parted = parted
-        self._held = key_statement(f"{statements.held} {database.lock_rows}")
+        self._candidates = dialect_statement(statements.candidates_from if partitioned else due)
+        self._is_partitioned = partitioned
+        self._owned = key_statement(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
-        # SQLite has one writer, so ids become visible in their order: all up to one can be
-        # given their places when the first of them is asked for. Where messages are only
-        # accepted that is a page of the lanes' index less for each.
-        self._enrols = not self._are_seen and statements is INBOX
+        # SQLite has one writer, so ids become visible in order. Messages enter their lanes when
+        # they are first scanned, which saves an index page for each message on arrival.
+        self._enters_lanes = not self._is_postgresql and statements is INBOX
 
     def claim(
         self,
@@ -161,49 +161,53 @@ class Lanes:
         limit: int,
         channel: str = "",
     ) -> LaneClaim:
-        """Take up to `limit` heads for the owner."""
+        """Claim up to `limit` rows for the owner."""
         window = max(limit, _WINDOW)
         lease_until = claim_time(connection, now) + lease
-        floor = self._floor.position(self._timer())
+        position = self._watermark.position(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window}
         claimed, told = list[int](), list[int]()
         for _ in range(_ROUNDS):
-            rows = self._look(connection, floor, parameters)
-            self._floor.record(floor, [row.id for row in rows], self._timer())
-            if self._enrols and rows:
-                self._enrol(connection, max(row.id for row in rows))
-            free, blocked = self._sort_out(connection, [row.id for row in rows])
+            rows = self._scan(connection, position, parameters)
+            self._watermark.record(position, [row.id for row in rows], self._timer())
+            if self._enters_lanes and rows:
+                self._enter_up_to(connection, max(row.id for row in rows))
+            free, blocked = self._split_candidates(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
-            mine = self._mark(connection, heads)
-            told += self._take(mine, connection, owner, lease_until)
+            mine = self._claim_positions(connection, heads)
+            told += self._claim_rows(mine, connection, owner, lease_until)
             claimed += mine
             if len(rows) < window or len(claimed) == limit or not blocked:
                 more = len(rows) >= window or len(heads) < len(free)
                 undecided = len(free) + len(blocked) < len(rows) or len(mine) < len(heads)
-                return LaneClaim(claimed, unseen=False, more=more, undecided=undecided, told=told)
-        return LaneClaim(claimed, unseen=True, more=True, undecided=True, told=told)
+                return LaneClaim(
+                    claimed,
+                    scan_incomplete=False,
+                    more=more,
+                    undecided=undecided,
+                    acknowledged=told,
+                )
+        return LaneClaim(
+            claimed, scan_incomplete=True, more=True, undecided=True, acknowledged=told
+        )
 
     def expect_old_rows(self) -> None:
-        """Look among the old soon: others have queued something. From any thread."""
-        self._floor.expect_old_rows()
+        """Scan old rows soon. From any thread."""
+        self._watermark.expect_old_rows()
 
     def settle(
         self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
     ) -> SettlementResult:
-        """
-        Write down what became of claimed rows.
-
-        A row whose lease ended meanwhile belongs to another, who will settle it.
-        """
+        """Settle claimed rows, except rows that another owner claimed after the lease expired."""
         if not settlements:
-            return SettlementResult(set(), moved_up=False)
+            return SettlementResult(set(), unblocked_any=False)
         wanted = {each.row_id: each for each in settlements}
-        rows = execute_keys(connection, self._held, list(wanted), owner=owner).all()
-        self._write(connection, [wanted[row.id] for row in rows], now)
+        rows = execute_keys(connection, self._owned, list(wanted), owner=owner).all()
+        self._write_settlements(connection, [wanted[row.id] for row in rows], now)
         staying = [row for row in rows if wanted[row.id].state in self._staying]
         leaving = [row for row in rows if wanted[row.id].state not in self._staying]
-        moved = [self._move(connection, staying), self._remove(connection, leaving)]
-        return SettlementResult({row.id for row in rows}, any(moved))
+        unblocked = [self._free(connection, staying), self._leave(connection, leaving)]
+        return SettlementResult({row.id for row in rows}, any(unblocked))
 
     def requeue_expired(
         self,
@@ -215,32 +219,31 @@ class Lanes:
         except_ids: Collection[int] = (),
     ) -> list[int]:
         """
-        Queue again what `owner` had claimed before it died, and whose lease ran out
-        (`except_ids`: never).
+        Requeue rows that `owner` claimed, and rows whose lease has expired.
 
-        A lease further ahead than any is of before a boot, or of a clock that was set. Not what
-        another is seen to live with: its clock or ours was set. Attempts are kept:
-        what kills a worker each time must come to an end.
+        A lease that ends later than any lease can was made before a reboot, or by a clock that was
+        set. Rows whose owner holds its heartbeat lock are skipped: clocks differ. Attempts are
+        kept, so that a message that kills each worker is parked in the end.
         """
         moment = claim_time(connection, now)
-        given = {"owner": owner, "now": moment, "latest": moment + _LONGEST_LEASE}
+        given = {"owner": owner, "now": moment, "latest": moment + _MAX_LEASE}
         asked = connection.execute(self._overdue, given)
         found = [row for row in asked if row.id not in except_ids]
         known = {owner, own}
         others = {row.owner for row in found} - known
-        if others and self._are_seen:
+        if others and self._is_postgresql:
             known |= without_heartbeat(connection, others)
-        rows = [row for row in found if row.owner in known or not self._are_seen]
+        rows = [row for row in found if row.owner in known or not self._is_postgresql]
         state = next_state(QueueState.CLAIMED, QueueEvent.INTERRUPTED)
         returned = [Settlement(row.id, state, code="interrupted") for row in rows]
-        self._write(connection, returned, now)
-        self._move(connection, rows)
+        self._write_settlements(connection, returned, now)
+        self._free(connection, rows)
         return [row.id for row in rows]
 
     def extend(
         self, connection: Connection, owner: str, row_ids: Sequence[int], now: int, lease: int
     ) -> None:
-        """Keep claims for `lease` ms from now."""
+        """Extend claims to `lease` ms from now."""
         if row_ids:
             lease_until = claim_time(connection, now) + lease
             execute_keys(
@@ -248,113 +251,126 @@ class Lanes:
             )
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
-        """Take a row's place, by its id, in each of its lanes."""
+        """Add a row to lanes, at the position of its id."""
         execute_rows(connection, self._sql.enter, [(lane, row_id) for lane in lanes])
 
     def leave(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
-        """Give up a row's places, and let those behind it move up."""
-        self._let_go(connection, self._sql.leave, [(lane, row_id) for lane in lanes])
+        """Remove a row from lanes and unblock the rows behind it."""
+        self._free_positions(connection, self._sql.leave, [(lane, row_id) for lane in lanes])
 
-    def _look(self, connection: Connection, floor: int, parameters: Mapping[str, Any]) -> list[Any]:
-        """Give the candidates from an id on; all of them where messages lie in one table."""
-        if not self._is_parted:
+    def _scan(
+        self, connection: Connection, position: int, parameters: Mapping[str, Any]
+    ) -> list[Any]:
+        """Return candidates from an id on, of all rows where messages are not partitioned."""
+        if not self._is_partitioned:
             return execute(connection, self._candidates, **parameters).all()
-        # Written out, not bound: a plan for all partitions would lock each of them.
-        written = self._candidates.postgres.replace(_FLOOR, str(ScanWatermark.of_partitions(floor)))
-        return execute_sql(connection, written, {**parameters, "near": floor}).all()
+        # A literal, not a parameter: a generic plan would lock all partitions.
+        written = self._candidates.postgres.replace(
+            _FLOOR_PARAMETER, str(ScanWatermark.of_partitions(position))
+        )
+        return execute_sql(connection, written, {**parameters, "near": position}).all()
 
-    def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
-        """Tell which candidates are free, and mark as blocked those that are not."""
+    def _split_candidates(
+        self, connection: Connection, row_ids: list[int]
+    ) -> tuple[set[int], set[int]]:
+        """Split candidates into free and blocked ones, and mark the blocked ones."""
         if not row_ids:
             return set(), set()
-        # A statement of its own, after the candidates are locked: it must see what was
+        # A separate statement after the candidates are locked: it must see what was
         # committed until then.
         blockers: dict[int, LanePosition] = {
             row.id: (row.lane, row.blocker)
             for row in execute_keys(connection, self._sql.blockers, row_ids)
             if row.blocker is not None
         }
-        # One that is just leaving cannot see who waits for it: what stands behind that one
-        # stays a candidate.
-        staying = self._hold(connection, set(blockers.values()))
+        # A row that is just leaving does not see who waits for it: the rows behind it
+        # stay candidates.
+        staying = self._lock_positions(connection, set(blockers.values()))
         blocked = {row_id for row_id, place in blockers.items() if place in staying}
         if blocked:
             execute_keys(connection, self._sql.block, sorted(blocked))
         return set(row_ids) - blockers.keys(), blocked
 
-    def _enrol(self, connection: Connection, upto: int) -> None:
-        """Give all messages up to one their places in their lanes, before anybody looks there."""
+    def _enter_up_to(self, connection: Connection, upto: int) -> None:
+        """Add all messages up to an id to their lanes, before the lanes are read."""
         (enrolled,) = execute(connection, ENTERED_UP_TO).scalars()
         if upto > enrolled:
             execute(connection, self._sql.enrol, enrolled=enrolled, upto=upto)
             execute(connection, SET_ENTERED_UP_TO, upto=upto)
 
-    def _hold(self, connection: Connection, places: set[LanePosition]) -> set[LanePosition]:
-        """Give those of the places that nobody is about to leave, and keep it so."""
-        if not is_postgresql(connection):  # nobody else is about to do anything
-            return places
-        rows = execute_rows(connection, self._sql.guard, sorted(places))
+    def _lock_positions(
+        self, connection: Connection, positions: set[LanePosition]
+    ) -> set[LanePosition]:
+        """Return the positions that no transaction is about to leave, and lock them."""
+        if not is_postgresql(connection):  # SQLite: no other writer
+            return positions
+        rows = execute_rows(connection, self._sql.guard, sorted(positions))
         return set() if rows is None else set(rows)
 
-    def _mark(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[int]:
+    def _claim_positions(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[int]:
         """
-        Mark the places of rows as in hand; give the rows of which that could be done at once.
+        Mark the positions of rows as claimed; return the rows for which that succeeded at once.
 
-        Another claim that found one behind these holds their places until it has written that
-        down, and may want one of which we hold the place: who waited for each other would wait for
-        the server to break the circle.
+        Another claim may hold these positions while it marks a row behind them as blocked, and may
+        need a position that this claim holds. Waiting could deadlock, so locked positions are
+        skipped.
         """
-        places = self._places(rows)
-        marked = execute_rows(connection, self._sql.claim_lane, places)
-        if marked is None or not is_postgresql(connection):  # there it is the only writer
+        positions = self._positions(rows)
+        marked = execute_rows(connection, self._sql.claim_lane, positions)
+        if marked is None or not is_postgresql(connection):  # SQLite: the only writer
             return [row.id for row in rows]
         done = set(marked)
-        ids = {row.id for row in rows} - {row_id for _, row_id in set(places) - done}
+        ids = {row.id for row in rows} - {row_id for _, row_id in set(positions) - done}
         execute_rows(connection, self._sql.free_lane, sorted(e for e in done if e[1] not in ids))
         return [row.id for row in rows if row.id in ids]
 
-    def _take(
+    def _claim_rows(
         self, ids: list[int], connection: Connection, owner: str, lease_until: int
     ) -> list[int]:
-        """Claim rows; give those of `Taken.told`."""
-        told = ids if ids and self._are_told(ids) else []
+        """Claim rows; return those whose acknowledgment was stored with the claim."""
+        told = ids if ids and self._are_acknowledged(ids) else []
         if ids:
-            how = self._sql.claim_told if told else self._sql.claim
-            execute_keys(connection, how, ids, owner=owner, lease_until=lease_until)
+            statement = self._sql.claim_acknowledged if told else self._sql.claim
+            execute_keys(connection, statement, ids, owner=owner, lease_until=lease_until)
         return told
 
-    def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
+    def _write_settlements(
+        self, connection: Connection, settlements: Sequence[Settlement], now: int
+    ) -> None:
         rows = [
             (each.row_id, each.state.value, each.not_before, each.failure, each.code, each.detail)
             for each in settlements
         ]
         execute_rows(connection, self._sql.settle, [(*row, now) for row in rows])
 
-    def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
-        """Let go of rows that keep their place."""
-        return self._let_go(connection, self._sql.free_lane, self._places(rows))
+    def _free(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
+        """Free the positions of rows that stay in their lanes."""
+        return self._free_positions(connection, self._sql.free_lane, self._positions(rows))
 
-    def _remove(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
-        """Let go of rows that leave their lanes."""
-        return self._let_go(connection, self._sql.leave, self._places(rows))
+    def _leave(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
+        """Remove rows from their lanes."""
+        return self._free_positions(connection, self._sql.leave, self._positions(rows))
 
-    def _let_go(
-        self, connection: Connection, how: BulkStatement, places: Sequence[LanePosition]
+    def _free_positions(
+        self, connection: Connection, how: BulkStatement, positions: Sequence[LanePosition]
     ) -> bool:
-        """Free places, then let those move up who stood behind them; tell whether any did."""
-        execute_rows(connection, how, places)
-        lanes = [(lane,) for lane, _ in places]
+        """
+        Apply a statement to positions, unblock the rows behind them; tell whether any was
+        unblocked.
+        """
+        execute_rows(connection, how, positions)
+        lanes = [(lane,) for lane, _ in positions]
         if not lanes:
             return False
         if not is_postgresql(connection):
             return execute_sql(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
         heads = execute_sql(connection, self._sql.heads.postgres, self._sql.heads.arrays(lanes))
         waiting = sorted({each for each in heads.scalars() if each is not None})
-        self._floor.moved_up(waiting)
+        self._watermark.include(waiting)
         return bool(waiting) and execute_keys(connection, self._sql.unblock, waiting).rowcount != 0
 
-    def _places(self, rows: Sequence[Row[Any]]) -> list[LanePosition]:
-        """Give each row's places, in an order that is the same for everyone: no deadlocks."""
+    def _positions(self, rows: Sequence[Row[Any]]) -> list[LanePosition]:
+        """Return the positions of rows in an order that is the same for all nodes: no deadlocks."""
         return sorted((lane, row.id) for row in rows for lane in self._lanes(row))
 
     def _lanes(self, row: Row[Any]) -> list[int]:

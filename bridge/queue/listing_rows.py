@@ -1,7 +1,8 @@
-"""What operators are shown of messages and deliveries.
+"""
+Rows of messages and deliveries for operators.
 
-No I/O. Fields are named as the columns; times are in ms; none of a row's fields bears patient
-data. The details do.
+No I/O. Fields have the names of the columns. Times are in ms. Rows contain no patient data; the
+details do.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """One stored message, without its content."""
+    """A stored message without its payload."""
 
     id: int
     received_at: int
@@ -37,7 +38,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageDetail:
-    """One stored message with its content, the ACK it got, and the notes of its worker."""
+    """A stored message with its payload, its ACK, and the notes of the worker."""
 
     row: MessageRow
     payload: bytes
@@ -47,7 +48,7 @@ class MessageDetail:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """One delivery, without its content."""
+    """A delivery without its payload."""
 
     id: int
     destination: str
@@ -70,7 +71,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDetail:
-    """One delivery with the message as it was composed, and the receiver's last reply."""
+    """A delivery with the composed message and the receiver's last reply."""
 
     row: DeliveryRow
     orders: Any
@@ -80,7 +81,7 @@ class DeliveryDetail:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many are in a state, and when the oldest of them came (ms)."""
+    """The number of rows in a state, and the time (ms) at which the oldest was stored."""
 
     count: int
     oldest: int

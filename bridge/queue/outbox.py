@@ -276,7 +276,7 @@ class Outbox:
             )
             ids = taken.ids
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-            return [claimed(row) for row in rows], taken.unseen
+            return [claimed(row) for row in rows], taken.scan_incomplete
 
     def store_payloads(self, composed: Mapping[int, tuple[bytes, str]]) -> dict[int, bytes]:
         """
@@ -298,7 +298,7 @@ class Outbox:
         """Write down what came of claimed deliveries; give the ids that were still ours."""
         with self._database.write() as connection:
             settlements = [settlement(outcome, now) for outcome in outcomes]
-            held = self._line.settle(connection, self._owner, now, settlements).held
+            held = self._line.settle(connection, self._owner, now, settlements).owned
             answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
             execute_rows(connection, ANSWERED, answers)
             return held

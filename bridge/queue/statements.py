@@ -36,7 +36,7 @@ class LaneStatements:
     guard: BulkStatement  # PostgreSQL's
     block: KeyStatement
     claim: KeyStatement
-    claim_told: KeyStatement  # of those whose senders have been told
+    claim_acknowledged: KeyStatement  # of those whose senders have been told
     claim_lane: BulkStatement
     held: str
     leave: BulkStatement
@@ -208,7 +208,7 @@ def _line(
         guard=BulkStatement(_PLACES, "", filled(_GUARD, given=unnest(_PLACES))),
         block=key_statement(filled(_BLOCK)),
         claim=key_statement(filled(_CLAIM)),
-        claim_told=key_statement(filled(_CLAIM, told=told)),
+        claim_acknowledged=key_statement(filled(_CLAIM, told=told)),
         claim_lane=step(_MARK_LANE, claimed=1, passing=" SKIP LOCKED"),
         held=filled(_HELD),
         leave=step(_LEAVE),

@@ -1,11 +1,12 @@
-"""The states of a queued message or delivery, as two independent axes, and when to retry.
+"""
+States of a queued message or delivery, the allowed transitions, and the retry policy.
 
-`QueueState` says what became of the work, `AcknowledgmentState` whether its sender was told. A
-message
-that was applied but whose ACK was lost is done and pending, not failed.
+`QueueState` is the state of the work. `AcknowledgmentState` tells whether the sender received its
+acknowledgment. They are independent: a message that was processed but whose ACK was lost is `done`
+and `pending`.
 
-Doubling delays with jitter, so that what failed together does not come back together.
-Pure: the caller brings the attempt's number and the dice.
+Retry delays double and have jitter, so that messages that failed together are not retried together.
+Pure: the caller passes the attempt number and the random generator.
 """
 
 from collections.abc import Mapping
@@ -17,36 +18,36 @@ from bridge.queue.errors import IllegalTransition
 
 
 class QueueState(StrEnum):
-    """Where the work stands."""
+    """State of the work."""
 
-    QUEUED = "queued"  # waits for its turn or for its next attempt
-    CLAIMED = "claimed"  # a worker has it, until its lease ends
-    DONE = "done"  # applied, or delivered
-    IGNORED = "ignored"  # understood, and nothing had to be done
-    REFUSED = "refused"  # stored with its negative acknowledgment, never applied
-    PARKED = "parked"  # taken out for a person to decide
-    CANCELLED = "cancelled"  # a person decided that it shall not be done
+    QUEUED = "queued"  # waits for a worker or for the next attempt
+    CLAIMED = "claimed"  # owned by a worker until the lease ends
+    DONE = "done"  # processed or delivered
+    IGNORED = "ignored"  # valid, and no action was needed
+    REFUSED = "refused"  # stored with its negative acknowledgment, not processed
+    PARKED = "parked"  # set aside after errors, waits for an operator
+    CANCELLED = "cancelled"  # an operator decided not to process it
 
 
 class QueueEvent(StrEnum):
-    """What can happen to it."""
+    """An event that changes the state."""
 
     CLAIM = "claimed"
     ACCEPTED = "accepted"
     IGNORED = "ignored"
     POSTPONED = "postponed"  # failed, another attempt follows
     GIVEN_UP = "given up"
-    INTERRUPTED = "interrupted"  # the worker died or shut down: the attempt may have been made
-    REPLAYED = "replayed"  # by a person
-    CANCELLED = "cancelled"  # by a person
+    INTERRUPTED = "interrupted"  # the worker stopped: the attempt may have been made
+    REPLAYED = "replayed"  # by an operator
+    CANCELLED = "cancelled"  # by an operator
 
 
 class AcknowledgmentState(StrEnum):
-    """Whether the sender was told, apart from what became of the work."""
+    """Whether the sender received its acknowledgment."""
 
-    PENDING = "pending"  # stored with the message, not known to have been written out
-    DELIVERED = "delivered"  # handed to the connection it was owed to
-    NOT_OWED = "not_owed"  # the sender asked for none (MSH-15, MSH-16)
+    PENDING = "pending"  # stored with the message, not confirmed as sent
+    DELIVERED = "delivered"  # written to the sender's connection
+    NOT_OWED = "not_owed"  # the sender requested none (MSH-15, MSH-16)
 
 
 TRANSITIONS: Mapping[tuple[QueueState, QueueEvent], QueueState] = {
@@ -66,23 +67,23 @@ TRANSITIONS: Mapping[tuple[QueueState, QueueEvent], QueueState] = {
 }
 
 INITIAL_STATES = frozenset({QueueState.QUEUED, QueueState.REFUSED, QueueState.IGNORED})
-"""The states something may begin in."""
+"""States in which a message may be stored."""
 
 
 def next_state(state: QueueState, event: QueueEvent) -> QueueState:
-    """Give the state that follows; raise IllegalTransition where none does."""
+    """Return the state after `event`. Raises IllegalTransition."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
         raise IllegalTransition(state, event) from None
 
 
-_MOST_DOUBLINGS = 32  # 2**32 seconds outlast any maximum; bigger powers overflow a float
+_MOST_DOUBLINGS = 32  # larger powers overflow a float
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`first` seconds, doubled up to `maximum`; `jitter` is the share that is left to chance."""
+    """Exponential backoff: `first` seconds, doubled up to `maximum`; `jitter` is random."""
 
     first: float = 1.0
     maximum: float = 60.0
@@ -94,9 +95,9 @@ class RetryPolicy:
 
     def delay(self, attempt: int, random: Random) -> float:
         """
-        Give the seconds to wait after attempt number `attempt`, which counts from 1.
+        Return the seconds to wait after attempt number `attempt`, which counts from 1.
 
-        Jitter only ever shortens: `maximum` is a promise to whoever waits.
+        Jitter only shortens the delay: `maximum` is an upper bound.
         """
         doubled = self.first * 2.0 ** min(max(attempt - 1, 0), _MOST_DOUBLINGS)
         return min(doubled, self.maximum) * (1 - self.jitter * random.random())

@@ -1,36 +1,37 @@
-"""When to look again at a queue where nothing was found.
+"""
+When to poll a queue that was empty.
 
-Who changes a queue announces it on `CHANNEL`; who postpones work knows itself when it is due.
-So a look at regular intervals is only for what was lost, and may be rare where announcements are
-heard. Pure: the caller keeps time.
+A change of a queue is announced on `CHANNEL`, and the process that postpones work knows when it is
+due. Polling finds only work whose announcement was lost, so it can be rare where notifications
+arrive. Pure: the caller passes the time.
 """
 
 import heapq
 
 CHANNEL = "bridge_queue"
-"""Announced when something may be claimed that whoever changed it does not claim itself."""
+"""Notification channel of the queues: something may be ready to claim."""
 
 POLL_WITH_NOTIFICATIONS = 2.0
-"""Seconds between looks where announcements are heard."""
+"""Seconds between polls where notifications arrive."""
 
 POLL_WITHOUT_NOTIFICATIONS = 1.0
-"""Where they are not: so long waits what a command or another process of the machine has queued."""
+"""Seconds between polls on SQLite: the delay of work that another process queued."""
 
 
 class PollTimer:
-    """The moments (ms) at which what we postponed falls due, and how long to rest until then."""
+    """Due times (ms) of postponed work, and the time until the next poll."""
 
     def __init__(self, most: float) -> None:
-        """`most` is the longest rest, in seconds."""
+        """`most` is the longest time between polls, in seconds."""
         self._most = most
         self._due: list[int] = []
 
     def add_due_time(self, due: int) -> None:
-        """Something falls due then."""
+        """Add the time at which postponed work becomes due."""
         heapq.heappush(self._due, due)
 
     def seconds_until_next(self, now: int) -> float:
-        """Give the seconds until the next look; what is due by now has been looked at."""
+        """Return the seconds until the next poll. Due times up to `now` are removed."""
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)
         wait = (self._due[0] - now) / 1000 if self._due else self._most

@@ -98,7 +98,7 @@ class IntakeParts:
         memory = Memory(database, now_ms)
         self._forwarder = Forwarder(client, memory, known, self._waiting, metrics)
         self._worker = self._applying(
-            Inbox(database, owner, remember=memory.write, told=self._ledger.notes)
+            Inbox(database, owner, write_records=memory.write, acknowledgments=self._ledger.notes)
         )
         membership.wakes(self._worker.notify_of_old_messages)
         self._ledger.call_after_batch(self._worker.notify)

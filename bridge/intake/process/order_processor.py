@@ -372,7 +372,7 @@ def _done(run: Run) -> MessageOutcome:
 def _with_news(outcome: MessageOutcome, run: Run, now: int) -> MessageOutcome:
     change = run.change()
     unknown = unremembered(run.job.claimed, now)
-    return replace(outcome, news=OutcomeRecords(change, unknown, brief=change.is_brief))
+    return replace(outcome, records=OutcomeRecords(change, unknown, is_short=change.is_brief))
 
 
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
@@ -380,4 +380,6 @@ def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) 
     if outcome.code != PATIENT_CONFLICT:
         return outcome
     change = Change(claimed.message_id, (), concern=outcome.code)
-    return replace(outcome, news=OutcomeRecords(change, unremembered(claimed, now), brief=True))
+    return replace(
+        outcome, records=OutcomeRecords(change, unremembered(claimed, now), is_short=True)
+    )

@@ -6,12 +6,11 @@ note. What the database does not take now is noted later; what a power cut takes
 acknowledged all the same.
 
 All arrivals that wait share one transaction and one flush to disk, which a thread writes. Where
-the database offers short work on the event loop (`bridge.store.on_loop`), the loop commits small
+the database offers short work on the event loop (`bridge.store.short_work`), the loop commits small
 batches itself. This module does not know what a message means.
 """
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,76 +20,13 @@ import structlog
 
 from bridge.executors import Threads
 from bridge.queue.errors import LedgerClosed
+from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.commit_delay import CommitDelay
-from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter, GroupResult
 from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
 from bridge.workers.offload import LARGE
-
-_EVERY = 0.5  # seconds a note may wait for others to share its statement
-_TOGETHER = 100  # notes of a transaction: whoever stores an arrival meanwhile waits for no more
-
-
-class AcknowledgmentNotes:
-    """Takes notes from any thread; writes them between `start` and `stop`."""
-
-    def __init__(self, database: Database) -> None:
-        self._path = LEDGER_DIALECTS[database.dialect]
-        self._writer = database.writer(unsynced=True)
-        self._open: dict[int, None] = {}  # each of its methods is one step, whoever else is at it
-        self._some = threading.Event()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to write."""
-        self._ending.clear()
-        self._thread = threading.Thread(target=self._write_on, name="ledger, notes", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write what is left, if the database takes it, and end. Blocking."""
-        self._ending.set()
-        self._some.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._writer.close()
-
-    def add(self, message_id: int) -> None:
-        """Note that a message's acknowledgment went out."""
-        self._open[message_id] = None
-        if not self._some.is_set():  # to ask costs less than to set
-            self._some.set()
-
-    def contains_all(self, message_ids: Sequence[int]) -> bool:
-        """Tell whether notes about all these wait. From any thread."""
-        return all(map(self._open.__contains__, message_ids))
-
-    def discard(self, message_ids: Sequence[int]) -> None:
-        """Forget the notes about these: they were written with something else."""
-        for each in message_ids:
-            self._open.pop(each, None)
-
-    def _write_on(self) -> None:
-        ended = False
-        while not ended:
-            self._some.wait()
-            ended = self._ending.wait(_EVERY)
-            self._some.clear()
-            ids = list(self._open)
-            together = max(_TOGETHER, len(ids) // 8)
-            for first in range(0, len(ids), together):
-                try:
-                    with self._writer.transaction() as cursor:
-                        self._path.acknowledged(cursor, ids[first : first + together])
-                except StoreError:
-                    self._some.set()
-                    break
-                self.discard(ids[first : first + together])
-
 
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20

@@ -1,9 +1,9 @@
-"""In-flight batches, and claims whose commit was not confirmed because the connection broke.
+"""
+Batches that are being applied, and claims whose commit was not confirmed.
 
-Lives on the event loop; no I/O.
-
-They are ours and in nobody's hand; left alone, their patients would wait until the lease ends.
-Claims of deliveries do wait for their lease: to send twice is worse than to send late.
+On the event loop; no I/O. When the connection breaks during the commit of a claim, this process may
+own messages that no batch holds. Without correction their patients would wait until the lease ends.
+Deliveries do wait for their lease: sending late is better than sending twice.
 """
 
 import asyncio
@@ -18,81 +18,85 @@ Batch = asyncio.Task[None]
 
 
 class InFlightBatches:
-    """As many batches at a time as there is room for; one that is done may hand its room on."""
+    """
+    The batches that are being applied, at most `slots` at a time.
 
-    def __init__(self, rooms: int) -> None:
-        self._room = asyncio.Semaphore(rooms)
-        self._in_hand: dict[Batch, Sequence[ClaimedMessage]] = {}
-        self._handed_on: set[Batch] = set()
+    A batch that claims the next one passes its slot on.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = asyncio.Semaphore(slots)
+        self._messages: dict[Batch, Sequence[ClaimedMessage]] = {}
+        self._passed_on: set[Batch] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._in_hand)
+        return bool(self._messages)
 
     async def acquire_slot(self) -> None:
-        """Wait for room for one more; it is kept for whoever waited."""
-        await self._room.acquire()
+        """Wait for a free slot and take it."""
+        await self._slots.acquire()
 
     def release_slot(self) -> None:
-        """Give back a room that nobody has moved into."""
-        self._room.release()
+        """Return a slot that was not used."""
+        self._slots.release()
 
     def add(self, task: Batch, messages: Sequence[ClaimedMessage], after: Batch | None) -> None:
-        """Note what a task applies; in the room of the one that it comes after, if there is one."""
-        self._in_hand[task] = messages
+        """Register a task with its messages. It takes over the slot of `after`, if given."""
+        self._messages[task] = messages
         if after is not None:
-            self._handed_on.add(after)
+            self._passed_on.add(after)
 
     def remove(self, task: Batch) -> None:
-        """Note that a task has ended."""
-        del self._in_hand[task]
-        if task in self._handed_on:
-            self._handed_on.remove(task)
+        """Remove a task that has ended."""
+        del self._messages[task]
+        if task in self._passed_on:
+            self._passed_on.remove(task)
         else:
-            self._room.release()
+            self._slots.release()
 
     def tasks(self) -> list[Batch]:
-        """Give the tasks that have not ended."""
-        return list(self._in_hand)
+        """Return the tasks that have not ended."""
+        return list(self._messages)
 
     async def cancel(self) -> None:
-        """End all that are left."""
+        """Cancel all tasks and wait for them."""
         ending = self.tasks()
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
     def message_ids(self) -> list[int]:
-        """Give the messages that they apply."""
-        return [each.message_id for batch in self._in_hand.values() for each in batch]
+        """Return the ids of all messages in progress."""
+        return [each.message_id for batch in self._messages.values() for each in batch]
 
     async def wait_until_empty(self, seconds: float) -> None:
-        """Wait until nothing is in hand, at most so long."""
+        """Wait until no batch is in progress, at most `seconds`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while self._in_hand and (left := until - loop.time()) > 0:
+        while self._messages and (left := until - loop.time()) > 0:
             await asyncio.wait(self.tasks(), timeout=left)
-            await asyncio.sleep(0)  # those that have ended are let go of in the loop's next turn
+            await asyncio.sleep(0)  # done callbacks run in the next iteration of the loop
 
 
 class UnconfirmedClaims:
-    """Whether there may be such claims, and how they are taken back."""
+    """Whether unconfirmed claims may exist, and how they are requeued."""
 
-    def __init__(self, inbox: Inbox, hands: InFlightBatches, clock: Callable[[], int]) -> None:
+    def __init__(self, inbox: Inbox, batches: InFlightBatches, clock: Callable[[], int]) -> None:
         self.possible = False
-        """Whether a claim has failed since they were last taken back; nobody claims beside it."""
+        """Whether a claim has failed since the last requeue. No claim runs at the same time."""
         self._inbox = inbox
-        self._hands = hands
+        self._batches = batches
         self._clock = clock
 
     async def requeue(self) -> None:
         """
-        Queue again what is ours and not in hand. Raises StoreError.
+        Requeue messages that this node owns and no batch holds. Raises StoreError.
 
-        Not while anybody claims: what was claimed and is not in hand yet would be as ours as that.
+        Must not run during a claim: its messages are owned, but not yet registered.
         """
         if self.possible:
-            in_hand = frozenset(self._hands.message_ids())
-            now, reclaim = self._clock(), self._inbox.requeue_expired_claims
-            if await Threads.LEASES.run(reclaim, now, include_own=True, except_ids=in_hand):
+            in_progress = frozenset(self._batches.message_ids())
+            now, requeue = self._clock(), self._inbox.requeue_expired_claims
+            if await Threads.LEASES.run(requeue, now, include_own=True, except_ids=in_progress):
                 self._inbox.expect_old_messages()
             self.possible = False

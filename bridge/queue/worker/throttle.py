@@ -1,29 +1,28 @@
 """
-The throttle: applying stored messages yields to acknowledging new ones.
+Throttle: processing of stored messages yields to acknowledgment of new ones.
 
-A process that does both must not let a sender wait for what applying costs: senders have time-outs,
-the queue has none. While the process has time left, nothing is throttled. Once it is busy all the
-time, the worker applies one small batch at a time while messages arrive, and for a smaller share of
-the time the faster they arrive; a share always remains. What can be applied as it comes may take
-more of the process than a flood that cannot. Pure: the caller counts and keeps time.
+Senders have time-outs; the queue has none. While the process has CPU time left, nothing is
+throttled. When it is saturated, the worker applies one small batch at a time while messages arrive,
+and uses a smaller share of the time the faster they arrive. A minimum share always remains. Pure:
+the caller passes counters and clocks.
 """
 
 from collections.abc import Callable
 
-BUSY, RUSH = 50.0, 300.0  # arrivals a second
-LEAST = {RUSH: 0.1, BUSY: 0.5, 0.0: 1.0}  # of the time is for applying, from such a rate on
-FLOOD = 1200.0  # arrivals a second that one process does not apply as they come
-FULL = 0.8  # of a processor: above it, applying keeps a flood waiting
-KEPT_UP = 0.95  # the same, while arrivals are none: what is applied as it comes is worth as much
-LESS, MORE = 0.7, 0.05  # the share is cut to so much at once, and grows by so much
-LONGEST = 2.0  # seconds of a pause, whatever the batch took
-SMALL = 20  # messages in a batch while the process is loaded
+BUSY, RUSH = 50.0, 300.0  # arrivals per second
+LEAST = {RUSH: 0.1, BUSY: 0.5, 0.0: 1.0}  # minimum share of processing by arrival rate
+FLOOD = 1200.0  # arrivals per second that exceed what one process can apply
+FULL = 0.8  # CPU share above which processing is throttled during a flood
+KEPT_UP = 0.95  # CPU share above which it is throttled otherwise
+LESS, MORE = 0.7, 0.05  # multiplicative decrease and additive increase of the share
+LONGEST = 2.0  # seconds; longest pause
+SMALL = 20  # messages of a batch while the process is loaded
 _SAMPLE = 0.1  # seconds
-_USUAL = 1.0  # seconds over which it is judged whether arrivals are a flood
+_AVERAGE = 1.0  # seconds of the moving average of the arrival rate
 
 
 class ProcessingThrottle:
-    """Watches arrivals and the processor; returns whether to apply less, and how long to wait."""
+    """Observes arrivals and CPU time; returns whether to apply less, and how long to pause."""
 
     def __init__(
         self,
@@ -31,39 +30,39 @@ class ProcessingThrottle:
         timer: Callable[[], float],
         spent: Callable[[], float],
     ) -> None:
-        """Take a count of arrivals, a timer, and what this process has computed (both seconds)."""
+        """`arrived` counts arrivals; `timer` and `spent` (CPU time) return seconds."""
         self._arrived = arrived
         self._timer = timer
         self._spent = spent
         self._before = (timer(), arrived(), spent())
         self._share = 1.0
-        self._usual = 0.0  # arrivals a second
+        self._average_rate = 0.0  # arrivals a second
         self._took = 0.0
 
     @property
     def is_loaded(self) -> bool:
         """Whether the process is too busy to apply at full speed while messages arrive."""
-        return self._look() < 1.0
+        return self._current_share() < 1.0
 
     @property
     def pause(self) -> float:
-        """Seconds to let pass before the next batch, by what the last one took."""
-        share = self._look()
+        """Seconds to pause before the next batch, derived from the duration of the last one."""
+        share = self._current_share()
         return min(LONGEST, self._took * (1.0 - share) / share)
 
     def worked(self, seconds: float) -> None:
-        """Note how long a batch took."""
+        """Record the duration of a batch."""
         self._took = seconds
 
-    def _look(self) -> float:
-        """Give the share of time that is for applying now."""
+    def _current_share(self) -> float:
+        """Return the share of time that processing may use now."""
         now = self._timer()
         at, count, spent = self._before
         if now - at >= _SAMPLE:
             self._before = (now, self._arrived(), self._spent())
             rate = (self._before[1] - count) / (now - at)
-            self._usual += (rate - self._usual) * min(1.0, (now - at) / _USUAL)
-            bound = FULL if self._usual >= FLOOD else KEPT_UP
+            self._average_rate += (rate - self._average_rate) * min(1.0, (now - at) / _AVERAGE)
+            bound = FULL if self._average_rate >= FLOOD else KEPT_UP
             full = (self._before[2] - spent) / (now - at) > bound
             self._share = self._share * LESS if full else self._share + MORE
             least = next(share for rush, share in LEAST.items() if rate >= rush)
@@ -72,5 +71,5 @@ class ProcessingThrottle:
 
 
 def unthrottled() -> ProcessingThrottle:
-    """Return the throttle of a worker in a process without listeners."""
+    """Return the throttle of a process without listeners: it never pauses."""
     return ProcessingThrottle(lambda: 0, lambda: 0.0, lambda: 0.0)

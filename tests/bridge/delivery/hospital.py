@@ -196,7 +196,7 @@ async def open_hospital(
         memory = Memory(database, time)
         forwarder = Forwarder(client, memory, {"ris": listening}, waiting, metrics)
         worker = Worker(
-            Inbox(database, "test", remember=memory.write),
+            Inbox(database, "test", write_records=memory.write),
             forwarder.apply,
             clock=time,
             policy=FAST,

@@ -174,7 +174,7 @@ class Node:
         listeners = {"ris": Listening("ris", inbound(), SITE)}
         waiting = Waiting(lambda _: asyncio.sleep(0, QueueState.DONE))
         self.forwarder = Forwarder(hospital.client, memory, listeners, waiting, Metrics())
-        self.inbox = Inbox(self.database, name, remember=memory.write)
+        self.inbox = Inbox(self.database, name, write_records=memory.write)
         self._time = hospital.time
 
     def begin(self) -> AsyncGenerator[Sequence[MessageOutcome]]:

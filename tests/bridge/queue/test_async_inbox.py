@@ -11,7 +11,7 @@ from bridge.errors import FailureKind
 from bridge.queue.claims import MessageOutcome, OutcomeRecords, SettlementResult
 from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.states import QueueEvent, QueueState
-from bridge.queue.worker.worker import AsyncInbox
+from bridge.queue.worker.async_inbox import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.short_work import SHORT
 from tests.bridge.queue.conftest import Intake
@@ -68,7 +68,8 @@ def on_loop(store: Database) -> bool:
 def accepted(handful: ClaimedBatch, news: OutcomeRecords | None = None) -> list[MessageOutcome]:
     """Accept everything."""
     return [
-        MessageOutcome(each.message_id, QueueEvent.ACCEPTED, news=news) for each in handful.messages
+        MessageOutcome(each.message_id, QueueEvent.ACCEPTED, records=news)
+        for each in handful.messages
     ]
 
 
@@ -155,8 +156,8 @@ def test_news_that_may_take_long_are_for_a_thread(
         at_hand = AsyncInbox(watched)
         handful = await at_hand.take(NOW, 2)
         for outcome, brief in zip(accepted(handful), (False, True), strict=True):
-            news = OutcomeRecords(None, otherwise, brief=brief)
-            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, news=news)
+            news = OutcomeRecords(None, otherwise, is_short=brief)
+            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=news)
             await at_hand.settle([given], NOW)
 
     asyncio.run(story())

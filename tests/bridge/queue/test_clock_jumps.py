@@ -37,7 +37,7 @@ def test_a_clock_that_is_set_ends_no_claim(store: Database, intake: Intake, jump
     mine.extend([claimed.message_id], NOW + jump)
     assert other.requeue_expired_claims(NOW) == 0
     assert Outbox(store, "node-2").requeue_expired_claims(NOW + jump) == 0
-    assert mine.settle([MessageOutcome(claimed.message_id, QueueEvent.ACCEPTED)], NOW + jump).held
+    assert mine.settle([MessageOutcome(claimed.message_id, QueueEvent.ACCEPTED)], NOW + jump).owned
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

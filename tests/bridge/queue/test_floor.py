@@ -46,9 +46,9 @@ def test_what_moves_up_is_looked_at_however_old_it_is() -> None:
     """Until the next look at everything, which finds what is left of it."""
     floor = ScanWatermark(every=5.0, margin=10)
     floor.record(0, [100], 0.0)
-    floor.moved_up([])
+    floor.include([])
     assert floor.position(1.0) == 90
-    floor.moved_up([7, 200])
+    floor.include([7, 200])
     assert floor.position(1.0) == 7
     floor.record(0, [100], 5.0)
     assert floor.position(6.0) == 90

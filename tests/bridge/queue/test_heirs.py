@@ -62,7 +62,7 @@ class TestHeirs:
         assert Inbox(store, "node-2", lease=1000).claim(NOW, 10)
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
         assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += 2 * GRACE_SECONDS
         assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
@@ -78,7 +78,7 @@ class TestHeirs:
         wait_until_unseen(store, "node-2")
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
         assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += GRACE_SECONDS
         assert (
@@ -93,7 +93,7 @@ class TestHeirs:
         inbox = Inbox(store, "node-1")
         assert inbox.claim(NOW, 10)
         timer = Timer()
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
         assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += 2 * GRACE_SECONDS
         assert heirs.requeue_claims_of_failed_nodes(NOW) == 0

@@ -191,9 +191,9 @@ class TestSettling:
         assert other.requeue_expired_claims(NOW + 1000) == 0
         assert other.requeue_expired_claims(NOW + 1001) == 1
         assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
-        assert inbox.settle([MessageOutcome(message_id, QueueEvent.GIVEN_UP)], NOW).held == set()
+        assert inbox.settle([MessageOutcome(message_id, QueueEvent.GIVEN_UP)], NOW).owned == set()
         assert state_of(store, message_id) is QueueState.CLAIMED
-        assert other.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW).held == {
+        assert other.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW).owned == {
             message_id
         }
         assert state_of(store, message_id) is QueueState.DONE

@@ -126,7 +126,7 @@ class Lanes(RuleBasedStateMachine):
         numbers = data.draw(st.lists(st.sampled_from(self._held(name)), min_size=1, unique=True))
         retry_at = self.now + delay if event is QueueEvent.POSTPONED else None
         outcomes = [MessageOutcome(number, event, retry_at=retry_at) for number in numbers]
-        assert self.nodes[name].settle(outcomes, self.now).held == set(numbers)
+        assert self.nodes[name].settle(outcomes, self.now).owned == set(numbers)
         states = {
             QueueEvent.ACCEPTED: QueueState.DONE,
             QueueEvent.POSTPONED: QueueState.QUEUED,

@@ -40,7 +40,7 @@ def bringing(number: int, said: str | None) -> MessageOutcome:
         number, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS, "not_remembered", retry_at=NOW
     )
     return MessageOutcome(
-        number, QueueEvent.ACCEPTED, news=OutcomeRecords((number, said), otherwise)
+        number, QueueEvent.ACCEPTED, records=OutcomeRecords((number, said), otherwise)
     )
 
 
@@ -53,7 +53,7 @@ def memory() -> Memory:
 @pytest.fixture
 def mindful(store: Database, memory: Memory) -> Inbox:
     """An inbox with that memory."""
-    return Inbox(store, "node", remember=memory.write)
+    return Inbox(store, "node", write_records=memory.write)
 
 
 def test_all_news_of_a_batch_go_together(
@@ -63,7 +63,7 @@ def test_all_news_of_a_batch_go_together(
     ids = keep(intake, "1", "2", "3")
     mindful.claim(NOW, 10)
     settled = mindful.settle([bringing(each, f"of {each}") for each in ids], NOW)
-    assert settled.held == set(ids)
+    assert settled.owned == set(ids)
     assert memory.asked == [3]
     assert [queries.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_remembered_is_tried_again_alone(
     good, bad, other = keep(intake, "1", "2", "3")
     mindful.claim(NOW, 10)
     given = [bringing(good, "a"), bringing(bad, None), bringing(other, "b")]
-    assert mindful.settle(given, NOW).held == {good, bad, other}
+    assert mindful.settle(given, NOW).owned == {good, bad, other}
     assert [state_of(store, each) for each in (good, bad, other)] == [
         QueueState.DONE,
         QueueState.QUEUED,
@@ -96,7 +96,7 @@ def test_without_a_database_nothing_is_settled(
         mindful.settle([bringing(number, "a")], NOW)
     assert state_of(store, number) is QueueState.CLAIMED
     memory.away = False
-    assert mindful.settle([bringing(number, "a")], NOW).held == {number}
+    assert mindful.settle([bringing(number, "a")], NOW).owned == {number}
     assert state_of(store, number) is QueueState.DONE
 
 
@@ -109,7 +109,7 @@ def test_news_of_what_is_anothers_are_not_written(
     other = Inbox(store, "node-2", lease=1000)
     other.requeue_expired_claims(NOW + 10**6)
     other.claim(NOW + 10**6, 10)
-    assert mindful.settle([bringing(number, "late")], NOW).held == set()
+    assert mindful.settle([bringing(number, "late")], NOW).owned == set()
     assert memory.asked == []
 
 
@@ -120,7 +120,7 @@ def test_what_is_next_is_claimed_with_the_outcomes(
     first, behind, other = keep(intake, "1", "1", "2")
     assert [each.message_id for each in mindful.claim(NOW, 1)] == [first]
     settled, taken = mindful.settle_and_claim([bringing(first, "a")], NOW, 10)
-    assert settled.held == {first}
+    assert settled.owned == {first}
     assert [each.message_id for each in taken.messages] == [behind, other]
     assert not taken.more
     states = [state_of(store, each) for each in (first, behind, other)]
@@ -135,7 +135,7 @@ def test_nothing_is_claimed_where_news_cannot_be_remembered(
     mindful.claim(NOW, 2)
     given = [bringing(good, "a"), bringing(bad, None)]
     settled, taken = mindful.settle_and_claim(given, NOW, 10)
-    assert settled.held == {good, bad}
+    assert settled.owned == {good, bad}
     assert (taken.messages, taken.more) == ([], True)
     states = [state_of(store, each) for each in (good, bad, other)]
     assert states == [QueueState.DONE, QueueState.QUEUED, QueueState.QUEUED]

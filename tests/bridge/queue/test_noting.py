@@ -6,8 +6,9 @@ import pytest
 
 from bridge.queue import queries
 from bridge.queue.inbox import Inbox
+from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.ledger import AcknowledgmentNotes, Ledger
+from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import AcknowledgmentState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
@@ -40,7 +41,7 @@ def test_a_claim_writes_it_down(
     first, second = kept(intake, arrival("A"), arrival("B"))
     notes.add(first)
     notes.add(second)
-    (claimed,) = Inbox(store, "node-1", told=notes).claim(NOW, 1)
+    (claimed,) = Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
     assert claimed.message_id == first
     assert noted(store) == [DELIVERED, PENDING]
     assert not notes.contains_all([first])
@@ -55,7 +56,7 @@ def test_not_for_whom_nobody_has_told(
     ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
     for each in told:
         notes.add(ids[each])
-    assert len(Inbox(store, "node-1", told=notes).claim(NOW, 10)) == 2
+    assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
     assert noted(store) == [PENDING, PENDING]
     assert all(notes.contains_all([ids[each]]) for each in told)
 
@@ -66,7 +67,7 @@ def test_who_wanted_no_answer_was_not_told(
     """Whatever is noted."""
     (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
     notes.add(number)
-    assert Inbox(store, "node-1", told=notes).claim(NOW, 1)
+    assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
     assert noted(store) == [NOT_OWED]
 
 
@@ -74,7 +75,7 @@ def test_with_an_outcome_the_next(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
     """A batch that is done claims the next in the same transaction."""
-    inbox = Inbox(store, "node-1", told=notes)
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
     (number,) = kept(intake, arrival("A"))
     notes.add(number)
     _, handful = inbox.settle_and_claim([], NOW, 10)
@@ -89,11 +90,11 @@ def test_a_claim_that_is_not_kept_forgets_nothing(
     """The note is still to be written."""
     (number,) = kept(intake, arrival("A"))
     notes.add(number)
-    inbox = Inbox(store, "node-1", told=notes)
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
 
     def claim_and_fail() -> None:
         with store.write() as connection:
-            inbox._claimed(connection, NOW, 10)
+            inbox._claim_rows(connection, NOW, 10)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

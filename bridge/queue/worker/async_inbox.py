@@ -1,0 +1,68 @@
+"""Inbox operations of a worker on the event loop.
+
+Short work runs on the loop's own thread where the database allows it (`bridge.store.short_work`);
+other work runs on a thread of the pool.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from bridge.executors import Threads
+from bridge.queue.claims import MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.store.errors import Busy
+from bridge.store.short_work import SHORT
+
+Result = TypeVar("Result")
+
+
+class AsyncInbox:
+    """Claims and settles for one worker; its methods belong on the event loop."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._short_work = inbox.short_work
+        self._more = False  # whether the last claim left what could have been claimed
+
+    async def take(self, now: int, limit: int) -> ClaimedBatch:
+        """Claim up to `limit` messages, fewer where that is sooner. Raises StoreError."""
+        claim = partial(self._inbox.claim_without_blobs, now)
+        return await self._whole(await self._do(claim, limit, is_short=not self._more))
+
+    async def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
+        """Write outcomes down. Raises StoreError."""
+
+        def settle(_limit: int) -> SettlementResult:
+            return self._inbox.settle(outcomes, now)
+
+        return await self._do(settle, 0, is_short=_are_short(outcomes))
+
+    async def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> ClaimedBatch:
+        """Write outcomes down and claim, in one transaction, as `add` does. Raises StoreError."""
+        turn_over = partial(self._inbox.settle_and_claim, outcomes, now)
+        is_short = not self._more and _are_short(outcomes)
+        _, handful = await self._do(turn_over, limit, is_short=is_short)
+        return await self._whole(handful)
+
+    async def _whole(self, handful: ClaimedBatch) -> ClaimedBatch:
+        self._more = handful.more
+        if all(each.payload for each in handful.messages):
+            return handful
+        return await Threads.INTAKE.run(self._inbox.with_payloads, handful)
+
+    async def _do(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
+        """Do work that may claim up to `limit` messages, or fewer where it is short."""
+        if is_short and self._short_work is not None:
+            try:
+                return self._short_work.run(partial(work, min(limit, SHORT)))
+            except Busy:  # nothing was claimed; outcomes that were written stay written
+                pass
+        return await Threads.INTAKE.run(work, limit)
+
+
+def _are_short(outcomes: Sequence[MessageOutcome]) -> bool:
+    brief = all(each.records is None or each.records.is_short for each in outcomes)
+    return brief and len(outcomes) <= SHORT
