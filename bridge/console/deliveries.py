@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, false, func, or_, select
 from bridge.console.message_search import ID_WINDOW
 from bridge.console.ownership import delivery_sites
 from bridge.queue.listing_rows import DeliveryRow
-from bridge.queue.queries import ATTENTION, are_few, in_state, list_id, listed_delivery
+from bridge.queue.queries import ATTENTION, in_state, is_sortable, listed_delivery, listing_key
 from bridge.queue.retention.rows import newest_id
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
@@ -47,10 +47,10 @@ def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
     with database.read() as connection:
         newest = newest_id(connection, DELIVERY)
         high = newest + 1 if query.before is None else query.before
-        few = are_few(connection, DELIVERY, query.state)
+        few = is_sortable(connection, DELIVERY, query.state)
         indexed = query.report_id is not None or query.state in ATTENTION or few
         floor = 0 if indexed else max(0, high - ID_WINDOW)
-        key = list_id(DELIVERY, alone=few)
+        key = listing_key(DELIVERY, by_state=few)
         statement = (
             select(*(DELIVERY.c[name] for name in DeliveryRow.__slots__), DELIVERY.c.orders)
             .where(key >= floor, key < high, *_conditions(query))

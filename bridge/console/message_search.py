@@ -24,7 +24,7 @@ from bridge.index_key import keyed64
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import MessageDetail, MessageRow
-from bridge.queue.queries import ATTENTION, are_few, in_state, list_id, listed_message
+from bridge.queue.queries import ATTENTION, in_state, is_sortable, listed_message, listing_key
 from bridge.queue.retention.rows import id_at, newest_id
 from bridge.queue.statements import MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import QueueState
@@ -70,9 +70,9 @@ def search_messages(database: Database, query: MessageQuery) -> MessagePage:
         high = newest + 1 if query.before is None else query.before
         if query.until is not None:
             high = min(high, id_at(connection, MESSAGE, "received_at", query.until))
-        few = are_few(connection, MESSAGE, query.state)
+        few = is_sortable(connection, MESSAGE, query.state)
         floor = low if few else max(low, _floor(connection, query, high))
-        key = list_id(MESSAGE, alone=few)
+        key = listing_key(MESSAGE, by_state=few)
         statement = (
             select(*(MESSAGE.c[name] for name in MessageRow.__slots__))
             .where(key >= floor, key < high, *_conditions(query))

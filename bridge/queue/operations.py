@@ -1,7 +1,8 @@
-"""Actions of operators on the queue: replay, retry, skip, and resubmission after a correction.
+"""
+Operator actions on the queue: replay, retry, skip and cancel.
 
-Each asks `states.TRANSITIONS` first and raises IllegalTransition where that has no answer.
-Blocking: call it from a thread.
+Each checks `states.TRANSITIONS` and raises IllegalTransition if the state does not allow the
+action. Blocking: call from a thread.
 """
 
 from collections.abc import Sequence
@@ -17,18 +18,20 @@ from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 
-_WAS_IN_HAND = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
-"""For attempts count from 0 again: what may have been sent is not written anew."""
+_KEEP_TRIES = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
+"""Mark a delivery that may have been sent, because its attempt count is reset."""
 
-LOOKED_THROUGH = 1_000_000
-"""Newer messages among which those of the same lanes are counted: what a second will do."""
+OVERTAKEN_WINDOW = 1_000_000
+"""Number of newer messages that are searched for the same lanes."""
 
-_TELL_ALL = text("SELECT pg_notify(:channel, '')")  # without the mark of whoever announces
+_NOTIFY_ALL = text(
+    "SELECT pg_notify(:channel, '')"
+)  # no sender mark: this process is notified as well
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Where a replayed message is to go, when that has changed since it arrived."""
+    """The new mapping and lanes of a replayed message."""
 
     mapping: str
     mapping_version: str
@@ -43,27 +46,26 @@ def replay_message(
     expected_state: QueueState | None = None,
 ) -> int:
     """
-    Apply a message again, in the place of its id among what is unfinished in its lanes.
+    Queue a message again, at the position of its id in its lanes.
 
-    A refused message never had lanes: give it its `routing`. Gives how many later messages of
-    its lanes have been applied meanwhile, for whoever asked must know. `expected_state` is the
-    state
-    for which it was chosen, if it was. Raises NoSuchRow, NotAsChosen, IllegalTransition.
+    A refused message has no lanes and needs `routing`. Return the number of later messages of its
+    lanes that were processed meanwhile. `expected_state` is the state for which the message was
+    selected. Raises NoSuchRow, StateChanged, IllegalTransition.
     """
-    line = Lanes(database, INBOX, parked_block=False)
-    overtaken = _overtaken(database, message_id, routing)
+    queue = Lanes(database, INBOX, parked_block=False)
+    overtaken = _count_overtaken(database, message_id, routing)
     with database.write() as connection:
-        row = _locked(connection, MESSAGE, message_id, expected_state)
-        before = _lanes(row, INBOX)
-        _queue(
+        row = _lock_row(connection, MESSAGE, message_id, expected_state)
+        before = _lanes_of(row, INBOX)
+        _requeue(
             connection, MESSAGE, message_id, next_state(QueueState(row.state), QueueEvent.REPLAYED)
         )
         if routing is not None:
-            line.leave(connection, message_id, before)
+            queue.leave(connection, message_id, before)
             connection.execute(_route(message_id, routing))
         lanes = before if routing is None else routing.lanes
-        line.enter(connection, message_id, lanes)
-        _announce(database, connection)
+        queue.enter(connection, message_id, lanes)
+        _notify(database, connection)
     return overtaken
 
 
@@ -71,25 +73,25 @@ def replay_parked(
     database: Database, connection: Connection, code: str, lanes: Sequence[int]
 ) -> Sequence[int]:
     """
-    Apply again what is parked for `code` in these lanes: the reason may be gone. Give the ids.
+    Queue messages again that are parked with `code` in these lanes; return their ids.
 
-    In the caller's transaction, each in the place of its id. Reads what is parked.
+    In the caller's transaction, each at the position of its id. Reads all parked messages.
     """
     shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
     parked = (MESSAGE.c.state == QueueState.PARKED.value, MESSAGE.c.code == code)
     asked = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
     rows = connection.execute(asked).all()
-    line = Lanes(database, INBOX, parked_block=False)
+    queue = Lanes(database, INBOX, parked_block=False)
     for row in rows:
-        _queue(connection, MESSAGE, row.id, next_state(QueueState.PARKED, QueueEvent.REPLAYED))
-        line.enter(connection, row.id, _lanes(row, INBOX))
+        _requeue(connection, MESSAGE, row.id, next_state(QueueState.PARKED, QueueEvent.REPLAYED))
+        queue.enter(connection, row.id, _lanes_of(row, INBOX))
     if rows:
-        _announce(database, connection)
+        _notify(database, connection)
     return [row.id for row in rows]
 
 
 def cancel_message(database: Database, message_id: int) -> None:
-    """Decide that a queued or parked message is not to be applied."""
+    """Cancel a queued or parked message."""
     _cancel(database, Lanes(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
 
 
@@ -97,46 +99,46 @@ def retry_delivery(
     database: Database, delivery_id: int, *, expected_state: QueueState | None = None
 ) -> None:
     """
-    Deliver again, or now what waits for its next attempt; the bytes stay the same.
+    Deliver again, or retry now; the bytes stay the same.
 
     `expected_state` as for `replay_message`.
     """
-    line = Lanes(database, OUTBOX, parked_block=True)
+    queue = Lanes(database, OUTBOX, parked_block=True)
     with database.write() as connection:
-        row = _locked(connection, DELIVERY, delivery_id, expected_state)
+        row = _lock_row(connection, DELIVERY, delivery_id, expected_state)
         state = QueueState(row.state)
         if state is not QueueState.QUEUED:
             state = next_state(state, QueueEvent.REPLAYED)
-        _queue(connection, DELIVERY, delivery_id, state)
-        connection.execute(_WAS_IN_HAND, {"id": delivery_id})
-        line.enter(connection, delivery_id, _lanes(row, OUTBOX))
+        _requeue(connection, DELIVERY, delivery_id, state)
+        connection.execute(_KEEP_TRIES, {"id": delivery_id})
+        queue.enter(connection, delivery_id, _lanes_of(row, OUTBOX))
         database.notify(connection, CHANNEL)
 
 
 def skip_delivery(database: Database, delivery_id: int) -> None:
-    """Decide that a queued or parked delivery is not to be sent; its report's others go on."""
-    line = Lanes(database, OUTBOX, parked_block=True)
-    _cancel(database, line, DELIVERY, OUTBOX, delivery_id)
+    """Cancel a queued or parked delivery; later deliveries of its report continue."""
+    queue = Lanes(database, OUTBOX, parked_block=True)
+    _cancel(database, queue, DELIVERY, OUTBOX, delivery_id)
 
 
 def _cancel(
-    database: Database, line: Lanes, table: TableClause, statements: LaneStatements, row_id: int
+    database: Database, queue: Lanes, table: TableClause, statements: LaneStatements, row_id: int
 ) -> None:
     with database.write() as connection:
-        row = _locked(connection, table, row_id)
+        row = _lock_row(connection, table, row_id)
         state = next_state(QueueState(row.state), QueueEvent.CANCELLED)
         connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
-        line.leave(connection, row_id, _lanes(row, statements))
+        queue.leave(connection, row_id, _lanes_of(row, statements))
         database.notify(connection, CHANNEL)
 
 
-def _announce(database: Database, connection: Connection) -> None:
-    """Tell all listeners, those of this process too: its worker may not look among the old."""
+def _notify(database: Database, connection: Connection) -> None:
+    """Notify all listeners including this process, whose worker may not scan old rows."""
     if database.dialect == "postgresql":
-        connection.execute(_TELL_ALL, {"channel": CHANNEL})
+        connection.execute(_NOTIFY_ALL, {"channel": CHANNEL})
 
 
-def _locked(
+def _lock_row(
     connection: Connection,
     table: TableClause,
     row_id: int,
@@ -151,13 +153,13 @@ def _locked(
     return row
 
 
-def _queue(connection: Connection, table: TableClause, row_id: int, state: QueueState) -> None:
-    """Begin afresh: due at once, no attempts made, nothing known to stand before it."""
+def _requeue(connection: Connection, table: TableClause, row_id: int, state: QueueState) -> None:
+    """Queue a row with a new attempt count, due at once and not blocked."""
     afresh = update(table).where(table.c.id == row_id)
     connection.execute(afresh.values(state=state.value, not_before=0, attempts=0, blocked=0))
 
 
-def _lanes(row: Row[Any], statements: LaneStatements) -> tuple[int, ...]:
+def _lanes_of(row: Row[Any], statements: LaneStatements) -> tuple[int, ...]:
     values = (getattr(row, name) for name in statements.lanes)
     return tuple(value for value in values if value is not None)
 
@@ -176,12 +178,12 @@ def _route(message_id: int, routing: Routing) -> Update:
     )
 
 
-def _overtaken(database: Database, message_id: int, routing: Routing | None) -> int:
+def _count_overtaken(database: Database, message_id: int, routing: Routing | None) -> int:
     """
-    Count what was applied since in the lanes of a message, if there is one.
+    Count later messages that were processed in the lanes of a message.
 
-    No index has what is done: this reads the next LOOKED_THROUGH rows, and so not while others
-    wait to write.
+    No index covers processed messages: this reads the next OVERTAKEN_WINDOW rows, without blocking
+    writers.
     """
     with database.read() as connection:
         if routing is None:
@@ -191,6 +193,6 @@ def _overtaken(database: Database, message_id: int, routing: Routing | None) -> 
         else:
             lanes = routing.lanes
         shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
-        newer = MESSAGE.c.id.between(message_id + 1, message_id + LOOKED_THROUGH)
+        newer = MESSAGE.c.id.between(message_id + 1, message_id + OVERTAKEN_WINDOW)
         later = select(func.count()).where(newer, MESSAGE.c.state == QueueState.DONE.value, shares)
         return connection.execute(later).scalar_one() if lanes else 0

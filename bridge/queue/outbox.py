@@ -1,11 +1,8 @@
-"""The outbox: deliveries to each destination, in their order.
+"""
+The outbox: deliveries to each destination, in their order.
 
-Within the caller's transaction.
-
-Pure: no statement runs here.
-
-Strict order for each destination and report; destinations never wait for one another. A payload
-is composed once and kept: every repeat sends the same bytes. Blocking: call it from a thread.
+Order is strict for each destination and report; destinations never wait for one another. A payload
+is composed once and stored: each repetition sends the same bytes. Blocking.
 """
 
 import json
@@ -43,7 +40,7 @@ from bridge.store.statements import (
 
 
 class NewDelivery(NamedTuple):
-    """A delivery as it is queued; times in ms."""
+    """A row to insert. Times are in ms."""
 
     destination: str
     lane: int
@@ -69,17 +66,17 @@ _COLUMNS: Final = (
 )
 
 _NAMES: Final = ", ".join(name for name, _ in _COLUMNS)
-_KNOWN: Final = "ON CONFLICT (destination, release_key) DO NOTHING"
+_ON_CONFLICT: Final = "ON CONFLICT (destination, release_key) DO NOTHING"
 
 SQLITE_DELIVERY: Final = (
     f"INSERT INTO delivery ({_NAMES}) VALUES ({', '.join('?' for _ in _COLUMNS)}) "  # noqa: S608  # our own names
-    f"{_KNOWN} RETURNING id"
+    f"{_ON_CONFLICT} RETURNING id"
 )
 SQLITE_LANE: Final = "INSERT INTO delivery_lane (lane, delivery_id, claimed) VALUES (?, ?, 0)"
 _KINDS: Final = tuple(dict(_COLUMNS).values())
 _ARRAYS: Final = ", ".join(f"%b::{kind}[]" for kind in _KINDS)
-# The ids are drawn in the order in which the deliveries are given: lanes live by it.
-POSTGRES_PLACE: Final = f"""
+# Ids follow the order of the deliveries: lanes depend on it.
+POSTGRES_INSERT: Final = f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS t ({_NAMES}, place)
     ), numbered AS MATERIALIZED (
@@ -87,7 +84,7 @@ POSTGRES_PLACE: Final = f"""
         FROM (SELECT * FROM given ORDER BY place) AS g
     ), new AS (
         INSERT INTO delivery (id, {_NAMES}) SELECT id, {_NAMES} FROM numbered ORDER BY id
-        {_KNOWN} RETURNING id
+        {_ON_CONFLICT} RETURNING id
     ), lanes AS (
         INSERT INTO delivery_lane (lane, delivery_id, claimed)
         SELECT lane, id, 0 FROM numbered JOIN new USING (id)
@@ -97,11 +94,13 @@ POSTGRES_PLACE: Final = f"""
 
 
 def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> int:
-    """Queue deliveries in their order; give how many were not there before."""
+    """Insert deliveries in their order; return the number of those that are new."""
     if not deliveries:
         return 0
     if is_postgresql(connection):
-        return len(execute_sql(connection, POSTGRES_PLACE, binary_arrays(_KINDS, deliveries)).all())
+        return len(
+            execute_sql(connection, POSTGRES_INSERT, binary_arrays(_KINDS, deliveries)).all()
+        )
     ids = [execute_sql(connection, SQLITE_DELIVERY, each).scalar() for each in deliveries]
     lanes = [(each.lane, number) for each, number in zip(deliveries, ids, strict=True) if number]
     if lanes:
@@ -109,8 +108,8 @@ def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery])
     return len(lanes)
 
 
-def columns(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]:
-    """Lay a release out, in its lane."""
+def new_delivery(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]:
+    """Return the columns of a delivery request."""
     return {
         "destination": release.destination,
         "lane": key,
@@ -123,8 +122,8 @@ def columns(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]:
     }
 
 
-def claimed(row: Row[Any]) -> ClaimedDelivery:
-    """Read a row that was claimed."""
+def read_claim(row: Row[Any]) -> ClaimedDelivery:
+    """Convert a claimed row."""
     return ClaimedDelivery(
         delivery_id=row.id,
         destination=row.destination,
@@ -142,28 +141,28 @@ def claimed(row: Row[Any]) -> ClaimedDelivery:
 
 
 def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
-    """Say what an outcome makes of its row."""
+    """Return the settlement of an outcome."""
     due = outcome.retry_at if outcome.retry_at is not None else now
     return Settlement.of(
         outcome.delivery_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
     )
 
 
-def answer(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | None, int | None, int]:
-    """Give what is kept of an attempt: its delivery, reply, times and count."""
+def reply_row(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | None, int | None, int]:
+    """Return the stored result of an attempt: delivery id, reply, times and tries."""
     acknowledged = now if outcome.event is QueueEvent.ACCEPTED else None
     return outcome.delivery_id, outcome.reply or b"", outcome.sent_at, acknowledged, outcome.tries
 
 
-LEASE = 120_000
-"""Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
+LEASE_MS = 120_000
+"""Lease of a claim in milliseconds: longer than any destination may take to acknowledge."""
 
-CLOCK_TOLERANCE = 300_000
-"""Milliseconds by which a time may be further ahead than anybody wanted before it is mended."""
+CLOCK_TOLERANCE_MS = 300_000
+"""Due times further ahead than the longest delay plus this tolerance are corrected."""
 
-# Releases before 2026-11-24 stored messages before their first claim, with an edition. Nothing sent
-# these yet, so that they are composed again.
-_CLAIMED = text("""
+# Releases before 2026-11-24 stored messages before their first claim, with an edition. They were
+# not sent yet, so they are composed again.
+_READ_CLAIMS = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
         CASE WHEN b.edition <> '' AND d.attempts = 1 AND d.tries IS NULL THEN NULL
             ELSE b.payload END AS payload,
@@ -171,27 +170,27 @@ _CLAIMED = text("""
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
-_HASTEN = text("""
+_MAKE_DUE = text("""
     UPDATE delivery SET not_before = :now
     WHERE destination = :destination AND state = 'queued' AND blocked = 0 AND not_before > :latest
 """)
-_KEPT_ONCE = """
+_STORE_ONCE = """
     ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
     WHERE delivery_body.edition <> ''
 """
-_STORE = BulkStatement(
+_STORE_PAYLOAD = BulkStatement(
     ("bigint", "bytea"),
     f"""
     INSERT INTO delivery_body (delivery_id, payload) SELECT id, ?2 FROM delivery WHERE id = ?1
-    {_KEPT_ONCE}
+    {_STORE_ONCE}
     """,  # noqa: S608  # our own words
     f"""
     INSERT INTO delivery_body (delivery_id, payload)
     SELECT d.id, a.payload FROM {unnest(("bigint", "bytea"))} AS a (id, payload)
-    JOIN delivery AS d ON d.id = a.id {_KEPT_ONCE}
+    JOIN delivery AS d ON d.id = a.id {_STORE_ONCE}
     """,  # noqa: S608  # our own words
 )
-_NAME = BulkStatement(
+_SET_CONTROL_ID = BulkStatement(
     ("bigint", "text"),
     "UPDATE delivery SET control_id = ?2 WHERE id = ?1 AND control_id = ''",
     f"""
@@ -200,11 +199,13 @@ _NAME = BulkStatement(
     WHERE d.id = a.id AND d.control_id = ''
     """,  # noqa: S608  # our own names
 )
-_STORED = key_statement("SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids")
-_ANSWER = ("bigint", "bytea", "bigint", "bigint", "integer")
-# What was answered before stays where nothing is answered now.
-ANSWERED = BulkStatement(
-    _ANSWER,
+_READ_PAYLOADS = key_statement(
+    "SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids"
+)
+_REPLY_TYPES = ("bigint", "bytea", "bigint", "bigint", "integer")
+# An earlier reply is kept if this attempt has none.
+STORE_REPLY = BulkStatement(
+    _REPLY_TYPES,
     """
     UPDATE delivery SET reply = coalesce(nullif(?2, x''), reply), sent_at = coalesce(?3, sent_at),
         acknowledged_at = coalesce(?4, acknowledged_at), tries = ?5
@@ -214,36 +215,36 @@ ANSWERED = BulkStatement(
     UPDATE delivery AS d SET reply = coalesce(nullif(a.reply, ''), d.reply),
         sent_at = coalesce(a.sent_at, d.sent_at),
         acknowledged_at = coalesce(a.acknowledged_at, d.acknowledged_at), tries = a.tries
-    FROM {unnest(_ANSWER)} AS a (id, reply, sent_at, acknowledged_at, tries) WHERE d.id = a.id
+    FROM {unnest(_REPLY_TYPES)} AS a (id, reply, sent_at, acknowledged_at, tries) WHERE d.id = a.id
     """,  # noqa: S608  # our own names
 )
 
 
 class Outbox:
     """
-    The deliveries that wait.
+    The queue of deliveries.
 
-    `owner` names this courier among all nodes and must survive a restart. A parked delivery
-    holds up its own report at its own destination, and nothing else.
+    `owner` identifies this courier among all nodes and must be the same after a restart. A parked
+    delivery blocks later deliveries of its report to its destination, and nothing else.
     """
 
-    def __init__(self, database: Database, owner: str, *, lease: int = LEASE) -> None:
+    def __init__(self, database: Database, owner: str, *, lease: int = LEASE_MS) -> None:
         self.lease = lease
         self._database = database
         self._owner = owner
-        self._line = Lanes(database, OUTBOX, parked_block=True)
+        self._lanes = Lanes(database, OUTBOX, parked_block=True)
 
     def enqueue(self, connection: Connection, releases: Iterable[DeliveryRequest], now: int) -> int:
         """
-        Queue what is not yet queued, within the caller's transaction; give how many were new.
+        Add deliveries that do not exist yet, in this transaction; return their number.
 
-        Reports are delivered in the order in which this is called for them.
+        The deliveries of a report are sent in the order of these calls.
         """
         rows = [
-            NewDelivery(**columns(each, lane(each.destination, each.report_id), now))
+            NewDelivery(**new_delivery(each, lane(each.destination, each.report_id), now))
             for each in releases
         ]
-        # Two nodes that read of the same report at once must number its releases alike.
+        # Two nodes that enqueue for the same report must do so one after the other.
         turns = self._database.serialize_statements(f"outbox {each.lane}" for each in rows)
         execute_all(connection, turns)
         new = insert_deliveries(connection, rows)
@@ -252,21 +253,21 @@ class Outbox:
         return new
 
     def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
-        """Take up to `limit` deliveries, of different reports, that nothing stands before."""
-        unseen = True
-        taken: list[ClaimedDelivery] = []
-        while unseen and not taken:
+        """Claim up to `limit` deliveries of different reports that no earlier one blocks."""
+        incomplete = True
+        claimed: list[ClaimedDelivery] = []
+        while incomplete and not claimed:
             try:
-                taken, unseen = self._claim(destination, now, limit)
-            except Conflict:  # another node had one of the lanes a moment before
+                claimed, incomplete = self._claim(destination, now, limit)
+            except Conflict:  # another node has just claimed in one of the lanes
                 return []
-        return taken
+        return claimed
 
     def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
-        # A claim that a power cut undoes is made again: nothing new is sent before its message is
-        # stored, and the commit that stores it makes the claim durable as well.
+        # A power cut may undo the claim. Nothing is sent before its payload is stored, and the
+        # commit that stores it makes the claim durable as well.
         with self._database.write_without_sync() as connection:
-            taken = self._line.claim(
+            claim = self._lanes.claim(
                 connection,
                 owner=self._owner,
                 now=now,
@@ -274,74 +275,75 @@ class Outbox:
                 limit=limit,
                 channel=destination,
             )
-            ids = taken.ids
-            rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-            return [claimed(row) for row in rows], taken.scan_incomplete
+            ids = claim.ids
+            rows = connection.execute(_READ_CLAIMS, {"ids": ids}).all() if ids else []
+            return [read_claim(row) for row in rows], claim.scan_incomplete
 
     def store_payloads(self, composed: Mapping[int, tuple[bytes, str]]) -> dict[int, bytes]:
         """
-        Keep composed messages with their control ids, by delivery; all of them or none.
+        Store composed messages and control ids by delivery id, all or none.
 
-        Give what is to be sent: of each delivery the first message that was ever kept. A delivery
-        that there is not is absent.
+        Return the payloads to send: for each delivery the first one that was ever stored.
+        Deliveries that do not exist are absent.
         """
         rows = sorted(composed.items())
         with self._database.write() as connection:
-            stored = execute_rows(connection, _STORE, [(each, said) for each, (said, _) in rows])
-            execute_rows(connection, _NAME, [(each, name) for each, (_, name) in rows])
+            stored = execute_rows(
+                connection, _STORE_PAYLOAD, [(each, said) for each, (said, _) in rows]
+            )
+            execute_rows(connection, _SET_CONTROL_ID, [(each, name) for each, (_, name) in rows])
             if stored is not None and stored.rowcount == len(rows):
                 return {each: said for each, (said, _) in rows}
-            kept = execute_keys(connection, _STORED, list(composed)).all()
+            kept = execute_keys(connection, _READ_PAYLOADS, list(composed)).all()
             return {row.delivery_id: bytes(row.payload) for row in kept}
 
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:
-        """Write down what came of claimed deliveries; give the ids that were still ours."""
+        """Settle claimed deliveries; return the ids that this courier still owned."""
         with self._database.write() as connection:
             settlements = [settlement(outcome, now) for outcome in outcomes]
-            held = self._line.settle(connection, self._owner, now, settlements).owned
-            answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
-            execute_rows(connection, ANSWERED, answers)
+            held = self._lanes.settle(connection, self._owner, now, settlements).owned
+            answers = [reply_row(each, now) for each in outcomes if each.delivery_id in held]
+            execute_rows(connection, STORE_REPLY, answers)
             return held
 
     def release(self, delivery_ids: Sequence[int], now: int, code: str = INTERRUPTED) -> None:
-        """Give claims back unsent, at shutdown or for the reason that the code names."""
+        """Return claims unsent, at shutdown or for the reason that `code` names."""
         with self._database.write() as connection:
             settlements = [
                 Settlement.of(each, QueueEvent.INTERRUPTED, None, code, "", 0)
                 for each in delivery_ids
             ]
-            self._line.settle(connection, self._owner, now, settlements)
+            self._lanes.settle(connection, self._owner, now, settlements)
             self._database.notify(connection, CHANNEL)
 
     def make_due(self, destination: str, now: int, longest: float) -> int:
         """
-        Make due what is to wait far longer than `longest` seconds; give how many.
+        Make deliveries due whose next attempt is far later than `longest` seconds; return the
+        number.
 
-        Nobody wanted that: who set its time had a clock that was ahead of ours, or of today's.
+        Such a time was set by a node whose clock was ahead.
         """
-        latest = now + round(longest * 1000) + CLOCK_TOLERANCE
+        latest = now + round(longest * 1000) + CLOCK_TOLERANCE_MS
         given = {"destination": destination, "now": now, "latest": latest}
         with self._database.write() as connection:
-            return connection.execute(_HASTEN, given).rowcount
+            return connection.execute(_MAKE_DUE, given).rowcount
 
     def extend(self, delivery_ids: Sequence[int], now: int) -> None:
-        """Keep claims for another lease from now."""
+        """Extend claims by another lease from now."""
         with self._database.write() as connection:
-            self._line.extend(connection, self._owner, delivery_ids, now, self.lease)
+            self._lanes.extend(connection, self._owner, delivery_ids, now, self.lease)
 
     def requeue_expired_claims(self, now: int, *, include_own: bool = False) -> int:
-        """Queue again what a dead courier had claimed, as `Inbox.requeue_expired`; give how
-        many.
-        """
+        """Requeue deliveries whose lease has expired (see `Inbox.requeue_expired_claims`)."""
         owner = self._owner if include_own else ""
         with self._database.write() as connection:
             return len(
-                self._line.requeue_expired(connection, owner=owner, now=now, own=self._owner)
+                self._lanes.requeue_expired(connection, owner=owner, now=now, own=self._owner)
             )
 
     def requeue_claims(self, owner: str, now: int) -> int:
-        """Queue again what another had claimed, as `Inbox.requeue_claims`; give how many."""
+        """Requeue the claims of a failed node (see `Inbox.requeue_claims`)."""
         with self._database.write() as connection:
             if not self._database.try_lock(connection, lock_name(owner)):
                 return 0
-            return len(self._line.requeue_expired(connection, owner=owner, now=now))
+            return len(self._lanes.requeue_expired(connection, owner=owner, now=now))

@@ -1,8 +1,8 @@
 """
-Look at what is queued, for operators and metrics.
+Queries on the queues for operators and metrics.
 
-Reads only. Lists carry no patient data; the messages themselves come with `message` and
-`delivery` alone, for those whose role lets them see one. Blocking: call it from a thread.
+Read only. Lists contain no patient data; `message` and `delivery` return payloads, and the caller
+checks the permission. Blocking: call from a thread.
 """
 
 import json
@@ -23,13 +23,13 @@ from bridge.store.database import Database
 
 OPEN = (QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED)
 ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
-"""What wants a person, or wanted one: the few that have an index."""
-_AT_ONCE = 500
+"""States that have, or had, the attention of operators. They have a partial index."""
+_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to list: the newest first, or those before the id `before`; None leaves it open."""
+    """Which rows to list, newest first. `before` is the id to continue from; None sets no limit."""
 
     state: QueueState | None = None
     source: str | None = None  # the listener of messages, the destination of deliveries
@@ -41,16 +41,16 @@ class Filter:
     control_id: str | None = None  # MSH-10 of deliveries
 
 
-def messages(database: Database, wanted: Filter) -> list[MessageRow]:
+def messages(database: Database, filter_: Filter) -> list[MessageRow]:
     """List messages, newest first."""
     rows = _rows(MESSAGE, MessageRow)
     with database.read() as connection:
-        statement = _filtered(connection, rows, MESSAGE, wanted, "listener", "received_at")
+        statement = _filtered(connection, rows, MESSAGE, filter_, "listener", "received_at")
         return [listed_message(row) for row in connection.execute(statement).mappings()]
 
 
 def message(database: Database, message_id: int) -> MessageDetail:
-    """Give one message with its content. Raises NoSuchRow."""
+    """Return one message with its payload. Raises NoSuchRow."""
     rows = _rows(MESSAGE, MessageRow).where(MESSAGE.c.id == message_id)
     content = (
         select(MESSAGE_BODY.c.payload, MESSAGE_BODY.c.ack, MESSAGE.c.notes)
@@ -67,32 +67,32 @@ def message(database: Database, message_id: int) -> MessageDetail:
     return MessageDetail(listed_message(row), payload, bytes(body.ack), notes)
 
 
-def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
+def deliveries(database: Database, filter_: Filter) -> list[DeliveryRow]:
     """List deliveries, newest first."""
     rows = _rows(DELIVERY, DeliveryRow)
-    if wanted.report_id is not None:
-        rows = rows.where(DELIVERY.c.report_id == wanted.report_id)
-    if wanted.reports is not None:
-        rows = rows.where(DELIVERY.c.report_id.in_(sorted(wanted.reports)))
-    if wanted.control_id is not None:
-        rows = rows.where(DELIVERY.c.control_id == wanted.control_id)
+    if filter_.report_id is not None:
+        rows = rows.where(DELIVERY.c.report_id == filter_.report_id)
+    if filter_.reports is not None:
+        rows = rows.where(DELIVERY.c.report_id.in_(sorted(filter_.reports)))
+    if filter_.control_id is not None:
+        rows = rows.where(DELIVERY.c.control_id == filter_.control_id)
     with database.read() as connection:
-        statement = _filtered(connection, rows, DELIVERY, wanted, "destination", "created_at")
+        statement = _filtered(connection, rows, DELIVERY, filter_, "destination", "created_at")
         return [listed_delivery(row) for row in connection.execute(statement).mappings()]
 
 
 def destinations_of(database: Database, ids: Sequence[int]) -> frozenset[str]:
-    """Give the destinations that these deliveries are for."""
+    """Return the destinations of deliveries."""
     found: set[str] = set()
     with database.read() as connection:
-        for start in range(0, len(ids), _AT_ONCE):
-            asked = DELIVERY.c.id.in_(ids[start : start + _AT_ONCE])
+        for start in range(0, len(ids), _CHUNK):
+            asked = DELIVERY.c.id.in_(ids[start : start + _CHUNK])
             found.update(connection.execute(select(DELIVERY.c.destination).where(asked)).scalars())
     return frozenset(found)
 
 
 def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
-    """Give one delivery with its content. Raises NoSuchRow."""
+    """Return one delivery with its payload. Raises NoSuchRow."""
     rows = _rows(DELIVERY, DeliveryRow).where(DELIVERY.c.id == delivery_id)
     content = (
         select(DELIVERY_BODY.c.payload, DELIVERY.c.orders, DELIVERY.c.reply)
@@ -109,35 +109,35 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
 
 
 def open_messages(database: Database) -> dict[QueueState, Depth]:
-    """Count what is queued, claimed or parked. Costs what is open, not what is done."""
+    """Count queued, claimed and parked messages. The cost depends on their number only."""
     with database.read() as connection:
         found = _depths(connection, MESSAGE, "listener", "received_at", by_source=False)
         return found.get("", {})
 
 
 def open_by_listener(database: Database) -> dict[str, dict[QueueState, Depth]]:
-    """Count what is queued, claimed or parked, for each listener that has any."""
+    """Count queued, claimed and parked messages by listener."""
     with database.read() as connection:
         return _depths(connection, MESSAGE, "listener", "received_at", by_source=True)
 
 
 def open_deliveries(database: Database) -> dict[str, dict[QueueState, Depth]]:
-    """Count what is queued, claimed or parked, for each destination that has any."""
+    """Count queued, claimed and parked deliveries by destination."""
     with database.read() as connection:
         return _depths(connection, DELIVERY, "destination", "created_at", by_source=True)
 
 
-MOST_REFUSED = 1000
-"""Refused messages that are looked at: the newest."""
+REFUSED_WINDOW = 1000
+"""Number of refused messages that are examined, newest first."""
 
 
 def refused_since(database: Database, since: int) -> dict[str, int]:
-    """Count what each listener has refused since then (ms), among the newest of all."""
+    """Count refused messages by listener since a time (ms), among the newest ones."""
     newest = (
         select(MESSAGE.c.listener, MESSAGE.c.received_at)
         .where(*in_state(MESSAGE, QueueState.REFUSED))
         .order_by(MESSAGE.c.id.desc())
-        .limit(MOST_REFUSED)
+        .limit(REFUSED_WINDOW)
     )
     with database.read() as connection:
         rows = connection.execute(newest).all()
@@ -145,7 +145,7 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
 
 
 def totals(database: Database) -> dict[str, dict[QueueState, int]]:
-    """Count all by state. Reads every row: for people, not for metrics."""
+    """Count all rows by state. Reads every row: not for metrics."""
     found: dict[str, dict[QueueState, int]] = {}
     with database.read() as connection:
         for table in (MESSAGE, DELIVERY):
@@ -163,35 +163,35 @@ def _filtered(
     connection: Connection,
     statement: Select[Any],
     table: TableClause,
-    wanted: Filter,
+    filter_: Filter,
     source: str,
-    came: str,
+    stored_at: str,
 ) -> Select[Any]:
-    key = list_id(table, alone=are_few(connection, table, wanted.state))
-    if wanted.state is not None:
-        statement = statement.where(*in_state(table, wanted.state))
-    if wanted.source is not None:
-        statement = statement.where(table.c[source] == wanted.source)
-    if wanted.since is not None:
-        first = id_at(connection, table, came, wanted.since)
-        statement = statement.where(key >= first, table.c[came] >= wanted.since)
-    if wanted.before is not None:
-        statement = statement.where(key < wanted.before)
-    return statement.order_by(key.desc()).limit(wanted.limit)
+    key = listing_key(table, by_state=is_sortable(connection, table, filter_.state))
+    if filter_.state is not None:
+        statement = statement.where(*in_state(table, filter_.state))
+    if filter_.source is not None:
+        statement = statement.where(table.c[source] == filter_.source)
+    if filter_.since is not None:
+        first = id_at(connection, table, stored_at, filter_.since)
+        statement = statement.where(key >= first, table.c[stored_at] >= filter_.since)
+    if filter_.before is not None:
+        statement = statement.where(key < filter_.before)
+    return statement.order_by(key.desc()).limit(filter_.limit)
 
 
 def _depths(
-    connection: Connection, table: TableClause, source: str, came: str, *, by_source: bool
+    connection: Connection, table: TableClause, source: str, stored_at: str, *, by_source: bool
 ) -> dict[str, dict[QueueState, Depth]]:
-    """Count the open states one by one: each has an index of its own, together they have none."""
+    """Count the open states one by one: each has its own index, together they have none."""
     found: dict[str, dict[QueueState, Depth]] = {}
-    group = [out_of_order(table.c[source])] if by_source else []
+    group = [unindexed(table.c[source])] if by_source else []
     for state in OPEN:
         counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
         known = counted.where(*in_state(table, state))
         for number, first, *names in connection.execute(known):
             if number:
-                oldest = select(table.c[came]).where(table.c.id == first)
+                oldest = select(table.c[stored_at]).where(table.c.id == first)
                 depth = Depth(number, connection.execute(oldest).scalar_one())
                 found.setdefault("".join(names), {})[state] = depth
     return found
@@ -199,10 +199,10 @@ def _depths(
 
 def in_state(table: TableClause, state: QueueState) -> list[ColumnElement[bool]]:
     """
-    Make the conditions by which rows in a state are found by its partial index.
+    Return conditions that find rows of a state by its partial index.
 
-    Written out, not bound: such an index is used only for a state that is known. And with the
-    index's own condition beside, for SQLite does not see that it follows.
+    The state is a literal, because a partial index needs a known value. The condition of the index
+    is repeated, because SQLite does not infer it.
     """
     conditions: list[ColumnElement[bool]] = [table.c.state == _literal(state)]
     if state in ATTENTION:
@@ -210,29 +210,33 @@ def in_state(table: TableClause, state: QueueState) -> list[ColumnElement[bool]]
     return conditions
 
 
-FEW = 5000
-"""So many rows are sorted for a page without anybody waiting."""
+SORTABLE = 5000
+"""Up to this number of rows can be sorted for a page."""
 
 
-def are_few(connection: Connection, table: TableClause, state: QueueState | None) -> bool:
-    """Tell whether so little waits, or is in hand, that all of it can be sorted for a page."""
+def is_sortable(connection: Connection, table: TableClause, state: QueueState | None) -> bool:
+    """Tell whether so few rows are queued or claimed that all can be sorted for a page."""
     if state not in (QueueState.QUEUED, QueueState.CLAIMED):
         return False
-    some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(FEW + 1)
-    return connection.execute(select(func.count()).select_from(some.subquery())).scalar_one() <= FEW
+    some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(SORTABLE + 1)
+    return (
+        connection.execute(select(func.count()).select_from(some.subquery())).scalar_one()
+        <= SORTABLE
+    )
 
 
-def list_id(table: TableClause, *, alone: bool) -> ColumnElement[int]:
+def listing_key(table: TableClause, *, by_state: bool) -> ColumnElement[int]:
     """
-    Make the id by which a list goes. With `try_lock` the rows are found by their state, and sorted.
+    Return the id expression to sort by.
 
-    Else it may go down all ids until it has enough: long, where there are few.
+    With `by_state`, rows are found by their state and sorted. Otherwise the primary key is read
+    backwards until the page is full, which is slow if few rows match.
     """
-    return table.c.id + 0 if alone else table.c.id
+    return table.c.id + 0 if by_state else table.c.id
 
 
-def out_of_order(name: ColumnElement[str]) -> ColumnElement[str]:
-    """Make what to group by so that no index of all rows is walked because it has that order."""
+def unindexed(name: ColumnElement[str]) -> ColumnElement[str]:
+    """Return a grouping expression that prevents a scan of an index of all rows."""
     return name.concat("")
 
 
@@ -241,7 +245,7 @@ def _literal(state: QueueState) -> ColumnElement[str]:
 
 
 def listed_message(row: Mapping[Any, Any]) -> MessageRow:
-    """Make a message's row of its columns, for those who look in other ways."""
+    """Convert the columns of a message."""
     states = {
         "state": QueueState(row["state"]),
         "acknowledgment": AcknowledgmentState(row["acknowledgment"]),
@@ -250,7 +254,7 @@ def listed_message(row: Mapping[Any, Any]) -> MessageRow:
 
 
 def listed_delivery(row: Mapping[Any, Any]) -> DeliveryRow:
-    """Make a delivery's row of its columns, for those who look in other ways."""
+    """Convert the columns of a delivery."""
     return DeliveryRow(**{**row, "state": QueueState(row["state"])})
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import Acknowledge, Definition, Listening
 from bridge.intake.receive.patient_split import lanes_of, number_of, parts_of
-from bridge.queue.ledger.arrivals import MOST_LANES
+from bridge.queue.ledger.arrivals import MAX_LANES
 from mappings.hl7.header import Header, peek
 from mappings.hl7.null_characters import null_place
 from mappings.hl7.refusals import (
@@ -185,7 +185,7 @@ class Judge:
             listening.missing(definition.name, definition.version, missed)
         lanes = () if refusals else _numbers(found.lanes)
         verdict = Verdict(header, definition, lanes, refusals, suspect)
-        if len(lanes) <= MOST_LANES:  # nearly always
+        if len(lanes) <= MAX_LANES:  # nearly always
             return verdict
         return _in_parts(verdict, definition.read(payload, listening.charset, defaults))
 
@@ -197,7 +197,7 @@ class Judge:
             charset = self._listening.charset
             found, suspect = definition.inspect(payload, charset, header, defaults)
             lanes = _numbers(found.lanes)
-            several = len(lanes) > MOST_LANES
+            several = len(lanes) > MAX_LANES
             events = definition.read(payload, charset, defaults) if several else ()
         except MessageRefusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")

@@ -1,1 +1,1 @@
-"""The ledger: store arrivals before they are acknowledged, and recognize retransmits."""
+"""The ledger: store arrivals before they are acknowledged, and detect retransmits."""

@@ -1,10 +1,11 @@
-"""Arrivals: what the intake hands to the ledger, what it gets back, and the keys to find them by.
+"""
+Arrivals, receipts, and the hashes by which messages are found.
 
-No I/O. An arrival is a message whose acknowledgment is already written: the ledger keeps both
-or neither.
+No I/O. An arrival is a message with its acknowledgment; the ledger stores both or neither.
 
-Hashes, so that no index, log or error can tell a patient: 64 bits for keys that are compared
-among what is unfinished or shares a control id. What names a patient is keyed (`bridge.index_key`).
+Keys are stored as hashes, so that no index, log or error identifies a patient. 64 bits suffice for
+keys that are compared among unfinished messages or messages with one control id. Hashes of patient
+identifiers are keyed (`bridge.index_key`).
 """
 
 from dataclasses import dataclass
@@ -16,29 +17,28 @@ from typing import NamedTuple
 from bridge.index_key import keyed64
 from bridge.queue.states import INITIAL_STATES, AcknowledgmentState, QueueState
 
-MOST_LANES = 2
+MAX_LANES = 2
 
 
 class MessageFlag(IntFlag):
-    """What was odd about a message that was stored all the same."""
+    """Irregularities of a message that was stored all the same."""
 
     NONE = 0
-    CHARSET_SUSPECT = 1  # its bytes are not what MSH-18 says
+    CHARSET_SUSPECT = 1  # its bytes do not match MSH-18
     REUSED_CONTROL_ID = 2  # an earlier message with other content had the same control id
     CORRECTED = 4  # the very same bytes were refused before
-    PART = 8  # one part of a message about several patients; which one, the bits above 7 say
+    PART = 8  # one part of a message about several patients; its number is in the bits from 8 on
 
 
-@dataclass(slots=True)  # not frozen: one is made for every message, and freezing costs a third
+@dataclass(slots=True)  # not frozen: freezing costs a third of the creation time
 class Arrival:
     """
-    One message as it arrived, and how it is to be answered. Nobody changes it.
+    A received message and its acknowledgment. Treat it as immutable.
 
-    `identity` and `digest` are as `bridge.queue.ledger.arrivals` makes them. `lanes` are the one or
-    two
-    keys in whose order it is to be applied; none for what is refused. `received_at` is in ms.
-    `refuse_reuse`, where given, is the negative ACK to keep and send instead, with
-    `refuse_reuse_code`, when another message has already used the control id.
+    `identity` and `digest` are made by the functions of this module. `lanes` are one or two keys
+    that define the order of processing; none for a refused message. `received_at` is in ms.
+    `refuse_reuse` is the negative ACK to store and send instead, with `refuse_reuse_code`, if
+    another message has used the control id.
     """
 
     listener: str
@@ -64,16 +64,16 @@ class Arrival:
         if self.state not in INITIAL_STATES:
             raise ValueError(f"nothing arrives {self.state}")
         lanes = self.lanes
-        if len(lanes) > MOST_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
+        if len(lanes) > MAX_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
             raise ValueError("a message has at most two lanes, and each once")
 
 
 class Receipt(NamedTuple):
     """
-    Stored, durably: what the sender is to be told.
+    The result of storing an arrival durably: the acknowledgment to send.
 
-    For a `duplicate` that is what it was told the first time, and `message_id` is the first's.
-    `reused` says that its control id had belonged to another message.
+    For a `duplicate` it is the acknowledgment of the original, and `message_id` is the original's.
+    `reused` tells that another message has used the control id.
     """
 
     message_id: int
@@ -85,82 +85,82 @@ class Receipt(NamedTuple):
 
 _WIDTH = 8
 _DIGITS = b"0123456789"
-_LEAST_DIGITS, _MOST_DIGITS = 3, 6
-_LONGEST_NAMES = 400
-_MOST_STEMS = 256
+_MIN_DIGITS, _MAX_DIGITS = 3, 6
+_MAX_CACHED_BYTES = 400
+_MAX_STEMS = 256
 _LOW = (1 << 20) - 1  # room for the most digits
 
 
 def signed64(*parts: bytes) -> int:
-    """Give 64 bits that depend on each part and on where one ends and the next begins."""
+    """Return a 64-bit hash of the parts and their boundaries."""
     whole = b""
     for part in parts:
         whole += len(part).to_bytes(_WIDTH) + part
     return int.from_bytes(blake2b(whole, digest_size=_WIDTH).digest(), signed=True)
 
 
-_known64 = lru_cache(maxsize=1024)(signed64)
+_cached64 = lru_cache(maxsize=1024)(signed64)
 
 
 def sequential64(*parts: bytes) -> int:
     """
-    As `signed64`, but texts that count up give numbers that count up.
+    As `signed64`, but values with consecutive numbers at their end get consecutive hashes.
 
-    Control ids mostly do, and what arrives together then lies together in an index: a batch
-    writes a page or two of it, and not one page for each message. Not for what names a patient:
-    the digits can be read.
+    Most control ids count up. Messages that arrive together then lie together in an index, and a
+    batch writes one or two index pages instead of one for each message. Not for patient
+    identifiers: the digits are readable.
     """
     last = parts[-1]
-    digits = _counting(last)
+    digits = _trailing_digits(last)
     if not digits:
         return signed64(*parts)
     return _stem(*parts[:-1], last[:-digits], bytes([digits])) | int(last[-digits:])
 
 
-def _counting(text: bytes) -> int:
-    """Say how many digits at its end count up; 0 where there are too few."""
+def _trailing_digits(text: bytes) -> int:
+    """Return the number of digits at the end that count up; 0 if there are too few."""
     digits = len(text) - len(text.rstrip(_DIGITS))
-    return min(digits, _MOST_DIGITS) if digits >= _LEAST_DIGITS else 0
+    return min(digits, _MAX_DIGITS) if digits >= _MIN_DIGITS else 0
 
 
 def _stem(*parts: bytes) -> int:
-    # Senders repeat themselves; what is longer than names are is not worth remembering.
-    return (_known64 if sum(map(len, parts)) <= _LONGEST_NAMES else signed64)(*parts) & ~_LOW
+    # Names of senders repeat. Longer values are not cached.
+    return (_cached64 if sum(map(len, parts)) <= _MAX_CACHED_BYTES else signed64)(*parts) & ~_LOW
 
 
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
-    """Give what a retransmit has in common with its original: MSH-3, MSH-4 and MSH-10, raw."""
+    """Return the hash that a retransmit shares with its original: MSH-3, MSH-4 and MSH-10, raw."""
     return sequential64(listener.encode(), application, facility, control_id)
 
 
 class IdentityHasher:
-    """Gives `identity` of one sender's messages: what they have in common is hashed once."""
+    """Computes `identity` for one sender; the hash of the common part is cached."""
 
     __slots__ = ("_names", "_stems")
 
     def __init__(self, listener: str, application: bytes, facility: bytes) -> None:
         self._names = (listener.encode(), application, facility)
-        self._stems: dict[tuple[bytes, int], int] = {}  # beyond _MOST_STEMS all are forgotten
+        self._stems: dict[tuple[bytes, int], int] = {}  # cleared when it has _MAX_STEMS entries
 
     def __call__(self, control_id: bytes) -> int:
-        """Give what a retransmit of this control id has in common with its original."""
-        digits = _counting(control_id)
+        """Return the identity of a control id."""
+        digits = _trailing_digits(control_id)
         if not digits:
             return signed64(*self._names, control_id)
         stem = self._stems.get((control_id[:-digits], digits))
         if stem is None:
             stem = _stem(*self._names, control_id[:-digits], bytes([digits]))
-            if len(self._stems) >= _MOST_STEMS:
+            if len(self._stems) >= _MAX_STEMS:
                 self._stems.clear()
             self._stems[control_id[:-digits], digits] = stem
         return stem | int(control_id[-digits:])
 
 
 def digest(payload: bytes) -> bytes:
-    """Give the 16 bytes that tell a retransmit from a control id used again."""
+    """Return the 16-byte digest that distinguishes a retransmit from a reused control id."""
     return blake2b(payload, digest_size=16).digest()
 
 
 def lane(*key: str) -> int:
-    """Give the lane of a key, such as a site and its patient's number."""
+    """Return the lane of a key, such as a site and a patient number."""
     return keyed64(signed64(*[part.encode() for part in key]))

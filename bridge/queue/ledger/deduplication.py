@@ -1,12 +1,10 @@
-"""Deduplication: decide which arrivals are new, by index lookups on the driver's own cursor.
+"""
+Deduplication: decide which arrivals are new, and the statements that find and store messages.
 
-Pure: the rows that are already stored come in, rulings go out. Same identity and same content
-is a retransmit; same identity and other content is another message, for senders restart their
-counters.
-
-The tests of their query plans use these very texts.
-
-One text for any number of rows, so that each is prepared once. Decides nothing.
+The same identity and the same content is a retransmit. The same identity and other content is
+another message, because senders restart their counters. `decide` is pure. The statements run on the
+driver's cursor; tests check the query plans of these texts. One text serves any number of rows, so
+that it is prepared once.
 """
 
 import json
@@ -25,7 +23,7 @@ _Key = tuple[int, int]
 
 
 class StoredMessage(NamedTuple):
-    """What admission must know of a stored message."""
+    """What the decision needs of a stored message."""
 
     identity: int
     digest: int
@@ -40,49 +38,48 @@ class AdmissionDecision(NamedTuple):
     edition: int
     reused: bool = False
     stored: int | None = None
-    twin: int | None = None
+    batch_position: int | None = None
 
     @property
     def is_new(self) -> bool:
-        """Whether a row is to be written."""
-        return self.stored is None and self.twin is None
+        """Whether a row is written."""
+        return self.stored is None and self.batch_position is None
 
 
 @dataclass(slots=True)
 class _Known:
-    """The latest with one identity and content: stored, or at a position of the batch."""
+    """The latest message with an identity and content: stored, or at a position of the batch."""
 
     edition: int
     refused: bool
     stored: int | None
-    twin: int | None
+    batch_position: int | None
 
 
 def stored_digest(digest: bytes) -> int:
-    """Give the 64 bits of a digest that are stored."""
+    """Return the 64 bits of a digest that are stored."""
     return int.from_bytes(digest[:8], signed=True)
 
 
 NEW_MESSAGE = AdmissionDecision(edition=0)
-"""What a message is whose identity nobody knows."""
+"""The decision for an unknown identity."""
 
 
 def decide(arrivals: Sequence[Arrival], stored: Sequence[StoredMessage]) -> list[AdmissionDecision]:
     """
-    Give one ruling for each arrival, in order.
+    Return one decision for each arrival, in order.
 
-    `stored` are all messages that share an identity with an arrival. Where a copy was refused
-    and would now be accepted, it is a new message: to repeat the refusal would be a lie, for
-    a definition or setting has been put right since.
+    `stored` are all messages that share an identity with an arrival. If a copy was refused and
+    would now be accepted, it is a new message: a definition or setting has been corrected since.
     """
     if not stored and len({arrival.identity for arrival in arrivals}) == len(arrivals):
         return [NEW_MESSAGE] * len(arrivals)  # nearly always
     known = _latest(stored)
     contents: dict[int, set[int]] = {}
     for (identity, content), each in known.items():
-        if not each.refused:  # what was never taken has used no control id
+        if not each.refused:  # a refused message has not used its control id
             contents.setdefault(identity, set()).add(content)
-    rulings = []
+    decisions = []
     for position, arrival in enumerate(arrivals):
         content = stored_digest(arrival.digest)
         others = contents.setdefault(arrival.identity, set())
@@ -90,16 +87,18 @@ def decide(arrivals: Sequence[Arrival], stored: Sequence[StoredMessage]) -> list
         refused = _is_refused(arrival, reused)
         before = known.get((arrival.identity, content))
         if before is not None and (refused or not before.refused):
-            rulings.append(
-                AdmissionDecision(before.edition, stored=before.stored, twin=before.twin)
+            decisions.append(
+                AdmissionDecision(
+                    before.edition, stored=before.stored, batch_position=before.batch_position
+                )
             )
             continue
         edition = before.edition + 1 if before else 0
-        rulings.append(AdmissionDecision(edition, reused))
+        decisions.append(AdmissionDecision(edition, reused))
         known[arrival.identity, content] = _Known(edition, refused, None, position)
         if not refused:
             others.add(content)
-    return rulings
+    return decisions
 
 
 def _latest(stored: Iterable[StoredMessage]) -> dict[_Key, _Known]:
@@ -120,7 +119,7 @@ SQLITE_KNOWN = """
     SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
     FROM json_each(?) AS asked CROSS JOIN message AS m ON m.identity = asked.value
 """
-# What makes two messages the same stands apart there: partitions share no unique index.
+# Identities are a separate table on PostgreSQL: partitions share no unique index.
 POSTGRES_KNOWN = """
     SELECT i.identity, i.digest, i.edition, i.message_id, i.ack_code
     FROM message_identity AS i WHERE i.identity = ANY(%s)
@@ -144,11 +143,11 @@ COLUMNS = (
     ("error_place", "text"),
     ("state", "text"),
 )
-"""What the ledger writes of a message, in this order; payload and acknowledgment follow."""
+"""Columns that the ledger writes, in this order. Payload and acknowledgment follow."""
 
 _NAMES = ", ".join(name for name, _ in COLUMNS)
 
-# Never an id again that was given before, even if all that is newer has been removed.
+# Ids are never reused, even if all newer rows have been deleted.
 SQLITE_LAST_ID = """
     SELECT max(coalesce((SELECT max(id) FROM message), 0),
                (SELECT message_id FROM message_enrolled))
@@ -180,9 +179,8 @@ _STORED = f"""
 """  # noqa: S608  # our own names
 # One round trip for a whole batch. Ids are drawn in the order of the batch.
 POSTGRES_INSERT = f"WITH given AS MATERIALIZED ({_GIVEN}), {_STORED}"
-# And nothing of it where one of the identities is known: a transaction by itself. One by one: of a
-# table that nobody has counted yet PostgreSQL thinks that the first row it meets is a match, and
-# would compare all that is stored with each of the batch.
+# Stores nothing if an identity is known. LATERAL with OFFSET 0 forces an index lookup for each
+# identity: without statistics PostgreSQL would compare all stored rows with the batch.
 POSTGRES_INSERT_NEW = f"""
     WITH asked AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
         SELECT 1 FROM asked CROSS JOIN LATERAL (
@@ -193,8 +191,8 @@ POSTGRES_INSERT_NEW = f"""
     ), {_STORED}
 """  # noqa: S608  # our own names
 
-# The ids are given where they are compared, however often: by what they are, and not by what
-# another step finds, PostgreSQL leaves out the partitions that cannot have them.
+# Ids are parameters in each condition: PostgreSQL prunes partitions by parameters, not by the
+# result of a subquery.
 _RETRANSMITTED = """
     UPDATE message SET retransmits = retransmits + 1,
         acknowledgment = CASE acknowledgment WHEN 'delivered' THEN 'pending'
@@ -210,7 +208,7 @@ _ACKNOWLEDGED = """
     WHERE id {ids} AND acknowledgment = 'pending'
 """
 _SQLITE_GIVEN, _POSTGRES_GIVEN = "IN (SELECT value FROM json_each(?1))", "= ANY(%(ids)s::bigint[])"
-# In the order in which outcomes lock the same rows: neither ever waits for the other in a circle.
+# Rows are locked in the same order as by settlements: no deadlocks.
 _POSTGRES_LOCKED = """
     = ANY(%(ids)s::bigint[]) AND id IN (
         SELECT id FROM message WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE
@@ -225,42 +223,42 @@ POSTGRES_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_POSTGRES_LOCKED)
 
 
 Row = tuple[Any, ...]
-"""The values of arrival_statements.COLUMNS, then payload and acknowledgment."""
+"""The values of COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(COLUMNS)
 _KINDS = (*(kind for _, kind in COLUMNS), "bytea", "bytea")
 
 
 class LedgerDialect(Protocol):
-    """One database's way; all within the caller's transaction."""
+    """The statements of the ledger on one database, within the caller's transaction."""
 
     def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
         """Find all messages that have one of these identities."""
 
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         """
-        Store messages; give their ids in the same order.
+        Store messages; return their ids in the same order.
 
-        Their places in the lanes too, where whoever claims could not tell which are missing.
+        Also adds them to their lanes on PostgreSQL, where a claim could not tell which are missing.
         """
 
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
-        """Note that these came again; give the acknowledgment and code that each is owed."""
+        """Count retransmits; return the stored acknowledgment and code of each message."""
 
     def acknowledged(self, cursor: Any, ids: list[int]) -> None:
-        """Note that the acknowledgments of these were written out."""
+        """Record that the acknowledgments of these messages were sent."""
 
 
 class _SQLite(LedgerDialect):
     @override
     def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
-        # JSON carries 64-bit integers whole.
+        # JSON keeps 64-bit integers exact.
         cursor.execute(SQLITE_KNOWN, (json.dumps(identities),))
         return [StoredMessage(*row) for row in cursor.fetchall()]
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        # Nobody else writes until the commit: the ids that follow the last one are free.
+        # This transaction is the only writer: the ids after the last one are free.
         cursor.execute(SQLITE_LAST_ID)
         numbered = list(enumerate(rows, cursor.fetchone()[0] + 1))
         cursor.executemany(SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
@@ -280,12 +278,12 @@ class _SQLite(LedgerDialect):
 
 
 def columns_of(rows: Sequence[Row]) -> tuple[BinaryArray, ...]:
-    """Give what PostgreSQL's statements of this path are told."""
+    """Return rows as the parameters of PostgreSQL's statements."""
     return binary_arrays(_KINDS, rows)
 
 
 class _Postgres(LedgerDialect):
-    """A server's way: one round trip instead of three is most of the time."""
+    """One round trip instead of three, because round trips take most of the time."""
 
     @override
     def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
@@ -324,4 +322,4 @@ def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:
 
 
 LEDGER_DIALECTS: Mapping[str, LedgerDialect] = {"sqlite": _SQLite(), "postgresql": _Postgres()}
-"""By the name of the dialect, as `Database.dialect` has it."""
+"""By the name of the dialect (`Database.dialect`)."""

@@ -1,10 +1,9 @@
-"""The blocking half of the ledger: write groups of arrivals in one transaction.
+"""
+The blocking part of the ledger: write groups of arrivals in one transaction.
 
-Tuples and the driver's own cursor, no ORM, no object for each row. Within the caller's
-transaction; decides nothing but leaves that to `admission`.
-
-A storage failure answers for its batch and leaves nothing open; one arrival that cannot be
-stored answers for itself alone. Knows no loop, no thread and no waiting.
+Uses tuples and the driver's cursor, without an ORM, because it runs for each message.
+`deduplication` decides which arrivals are new. A storage failure fails the whole batch and leaves
+no open transaction; an arrival that cannot be stored fails alone. No loop, no threads.
 """
 
 import time
@@ -32,24 +31,24 @@ from bridge.workers.offload import LARGE
 _KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
 
 
-def admit(path: LedgerDialect, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
-    """Store what is new, look up what is not; give one receipt for each arrival, in order."""
+def admit(statements: LedgerDialect, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store new arrivals and look up retransmits; return one receipt for each arrival, in order."""
     identities = [each.identity for each in arrivals]
-    rulings = decide(arrivals, path.known(cursor, identities))
+    decisions = decide(arrivals, statements.known(cursor, identities))
     rows = [
-        _row(arrival, ruling)
-        for arrival, ruling in zip(arrivals, rulings, strict=True)
-        if ruling.is_new
+        _row(arrival, decision)
+        for arrival, decision in zip(arrivals, decisions, strict=True)
+        if decision.is_new
     ]
-    ids = iter(path.insert(cursor, rows) if rows else ())
-    new_ids = [next(ids) if ruling.is_new else 0 for ruling in rulings]
-    copies = {_original(ruling, new_ids) for ruling in rulings if not ruling.is_new}
-    acks = path.retransmitted(cursor, sorted(copies)) if copies else {}
+    ids = iter(statements.insert(cursor, rows) if rows else ())
+    new_ids = [next(ids) if decision.is_new else 0 for decision in decisions]
+    copies = {_original_id(decision, new_ids) for decision in decisions if not decision.is_new}
+    acks = statements.retransmitted(cursor, sorted(copies)) if copies else {}
     return [
-        _receipt(arrival, ruling, message_id)
-        if ruling.is_new
-        else _repeated(_original(ruling, new_ids), acks)
-        for arrival, ruling, message_id in zip(arrivals, rulings, new_ids, strict=True)
+        _receipt(arrival, decision, message_id)
+        if decision.is_new
+        else _repeated_receipt(_original_id(decision, new_ids), acks)
+        for arrival, decision, message_id in zip(arrivals, decisions, new_ids, strict=True)
     ]
 
 
@@ -61,9 +60,9 @@ def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     ]
 
 
-def _row(arrival: Arrival, ruling: AdmissionDecision) -> Row:
-    """Lay an arrival out as `arrival_statements.COLUMNS` says."""
-    refused = ruling.reused and arrival.refuse_reuse is not None
+def _row(arrival: Arrival, decision: AdmissionDecision) -> Row:
+    """Return an arrival as a row of `deduplication.COLUMNS`."""
+    refused = decision.reused and arrival.refuse_reuse is not None
     lanes = (*arrival.lanes, None, None)
     code, place = _KEY_REUSED if refused else (arrival.error_code, arrival.error_place)
     return (
@@ -71,13 +70,13 @@ def _row(arrival: Arrival, ruling: AdmissionDecision) -> Row:
         arrival.listener,
         arrival.identity,
         stored_digest(arrival.digest),
-        ruling.edition,
+        decision.edition,
         arrival.message_type,
         arrival.mapping,
         arrival.mapping_version,
         lanes[0],
         lanes[1],
-        _flags(arrival, ruling),
+        _flags(arrival, decision),
         arrival.refuse_reuse_code if refused else arrival.ack_code,
         arrival.acknowledgment.value,
         code,
@@ -88,43 +87,43 @@ def _row(arrival: Arrival, ruling: AdmissionDecision) -> Row:
     )
 
 
-def _flags(arrival: Arrival, ruling: AdmissionDecision) -> int:
+def _flags(arrival: Arrival, decision: AdmissionDecision) -> int:
     flags = int(arrival.flags)
-    if ruling.reused:
+    if decision.reused:
         flags |= MessageFlag.REUSED_CONTROL_ID.value
-    return flags | MessageFlag.CORRECTED.value if ruling.edition else flags
+    return flags | MessageFlag.CORRECTED.value if decision.edition else flags
 
 
-def _receipt(arrival: Arrival, ruling: AdmissionDecision, message_id: int) -> Receipt:
-    """Say what a new message's sender is to be told."""
-    if arrival.refuse_reuse is not None and ruling.reused:
+def _receipt(arrival: Arrival, decision: AdmissionDecision, message_id: int) -> Receipt:
+    """Return the receipt of a new message."""
+    if arrival.refuse_reuse is not None and decision.reused:
         ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code
     else:
         ack, code = arrival.ack, arrival.ack_code
-    return Receipt(message_id, ack, code, duplicate=False, reused=ruling.reused)
+    return Receipt(message_id, ack, code, duplicate=False, reused=decision.reused)
 
 
-def _repeated(original: int, acks: Mapping[int, tuple[bytes, str]]) -> Receipt:
+def _repeated_receipt(original: int, acks: Mapping[int, tuple[bytes, str]]) -> Receipt:
     ack, code = acks[original]
     return Receipt(original, ack, code, duplicate=True, reused=False)
 
 
-def _original(ruling: AdmissionDecision, new_ids: Sequence[int]) -> int:
-    """Give the id of the message that a copy repeats."""
-    if ruling.stored is not None:
-        return ruling.stored
-    assert ruling.twin is not None  # noqa: S101  # what is not new is one or the other
-    return new_ids[ruling.twin]
+def _original_id(decision: AdmissionDecision, new_ids: Sequence[int]) -> int:
+    """Return the id of the message that a retransmit repeats."""
+    if decision.stored is not None:
+        return decision.stored
+    assert decision.batch_position is not None  # noqa: S101  # a retransmit has one of the two
+    return new_ids[decision.batch_position]
 
 
-_TRIES = 3  # of a batch that lost a race against another node, or its connection
+_MAX_TRIES = 3  # of a batch that conflicted with another node, or lost its connection
 
 GroupResult = Sequence[Receipt] | BaseException
 
 
 @dataclass(slots=True)
 class ArrivalGroup:
-    """Arrivals that are kept all or none, and who waits for them."""
+    """Arrivals that are stored all or none, and the callback for the result."""
 
     arrivals: Sequence[Arrival]
     settle: Callable[[GroupResult], object]
@@ -136,40 +135,40 @@ class ArrivalWriter:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._path = LEDGER_DIALECTS[database.dialect]
+        self._statements = LEDGER_DIALECTS[database.dialect]
         self._writer = database.writer(urgent=True)
         self._blobs = PayloadBlobs(database)
         self.commit_seconds = 0.0
-        """Seconds of the last commit."""
-        self._in_one_statement = database.dialect == "postgresql"
+        """Duration of the last commit."""
+        self._is_postgresql = database.dialect == "postgresql"
 
     def close(self) -> None:
-        """Let the database's connection go."""
+        """Close the database connection."""
         self._writer.close()
         self._blobs.close()
 
     def write(self, groups: Sequence[ArrivalGroup]) -> Sequence[GroupResult]:
         """
-        Store a batch; whatever goes wrong, nothing of it stays open and everyone is told.
+        Store a batch; return a result for each group. Never raises.
 
-        Gives an answer for each group. Never raises.
+        After an error nothing stays open, and each group gets a result.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 return self.write_together(groups)
             except (Conflict, Lost):
-                continue  # another node stored a copy meanwhile, or we did: now it will be found
+                continue  # a copy was stored meanwhile: now it will be found
             except StoreUnavailable as error:
                 return [error] * len(groups)
-            except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
+            except Exception:  # noqa: BLE001  # one arrival cannot be stored: find out which
                 break
         try:
-            return self._keep_apart(groups)
-        except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
+            return self._write_separately(groups)
+        except Exception as error:  # noqa: BLE001  # the thread must survive; callers get the error
             return [_as_store_error(error)] * len(groups)
 
     def write_large(self, group: ArrivalGroup) -> GroupResult:
-        """Store one group beside all others: large contents in chunks, then rows. Never raises."""
+        """Store one group beside the others: large payloads in chunks, then rows. Never raises."""
         try:
             arrivals = [
                 self._blobs.store(each) if len(each.payload) >= LARGE else each
@@ -181,19 +180,19 @@ class ArrivalWriter:
         return answer
 
     def write_together(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
-        """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
+        """Store a batch in one transaction, or nothing of it. Raises the error."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
-        receipts = self._keep_new(arrivals)
+        receipts = self._write_new(arrivals)
         if not receipts:
             with self._writer.transaction() as cursor:
-                receipts = admit(self._path, cursor, arrivals)
+                receipts = admit(self._statements, cursor, arrivals)
                 written = time.perf_counter()
             self.commit_seconds = time.perf_counter() - written
-        return answers_of(groups, receipts)
+        return results_of(groups, receipts)
 
-    def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Let a server store what looks new in one statement; nothing where one is not new."""
-        if not self._in_one_statement or not _differ(arrivals):
+    def _write_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """Store a batch in one statement on PostgreSQL; return nothing if an arrival is known."""
+        if not self._is_postgresql or not _are_distinct(arrivals):
             return []
         began = time.perf_counter()
         with self._writer.single() as cursor:
@@ -201,34 +200,34 @@ class ArrivalWriter:
         self.commit_seconds = time.perf_counter() - began
         return receipts
 
-    def _keep_apart(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
+    def _write_separately(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
         with self._database.write() as connection:
-            return [self._keep_one(connection, group) for group in groups]
+            return [self._write_one(connection, group) for group in groups]
 
-    def _keep_one(self, connection: Any, group: ArrivalGroup) -> GroupResult:
+    def _write_one(self, connection: Any, group: ArrivalGroup) -> GroupResult:
         try:
             with self._database.savepoint(connection):
                 cursor = self._database.driver_connection(connection).cursor()
-                return admit(self._path, cursor, group.arrivals)
+                return admit(self._statements, cursor, group.arrivals)
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  # only this one is at fault
+        except Exception as error:  # noqa: BLE001  # only this group fails
             return _as_store_error(error)
 
 
-def answers_of(groups: Sequence[ArrivalGroup], receipts: Sequence[Receipt]) -> list[GroupResult]:
-    """Give each group the receipts of its arrivals; they are in one order."""
-    if len(receipts) == len(groups):  # nearly always: one each
+def results_of(groups: Sequence[ArrivalGroup], receipts: Sequence[Receipt]) -> list[GroupResult]:
+    """Return the receipts of each group; both are in the same order."""
+    if len(receipts) == len(groups):  # the usual case: one arrival per group
         return [[receipt] for receipt in receipts]
     following = iter(receipts)
     return [[next(following) for _ in group.arrivals] for group in groups]
 
 
-def _differ(arrivals: Sequence[Arrival]) -> bool:
-    """Whether none of a batch can be a copy of another."""
+def _are_distinct(arrivals: Sequence[Arrival]) -> bool:
+    """Tell whether no arrival of a batch can be a copy of another."""
     return len(arrivals) == 1 or len({each.identity for each in arrivals}) == len(arrivals)
 
 
 def _as_store_error(error: Exception) -> StoreError:
-    """Say no more of an unforeseen error than its kind: its words may quote the row."""
+    """Hide the text of an unexpected error: it may quote the row."""
     return error if isinstance(error, StoreError) else StatementRefused(type(error).__name__)

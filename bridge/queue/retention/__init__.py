@@ -1,1 +1,1 @@
-"""Retention: delete finished messages and deliveries, by partitions and by rows."""
+"""Retention: delete finished messages and deliveries, by partition and by row."""

@@ -1,8 +1,10 @@
-"""Partition retention: drop whole partitions of finished messages.
+"""
+Partition retention: drop whole partitions of finished messages. PostgreSQL only.
 
-First what is remembered apart from them is forgotten, a batch at a time; a message that nobody
-remembers has been archived, so nothing is archived twice. Then the tables go, and the few messages
-among them that are not finished, or not old, go on in the last partition. PostgreSQL only.
+First the identities of old messages are deleted in batches, and the messages are archived; a
+message without an identity has been archived, so none is archived twice. Then the tables are
+dropped. The few messages of a partition that are unfinished or recent move to the default
+partition.
 """
 
 from collections.abc import Sequence
@@ -34,34 +36,34 @@ from bridge.store.postgresql.partitions import (
 )
 from bridge.store.statements import execute_keys, is_postgresql, key_statement
 
-MOST: Final = 1000
-"""Messages that may go on elsewhere. Where there are more, the others go row by row."""
+MAX_MOVED: Final = 1000
+"""At most so many messages move to the default partition. Otherwise rows are deleted one by one."""
 
-COARSE: Final = 20
-"""Whoever stores a message does not wait for an old one to be forgotten: batches may be larger."""
+BATCH_SCALE: Final = 20
+"""Deleting identities blocks no arrivals, so batches may be larger."""
 
-WIDEST: Final = 20_000
-"""Rows looked at in one go."""
+MAX_WINDOW: Final = 20_000
+"""Rows that one query examines, at most."""
 
-PROBE: Final = 100
-"""Rows looked at to tell whether an earlier sweep has been there."""
+PROBE_ROWS: Final = 100
+"""Rows that are examined to find out whether an earlier run has been there."""
 
-TRIES: Final = 5
-WAIT: Final = 1.0
-"""So often, and every so many seconds, a partition is asked for that somebody reads."""
+MAX_TRIES: Final = 5
+RETRY_SECONDS: Final = 1.0
+"""Number of tries to lock a partition that is being read, and seconds between them."""
 
-_FORGET = key_statement("""
+_DELETE_IDENTITIES = key_statement("""
     DELETE FROM message_identity AS i USING message AS m
     WHERE m.id IN :ids AND i.identity = m.identity AND i.digest = m.digest
         AND i.edition = m.edition AND i.message_id = m.id
 """)
-_KNOWN = key_statement("""
+_WITH_IDENTITY = key_statement("""
     SELECT m.id FROM message AS m JOIN message_identity AS i
         ON i.identity = m.identity AND i.digest = m.digest
         AND i.edition = m.edition AND i.message_id = m.id
     WHERE m.id IN :ids
 """)
-_REMEMBERED = literal_column(
+_HAS_IDENTITY = literal_column(
     """
     EXISTS (
         SELECT FROM message_identity AS i
@@ -71,7 +73,7 @@ _REMEMBERED = literal_column(
     """,
     Boolean(),
 )
-_BESIDE = (
+_DELETE_RELATED = (
     text("""
         DELETE FROM concern
         WHERE kind = 'message' AND row_id >= :low AND row_id < :high AND row_id <> ALL(:staying)
@@ -85,118 +87,120 @@ _BESIDE = (
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartitions:
-    """How many messages are gone, and the partitions that still have to go the next time."""
+    """The number of deleted messages, and the partitions to retry next time."""
 
     messages: int
     waiting: Sequence[Partition]
 
 
-def drop_partitions(sweep: BatchDeletion, before: int, end: int) -> DroppedPartitions:
+def drop_partitions(deletion: BatchDeletion, before: int, end: int) -> DroppedPartitions:
     """
-    Let go of all partitions below the id `end`.
+    Drop all partitions below the id `end`.
 
-    What came or was settled at `before` (ms) or later stays, and so does what is not finished.
+    Messages that were stored or settled at `before` (ms) or later are kept, and unfinished ones.
     """
-    with sweep.database.read() as connection:
-        found = [each for each in partitions(connection) if each.high <= end]
+    with deletion.database.read() as connection:
+        found = [partition for partition in partitions(connection) if partition.high <= end]
     gone, waiting = 0, []
-    for each in found:
-        with sweep.database.read() as connection:
-            staying = _ids(connection, each, not_(MESSAGES.is_old(before)), MOST + 1)
-        if len(staying) > MOST:
+    for partition in found:
+        with deletion.database.read() as connection:
+            staying = _ids(connection, partition, not_(MESSAGES.is_old(before)), MAX_MOVED + 1)
+        if len(staying) > MAX_MOVED:
             continue
-        gone += _forget_all(sweep, before, each)
-        if not _is_gone(sweep, before, each):
-            waiting.append(each)
+        gone += _archive_partition(deletion, before, partition)
+        if not _try_drop(deletion, before, partition):
+            waiting.append(partition)
     return DroppedPartitions(gone, waiting)
 
 
 def row_retention_end(database: Database, end: int, patience: int) -> int:
     """
-    Give the id before which to go row by row, when that would be `end`.
+    Return the id at which row retention stops, given that it would be `end`.
 
-    The partition in which it lies waits to go as a whole, if it is full and all of it came
-    within `timeout` (ms).
+    A full partition around `end` whose messages were all stored within `patience` (ms) is left to
+    partition retention.
     """
     with database.read() as connection:
-        for each in partitions(connection):
-            if each.low < end < each.high <= last_id(connection):
-                return each.low if _span(connection, each) < patience else end
+        for partition in partitions(connection):
+            if partition.low < end < partition.high <= last_id(connection):
+                return partition.low if _time_span(connection, partition) < patience else end
     return end
 
 
 def delete_identities(connection: Connection, ids: Sequence[int]) -> None:
-    """Forget by what messages were known; nothing where that is no table of its own."""
+    """Delete the identities of messages. On SQLite they have no table of their own."""
     if ids and is_postgresql(connection):
-        execute_keys(connection, _FORGET, ids)
+        execute_keys(connection, _DELETE_IDENTITIES, ids)
 
 
-def _forget_all(sweep: BatchDeletion, before: int, partition: Partition) -> int:
-    """Forget by what its old messages are known, and archive them; give how many that were."""
+def _archive_partition(deletion: BatchDeletion, before: int, partition: Partition) -> int:
+    """Delete the identities of old messages and archive the messages; return their number."""
     old = MESSAGES.is_old(before)
-    with sweep.database.read() as connection:
-        begun = _known_from(connection, partition, old)
+    with deletion.database.read() as connection:
+        begun = _first_with_identity(connection, partition, old)
 
     def some(connection: Connection, after: int, size: int) -> list[int]:
         known: list[int] = []
         after, window = max(after, begun), size  # wider where others are in between
         while not known and (ids := _ids(connection, partition, old, window, after)):
-            known = sorted(execute_keys(connection, _KNOWN, ids).scalars())[:size]
-            after, window = ids[-1], min(2 * window, WIDEST)
+            known = sorted(execute_keys(connection, _WITH_IDENTITY, ids).scalars())[:size]
+            after, window = ids[-1], min(2 * window, MAX_WINDOW)
         return known
 
-    return sweep.run(MESSAGES, some, delete_identities, coarse=COARSE)
+    return deletion.run(MESSAGES, some, delete_identities, scale=BATCH_SCALE)
 
 
-def _known_from(connection: Connection, partition: Partition, old: ColumnElement[bool]) -> int:
+def _first_with_identity(
+    connection: Connection, partition: Partition, old: ColumnElement[bool]
+) -> int:
     """
-    Give an id up to which an earlier sweep has been; the partition's beginning where none was.
+    Return an id up to which an earlier run has been; the start of the partition if there was none.
 
-    Found by bisection: it went from id to id. What it came too early for is behind it, too: that
-    stays when the partition goes, and goes by itself.
+    Found by bisection, because a run proceeds in id order. Messages that were too recent for that
+    run move with the partition and are deleted later.
     """
     low, high = partition.low - 1, partition.high
-    while high - low > WIDEST:
+    while high - low > MAX_WINDOW:
         middle = (low + high) // 2
-        ids = _ids(connection, partition, old, PROBE, middle)
-        if ids and not execute_keys(connection, _KNOWN, ids).first():
+        ids = _ids(connection, partition, old, PROBE_ROWS, middle)
+        if ids and not execute_keys(connection, _WITH_IDENTITY, ids).first():
             low = middle
         else:
             high = middle
     return low
 
 
-def _is_gone(sweep: BatchDeletion, before: int, partition: Partition) -> bool:
-    for _ in range(TRIES):
+def _try_drop(deletion: BatchDeletion, before: int, partition: Partition) -> bool:
+    for _ in range(MAX_TRIES):
         try:
-            _let_go(sweep.database, partition, or_(not_(MESSAGES.is_old(before)), _REMEMBERED))
+            _drop(deletion.database, partition, or_(not_(MESSAGES.is_old(before)), _HAS_IDENTITY))
         except Busy:
-            sweep.pause(WAIT)
+            deletion.pause(RETRY_SECONDS)
         else:
             return True
     return False
 
 
-def _let_go(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
+def _drop(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
     """
-    Let the tables go, unless too much has to stay after all.
+    Drop the tables of a partition unless too many messages have to be kept.
 
-    What stays is looked for before anybody is kept waiting. What was begun again meanwhile is found
-    when nobody can begin any more.
+    The messages to keep are searched before any lock is taken, and again for reopened ones once no
+    other transaction can reopen one.
     """
     with database.read() as connection:
-        lasting = _ids(connection, partition, stays, MOST + 1)
-    if len(lasting) > MOST:
+        lasting = _ids(connection, partition, stays, MAX_MOVED + 1)
+    if len(lasting) > MAX_MOVED:
         return
     with database.write() as connection:
         database.serialize(connection, "retention")
         if partition not in partitions(connection):
-            return  # another node's retention was quicker
+            return  # another node has dropped it
         detach(database, connection, partition)
-        staying = sorted({*lasting, *unfinished_ids(connection, partition, MOST + 1)})
-        if len(staying) > MOST:
-            raise Busy("begun again")  # nothing was done: it is looked at once more
-        for statement in _BESIDE:
+        staying = sorted({*lasting, *unfinished_ids(connection, partition, MAX_MOVED + 1)})
+        if len(staying) > MAX_MOVED:
+            raise Busy("begun again")  # nothing was changed: try again
+        for statement in _DELETE_RELATED:
             span = {"low": partition.low, "high": partition.high, "staying": staying}
             connection.execute(statement, span)
         drop(connection, partition, staying)
@@ -214,8 +218,8 @@ def _ids(
     return list(connection.execute(found.order_by(key).limit(most)).scalars())
 
 
-def _span(connection: Connection, partition: Partition) -> int:
-    """Give the ms between when the first and the last of a partition came."""
+def _time_span(connection: Connection, partition: Partition) -> int:
+    """Return the ms between the first and the last message of a partition."""
     key, came = MESSAGE.c.id, MESSAGE.c.received_at
     within = select(came).where(key >= partition.low, key < partition.high).limit(1)
     first = connection.execute(within.order_by(key)).scalar() or 0

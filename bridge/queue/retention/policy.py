@@ -1,7 +1,8 @@
-"""Retention of the queue: which finished messages and deliveries are deleted, and when.
+"""
+Retention of the queue: which finished messages and deliveries are deleted, and when.
 
-What is queued, in hand or parked is never touched, nor is the newest row: its id must not be given
-twice.
+Queued, claimed and parked rows are never deleted. Neither is the newest row, because ids must not
+be reused.
 """
 
 import time
@@ -31,7 +32,7 @@ from bridge.store.records.exceptions import ExceptionSubject
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """How many rows went."""
+    """The number of deleted rows."""
 
     messages: int
     deliveries: int
@@ -48,74 +49,75 @@ def prune(
     patience: int = 0,
 ) -> PruneResult:
     """
-    Delete what came and was settled before `before` (ms), at most `batch` rows in a transaction.
+    Delete rows that were stored and settled before `before` (ms), at most `batch` per transaction.
 
-    `pause` is called between batches, with the seconds to leave to others.
+    `pause` is called between batches with the seconds to yield to others. `archive` receives a
+    table name and the rows that are about to be deleted; if it raises, they are kept.
 
-    `archive` is given what is about to go, a table's name and its rows with their contents;
-    what it raises keeps them.
+    The control id of a deleted message is forgotten: a retransmit of it is a new message.
 
-    With a message goes the memory of its control id: a retransmit of it is then a new message.
-
-    A full partition of messages that all came within `timeout` (ms) waits until all are old.
+    A full partition whose messages were all stored within `patience` (ms) is kept until all are
+    old.
     """
     sweep = BatchDeletion(database, batch, pause, clock, archive)
-    end = _end(database, MESSAGES, before)
-    shed = partitions.drop_partitions(sweep, before, end)
+    end = _end_id(database, MESSAGES, before)
+    dropped = partitions.drop_partitions(sweep, before, end)
     end = partitions.row_retention_end(database, end, patience)
-    rows = _row_by_row(sweep, MESSAGES, before, end, shed.waiting)
-    end = _end(database, DELIVERIES, before)
-    return PruneResult(shed.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
+    rows = _row_by_row(sweep, MESSAGES, before, end, dropped.waiting)
+    end = _end_id(database, DELIVERIES, before)
+    return PruneResult(dropped.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
 
 
-def _end(database: Database, stored: QueueTable, before: int) -> int:
-    """
-    Give the id before which to stop: what is younger is never looked through.
-
-    That of the first young row, or of the newest, which stays: its id must not be given again.
-    """
+def _end_id(database: Database, queue_table: QueueTable, before: int) -> int:
+    """Return the id at which to stop: the first recent row, or the newest one, which is kept."""
     with database.read() as connection:
-        key = stored.rows.c.id
-        young = key >= id_at(connection, stored.rows, stored.came, before)
-        first = connection.execute(select(key).where(young).order_by(key).limit(1)).scalar()
-        return newest_id(connection, stored.rows) if first is None else first
+        key = queue_table.rows.c.id
+        recent = key >= id_at(connection, queue_table.rows, queue_table.stored_at_column, before)
+        first = connection.execute(select(key).where(recent).order_by(key).limit(1)).scalar()
+        return newest_id(connection, queue_table.rows) if first is None else first
 
 
 def _row_by_row(
-    sweep: BatchDeletion, stored: QueueTable, before: int, end: int, but: Sequence[Partition] = ()
+    sweep: BatchDeletion,
+    queue_table: QueueTable,
+    before: int,
+    end: int,
+    except_partitions: Sequence[Partition] = (),
 ) -> int:
-    rows, bodies = stored.rows, stored.bodies
-    others = [not_(rows.c.id.between(each.low, each.high - 1)) for each in but]
+    rows, bodies = queue_table.rows, queue_table.bodies
+    other_tables = [not_(rows.c.id.between(each.low, each.high - 1)) for each in except_partitions]
 
-    def some(connection: Connection, after: int, size: int) -> list[int]:
+    def find(connection: Connection, after: int, size: int) -> list[int]:
         old = select(rows.c.id).where(
-            rows.c.id > after, rows.c.id < end, stored.is_old(before), *others
+            rows.c.id > after, rows.c.id < end, queue_table.is_old(before), *other_tables
         )
         return list(connection.execute(old.order_by(rows.c.id).limit(size)).scalars())
 
-    def forget(connection: Connection, ids: Sequence[int]) -> None:
+    def delete_rows(connection: Connection, ids: Sequence[int]) -> None:
         if rows is MESSAGE:
             partitions.delete_identities(connection, ids)
-            _forget_beside(connection, ids)
-        connection.execute(delete(bodies).where(bodies.c[stored.key].in_(ids)))
+            _delete_related(connection, ids)
+        connection.execute(delete(bodies).where(bodies.c[queue_table.key].in_(ids)))
         connection.execute(delete(rows).where(rows.c.id.in_(ids)))
 
-    return sweep.run(stored, some, forget)
+    return sweep.run(queue_table, find, delete_rows)
 
 
-def _forget_beside(connection: Connection, ids: Sequence[int]) -> None:
+def _delete_related(connection: Connection, ids: Sequence[int]) -> None:
     exceptions.forget(connection, ExceptionSubject.MESSAGE, ids)
-    for others in (MESSAGE_NUMBER, MESSAGE_EDIT):
-        connection.execute(delete(others).where(others.c.message_id.in_(ids)))
+    for other_tables in (MESSAGE_NUMBER, MESSAGE_EDIT):
+        connection.execute(delete(other_tables).where(other_tables.c.message_id.in_(ids)))
 
 
-def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int:
+def newer_than_fits(database: Database, limit: int, *, step: int = 10_000) -> int:
     """
-    Give the time (ms) before which messages would have to go for the newest to fit into `most`.
+    Return the time (ms) before which messages must be deleted for the rest to fit into `limit`
+    bytes.
 
-    0 when all fit. Goes from the newest to the oldest; deliveries are let go by the same time.
+    0 if all fit. Reads from the newest message to the oldest. Deliveries are deleted by the same
+    time.
     """
-    left, below = most, None
+    remaining, below = limit, None
     weight = func.length(MESSAGE_BODY.c.payload) + func.length(MESSAGE_BODY.c.ack)
     while True:
         newest = (
@@ -128,10 +130,12 @@ def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int
             newest = newest.where(MESSAGE.c.id < below)
         with database.read() as connection:
             found = connection.execute(newest).all()
-            apart = payload_blobs.sizes(connection, found[-1].id - 1, found[0].id) if found else {}
+            blob_sizes = (
+                payload_blobs.sizes(connection, found[-1].id - 1, found[0].id) if found else {}
+            )
         for row in found:
-            left -= row.size + apart.get(row.id, 0)
-            if left < 0:
+            remaining -= row.size + blob_sizes.get(row.id, 0)
+            if remaining < 0:
                 return int(row.received_at) + 1
         if len(found) < step:
             return 0

@@ -1,7 +1,8 @@
-"""Row retention: delete finished rows in id order, one short transaction at a time.
+"""
+Row retention: delete finished rows in id order, in short transactions.
 
-So short, with pauses between, that no acknowledgment waits long for housekeeping. Which rows, and
-what is forgotten of them, is the caller's.
+Transactions are short and followed by pauses, so that no acknowledgment waits long. The caller
+decides which rows are deleted, and how.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,39 +18,39 @@ from bridge.store.database import Database
 from bridge.store.postgresql.partitions import Partition, last_id, partitions
 
 BATCH = 500
-FEWEST = 20
-HOLD = 0.004
-"""Seconds that one batch may keep others from writing: about what a commit takes."""
-REST = 4
-"""So many times as long as a batch took nothing is done."""
+MIN_BATCH = 20
+HOLD_SECONDS = 0.004
+"""Seconds that one batch may block other writers: about the duration of a commit."""
+PAUSE_FACTOR = 4
+"""The pause after a batch, as a multiple of its duration."""
 _FINISHED = [QueueState.DONE, QueueState.IGNORED, QueueState.REFUSED, QueueState.CANCELLED]
 
 Archive = Callable[[str, Sequence[Mapping[str, Any]]], object]
 FindRows = Callable[[Connection, int, int], list[int]]
-"""Finds rows after an id, at most so many, by id."""
+"""Returns ids greater than an id, at most so many, in order."""
 DeleteRows = Callable[[Connection, Sequence[int]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTable:
-    """Rows and their contents: the contents' key, and the column of when the rows came."""
+    """A table and the table of its payloads, their key, and the column of the storage time."""
 
     rows: TableClause
     bodies: TableClause
     key: str
-    came: str
+    stored_at_column: str
 
     def is_old(self, before: int) -> ColumnElement[bool]:
-        """Make the condition of what came and was settled before a time (ms)."""
+        """Return the condition for rows that were stored and settled before a time (ms)."""
         rows = self.rows.c
         return (
-            (rows[self.came] < before)
+            (rows[self.stored_at_column] < before)
             & rows.state.in_([state.value for state in _FINISHED])
             & (func.coalesce(rows.settled_at, 0) < before)
         )
 
     def contents(self, connection: Connection, ids: Sequence[int]) -> list[Mapping[str, Any]]:
-        """Give rows with their contents."""
+        """Return rows with their payloads."""
         key = self.bodies.c[self.key]
         content = [column for column in self.bodies.c if column.name != self.key]
         joined = (
@@ -71,56 +72,58 @@ MESSAGES = QueueTable(MESSAGE, MESSAGE_BODY, "message_id", "received_at")
 DELIVERIES = QueueTable(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at")
 
 
-def next_batch(size: int, took: float, most: int = BATCH, hold: float = HOLD) -> int:
-    """Give how many rows to take when so many took so long (s)."""
-    fits = int(size * hold / max(took, hold / most))
-    return max(min(FEWEST, most), min(fits, 2 * size, most))
+def next_batch(
+    size: int, seconds: float, max_batch: int = BATCH, hold: float = HOLD_SECONDS
+) -> int:
+    """Return the size of the next batch after one of `size` rows took `seconds`."""
+    fits = int(size * hold / max(seconds, hold / max_batch))
+    return max(min(MIN_BATCH, max_batch), min(fits, 2 * size, max_batch))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDeletion:
     """
-    At most `most` rows in a transaction; `pause` is given the seconds to leave to others.
+    Deletes rows in batches of at most `max_batch`; `pause` gets the seconds to yield to others.
 
-    `archive` is given what is about to go, a table's name and its rows with their contents; what
-    it raises keeps them.
+    `archive` receives a table name and the rows that are about to be deleted; if it raises, they
+    are kept.
     """
 
     database: Database
-    most: int
+    max_batch: int
     pause: Callable[[float], None]
     clock: Callable[[], float]
     archive: Archive | None
 
-    def run(
-        self, stored: QueueTable, some: FindRows, forget: DeleteRows, *, coarse: int = 1
-    ) -> int:
+    def run(self, stored: QueueTable, find: FindRows, delete: DeleteRows, *, scale: int = 1) -> int:
         """
-        Forget what `some` finds, until there is nothing; give how many.
+        Delete what `find` returns until it returns nothing; return the number.
 
-        So many times `coarse` are the batches of what keeps nobody else from writing.
+        `scale` multiplies the batch size for work that blocks no other writer.
         """
-        most, hold = self.most * coarse, HOLD * coarse
-        gone, after, size = 0, 0, min(FEWEST * coarse, most)
+        max_batch, hold = self.max_batch * scale, HOLD_SECONDS * scale
+        deleted, after, size = 0, 0, min(MIN_BATCH * scale, max_batch)
         while True:
             with self.database.delete_without_sync() as connection:
                 begun = self.clock()
-                self.database.serialize(connection, "retention")  # nothing is archived twice
-                ids = some(connection, after, size)
+                self.database.serialize(connection, "retention")  # no row is archived twice
+                ids = find(connection, after, size)
                 if self.archive is not None and ids:
-                    self.database.disable_idle_timeout(connection)  # the archive's disk may be slow
+                    self.database.disable_idle_timeout(
+                        connection
+                    )  # the disk of the archive may be slow
                     self.archive(stored.rows.name, stored.contents(connection, ids))
-                forget(connection, ids)
-            took = self.clock() - begun
+                delete(connection, ids)
+            seconds = self.clock() - begun
             if not ids:
-                return gone
-            gone += len(ids)
-            after, size = ids[-1], next_batch(size, took, most, hold)
-            self.pause(took * REST)
+                return deleted
+            deleted += len(ids)
+            after, size = ids[-1], next_batch(size, seconds, max_batch, hold)
+            self.pause(seconds * PAUSE_FACTOR)
 
 
-# One statement, not one for each step: a page asks for several times. `mark_seen` and `came` are of
-# the first row in the upper half of what is left: where it came too early, the lower half is out.
+# Bisection in one statement, to save round trips. `seen` and `came` belong to the first row in the
+# upper half: if it was stored too early, the lower half is excluded.
 _BISECTION = """
     WITH RECURSIVE half(low, high, seen, came) AS (
         SELECT CAST(:low AS bigint), CAST(:high AS bigint), {first}
@@ -135,36 +138,41 @@ _HIGH = f"CASE WHEN {_EARLY} THEN high ELSE (low + high) / 2 END"
 _PROBE = """
     (SELECT t.{column} FROM {table} AS t WHERE {within} t.id >= {middle} ORDER BY t.id LIMIT 1)
 """
-# Of partitions only the one that is meant is looked into, for it is known before.
+# Restricts the search to one partition.
 _WITHIN = "t.id >= CAST(:low AS bigint) AND t.id < CAST(:high AS bigint) AND"
 _FIRST = "SELECT {low} AS low, (SELECT {came} FROM {table} ORDER BY id LIMIT 1) AS came"
 
 
-def _probe(rows: TableClause, came: str, within: str, low: str, high: str) -> str:
+def _probe(rows: TableClause, stored_at_column: str, within: str, low: str, high: str) -> str:
     names = {"table": rows.name, "within": within, "middle": f"({low} + {high}) / 2"}
-    return ", ".join(_PROBE.format(column=column, **names) for column in ("id", came))
+    return ", ".join(_PROBE.format(column=column, **names) for column in ("id", stored_at_column))
 
 
 def newest_id(connection: Connection, rows: TableClause) -> int:
-    """Give the greatest id, 0 where there is none."""
+    """Return the greatest id, 0 for an empty table."""
     return connection.execute(select(func.max(rows.c.id))).scalar() or 0
 
 
-def id_at(connection: Connection, rows: TableClause, came: str, moment: int, low: int = 1) -> int:
+def id_at(
+    connection: Connection, rows: TableClause, stored_at_column: str, moment: int, low: int = 1
+) -> int:
     """
-    Give an id from which on all came at a time (ms) or later, and before which all came earlier.
+    Return an id from which on all rows were stored at a time (ms) or later.
 
-    `low`: an id that is known to be no greater. Looks at as many rows as an id has bits.
+    All rows before it were stored earlier. `low` is a known lower bound. Reads as many rows as an
+    id has bits.
     """
     parted = partitions(connection) if rows is MESSAGE else ()
     newest = last_id(connection) if parted else newest_id(connection, rows)
     high = max(newest + 1, low)
     if parted:
-        low, high = _narrowed(connection, parted, came, moment, (low, high))
+        low, high = _narrowed(connection, parted, stored_at_column, moment, (low, high))
     within = _WITHIN if parted else ""
     statement = _BISECTION.format(
-        first=_probe(rows, came, within, "CAST(:low AS bigint)", "CAST(:high AS bigint)"),
-        next=_probe(rows, came, within, _LOW, _HIGH),
+        first=_probe(
+            rows, stored_at_column, within, "CAST(:low AS bigint)", "CAST(:high AS bigint)"
+        ),
+        next=_probe(rows, stored_at_column, within, _LOW, _HIGH),
         low=_LOW,
         high=_HIGH,
     )
@@ -175,16 +183,19 @@ def id_at(connection: Connection, rows: TableClause, came: str, moment: int, low
 def _narrowed(
     connection: Connection,
     parted: Sequence[Partition],
-    came: str,
+    stored_at_column: str,
     moment: int,
     ids: tuple[int, int],
 ) -> tuple[int, int]:
-    """Narrow a range of ids down to the partition in which the first came at a time or later."""
+    """Narrow a range of ids to the partition that contains the first row of a time or later."""
     asked = " UNION ALL ".join(
-        _FIRST.format(low=each.low, came=came, table=f"message_{each.name}") for each in parted
+        _FIRST.format(low=each.low, stored_at_column=stored_at_column, table=f"message_{each.name}")
+        for each in parted
     )
     found = connection.execute(text(asked)).all()
-    firsts = sorted((row.low, row.came) for row in found if row.came is not None)
+    firsts = sorted(
+        (row.low, row.stored_at_column) for row in found if row.stored_at_column is not None
+    )
     early = [first for first, at in firsts if at < moment]
     late = [first for first, _ in firsts if not early or first > early[-1]]
     low, high = ids

@@ -29,7 +29,7 @@ def test_a_copy_within_the_batch() -> None:
     """Two copies that arrive together are one message."""
     assert decide([arrival("A"), arrival("A")], []) == [
         AdmissionDecision(0),
-        AdmissionDecision(0, twin=0),
+        AdmissionDecision(0, batch_position=0),
     ]
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_that_was_put_right() -> None:
     known = [_stored(refused("A"), 7)]
     assert decide([arrival("A"), arrival("A")], known) == [
         AdmissionDecision(1),
-        AdmissionDecision(1, twin=0),
+        AdmissionDecision(1, batch_position=0),
     ]
     known.append(_stored(arrival("A"), 9, edition=1))
     assert decide([arrival("A")], known) == [AdmissionDecision(1, stored=9)]
@@ -80,7 +80,7 @@ def test_a_refused_reuse_stays_refused() -> None:
     known = [_stored(arrival("A"), 7)]
     assert decide([other, other], known) == [
         AdmissionDecision(0, reused=True),
-        AdmissionDecision(0, twin=0),
+        AdmissionDecision(0, batch_position=0),
     ]
     nak = StoredMessage(other.identity, stored_digest(other.digest), 0, 8, "AE")
     assert decide([other], [*known, nak]) == [AdmissionDecision(0, stored=8)]

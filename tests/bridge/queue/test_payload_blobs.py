@@ -18,10 +18,10 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.payload_blobs import (
     CHUNK,
-    ORPHANED,
-    WRITTEN_TOGETHER,
+    ORPHAN_AGE_MS,
+    WRITE_CHUNKS,
+    Pause,
     PayloadBlobs,
-    Rest,
     count_lost,
     delete_orphans,
     folder_of,
@@ -85,9 +85,9 @@ def dies(_seconds: float) -> None:
     raise KeyboardInterrupt
 
 
-def put(store: Database, large: Arrival, rest: Rest = no_rest) -> None:
+def put(store: Database, large: Arrival, pause: Pause = no_rest) -> None:
     """Keep a content whose message never comes."""
-    blobs = PayloadBlobs(store, rest=rest)
+    blobs = PayloadBlobs(store, pause=pause)
     try:
         blobs.store(large)
     finally:
@@ -124,7 +124,7 @@ def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) ->
     """A process that dies between two pieces has answered nobody; the sender comes again."""
     large = arrival("A", content=LARGE)
     with pytest.raises(KeyboardInterrupt):
-        put(store, large, rest=dies)
+        put(store, large, pause=dies)
     (receipt,) = intake.keep(large)
     assert queries.message(store, receipt.message_id).payload == large.payload
     assert kept(store) == len(large.payload)
@@ -140,9 +140,9 @@ def test_others_write_between_its_pieces(store: Database) -> None:
             cursor.execute("SELECT count(*) FROM parcel")
             turns.append(cursor.fetchone()[0])
 
-    put(store, arrival("A", content=LARGE), rest=others_turn)
+    put(store, arrival("A", content=LARGE), pause=others_turn)
     other.close()
-    assert turns == [1] * (LENGTH // (CHUNK * WRITTEN_TOGETHER) + 1)
+    assert turns == [1] * (LENGTH // (CHUNK * WRITE_CHUNKS) + 1)
 
 
 def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
@@ -167,11 +167,11 @@ def test_files_of_earlier_releases(intake: Intake, store: Database) -> None:
     assert kept(store) == file.stat().st_size == len(large.payload)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
-    delete_orphans(store, NOW + ORPHANED + 1)
+    delete_orphans(store, NOW + ORPHAN_AGE_MS + 1)
     assert file.exists()
     with store.write() as connection:
         connection.execute(text("DELETE FROM message"))
-    assert delete_orphans(store, NOW + ORPHANED + 1) == 1
+    assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 1
     assert not folder(store).exists()
 
 
@@ -211,14 +211,14 @@ class TestForgetting:
         (receipt,) = intake.keep(arrival("A", content=LARGE))
         put(store, arrival("B", content=LARGE))
         whole = kept(store)
-        assert delete_orphans(store, NOW + ORPHANED - 1) == 0
-        assert delete_orphans(store, NOW + ORPHANED + 1) == 1
+        assert delete_orphans(store, NOW + ORPHAN_AGE_MS - 1) == 0
+        assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 1
         assert kept(store) == whole // 2
         assert len(queries.message(store, receipt.message_id).payload) > LENGTH
 
     def test_one_that_comes_again_after_all(self, intake: Intake, store: Database) -> None:
         """A day late, its pieces count as new from then on."""
-        late = NOW + ORPHANED
+        late = NOW + ORPHAN_AGE_MS
         put(store, arrival("A", content=LARGE))
         put(store, arrival("A", content=LARGE, received_at=late))
         assert delete_orphans(store, late + 1) == 0
@@ -251,7 +251,7 @@ class TestForgetting:
 
         assert prune(store, NOW + 1, archive=archive).messages == 1
         assert archived == [large.payload]
-        assert delete_orphans(store, NOW + ORPHANED + 1) == 1
+        assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 1
         assert kept(store) == 0
 
 

@@ -121,7 +121,7 @@ def test_what_is_due(filled: Database, statement: str, index: str) -> None:
 LOOKS = {
     "blockers": (sql.INBOX.blockers, {}),
     "claim": (sql.INBOX.claim, {"owner": "o", "lease_until": NOW}),
-    "claim of who was told": (sql.INBOX.claim_told, {"owner": "o", "lease_until": NOW}),
+    "claim of who was told": (sql.INBOX.claim_acknowledged, {"owner": "o", "lease_until": NOW}),
     "extend": (sql.INBOX.extend, {"owner": "o", "lease_until": NOW}),
     "block": (sql.INBOX.block, {}),
     "blocking deliveries": (sql.OUTBOX.blockers, {}),

@@ -8,7 +8,7 @@ from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.retention.policy import PruneResult, prune
-from bridge.queue.retention.rows import BATCH, FEWEST, HOLD, REST, next_batch
+from bridge.queue.retention.rows import BATCH, HOLD_SECONDS, MIN_BATCH, PAUSE_FACTOR, next_batch
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
@@ -80,12 +80,12 @@ def test_deliveries_too(store: Database) -> None:
 
 def test_a_batch_takes_as_long_as_others_can_wait() -> None:
     """Fewer rows where they take long, more where they do not; never none, never very many."""
-    assert next_batch(100, HOLD) == 100
-    assert next_batch(100, 2 * HOLD) == 50
-    assert next_batch(100, HOLD / 8) == 200
-    assert next_batch(FEWEST, 100.0) == FEWEST
+    assert next_batch(100, HOLD_SECONDS) == 100
+    assert next_batch(100, 2 * HOLD_SECONDS) == 50
+    assert next_batch(100, HOLD_SECONDS / 8) == 200
+    assert next_batch(MIN_BATCH, 100.0) == MIN_BATCH
     assert next_batch(BATCH, 0.0) == BATCH
-    assert next_batch(1, 0.0, most=1) == 1
+    assert next_batch(1, 0.0, max_batch=1) == 1
 
 
 def test_others_have_most_of_the_time(intake: Intake, store: Database) -> None:
@@ -94,4 +94,4 @@ def test_others_have_most_of_the_time(intake: Intake, store: Database) -> None:
     ticks = iter(range(100))
     pauses: list[float] = []
     prune(store, NOW, batch=1, pause=pauses.append, clock=lambda: float(next(ticks)))
-    assert pauses == [REST] * 3
+    assert pauses == [PAUSE_FACTOR] * 3

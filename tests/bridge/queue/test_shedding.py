@@ -113,7 +113,7 @@ def test_where_much_is_not_finished(
     full: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition stays with it, and what is old goes row by row."""
-    monkeypatch.setattr(partitions, "MOST", 1)
+    monkeypatch.setattr(partitions, "MAX_MOVED", 1)
     waiting = [
         intake.keep(arrival(patient=str(n), received_at=OLD))[0].message_id for n in range(2)
     ]
@@ -139,7 +139,7 @@ def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
     with full.read() as connection:
         connection.execute(text(f"SELECT count(*) FROM message_{SECOND}"))  # noqa: S608  # our own name
         prune(full, NOW - 5000, pause=pauses.append)
-        assert pauses[-partitions.TRIES :] == [partitions.WAIT] * partitions.TRIES
+        assert pauses[-partitions.MAX_TRIES :] == [partitions.RETRY_SECONDS] * partitions.TRIES
     assert len(ids_in(full, f"message_{SECOND}")) == SIZE - 2
     archived: list[object] = []
     prune(full, NOW - 5000, archive=lambda *given: archived.append(given))
@@ -156,7 +156,7 @@ def test_what_is_begun_again_meanwhile(
 
     def looked(*given: Any) -> list[int]:
         found = look(*given)
-        if given[3] > partitions.MOST and FIRST not in ids_in(full, "message_identity"):
+        if given[3] > partitions.MAX_MOVED and FIRST not in ids_in(full, "message_identity"):
             begun.append(operations.replay_message(full, FIRST, operations.Routing("o", "v", (5,))))
         return found
 
@@ -217,8 +217,8 @@ def test_kill_minus_nine_between(
     assert len(ids_in(full, "message")) == SIZE - 1
     with full.write() as connection:
         connection.execute(state, {"state": "refused", "id": FIRST + 3})
-    monkeypatch.setattr(partitions, "WIDEST", 4)
-    monkeypatch.setattr(partitions, "PROBE", 2)
+    monkeypatch.setattr(partitions, "MAX_WINDOW", 4)
+    monkeypatch.setattr(partitions, "PROBE_ROWS", 2)
     prune(full, NOW - 5000, archive=lambda _, rows: archived.extend(row["id"] for row in rows))
     assert archived[20:] == [*range(FIRST + 21, FIRST + SIZE - 2), FIRST + 3]
     assert names(full) == [f"from_{last}"]
