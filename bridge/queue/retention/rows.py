@@ -189,7 +189,7 @@ def _narrowed(
 ) -> tuple[int, int]:
     """Narrow a range of ids to the partition that contains the first row of a time or later."""
     asked = " UNION ALL ".join(
-        _FIRST.format(low=each.low, stored_at_column=stored_at_column, table=f"message_{each.name}")
+        _FIRST.format(low=each.low, came=stored_at_column, table=f"message_{each.name}")
         for each in parted
     )
     found = connection.execute(text(asked)).all()
