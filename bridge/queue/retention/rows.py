@@ -194,7 +194,7 @@ def _narrowed(
     )
     found = connection.execute(text(asked)).all()
     firsts = sorted(
-        (row.low, row.stored_at_column) for row in found if row.stored_at_column is not None
+        (row.low, row.came) for row in found if row.came is not None
     )
     early = [first for first, at in firsts if at < moment]
     late = [first for first, _ in firsts if not early or first > early[-1]]
