@@ -20,7 +20,7 @@ Errors of the engine, each with an HTTP status and a stable code.
     ├── NotBuilt              503  the web apps were not built
     └── BusinessFailure       500  the 500 responses that the interface document defines (Errors)
         ├── AlreadySigned
-        ├── ReportNotSigned
+        ├── NoSignedReport
         ├── CoolingElapsed
         ├── NoSignedAddendum
         └── SignDelayDisabled
@@ -199,7 +199,7 @@ class AlreadySigned(BusinessFailure):
     text = "the report is already signed"
 
 
-class ReportNotSigned(BusinessFailure):
+class NoSignedReport(BusinessFailure):
     """Unsign: the report is Draft, Preliminary or Ordered."""
 
     code = "not_signed"

@@ -57,7 +57,7 @@ class SizeLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetimes:
+class AccessLifetimes:
     """How long links and sessions are valid, in seconds (a site may override `frame_link`)."""
 
     frame_link: int = 12 * 3600
@@ -136,7 +136,7 @@ class EngineSettings:
     alone: bool = False  # no listener shares the process, so short work may block the loop
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
-    lifetimes: Lifetimes = Lifetimes()
+    lifetimes: AccessLifetimes = AccessLifetimes()
     assistance: WritingAids = WritingAids()
     single_sign_on: SingleSignOn | None = None
     passwords: bool = True  # users may sign in with a password that the engine stores

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from bridge.engine.http.application import create_application
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
+    AccessLifetimes,
     EngineSettings,
-    Lifetimes,
     ModelEndpoint,
     Quota,
     RateLimits,
@@ -49,7 +49,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
         second_factor=settings.sign_in.second_factor == "required",
         rates=_rates(settings),
         sizes=SizeLimits(**settings.sizes.model_dump()),
-        lifetimes=Lifetimes(
+        lifetimes=AccessLifetimes(
             **{name: int(value) for name, value in settings.lifetimes.model_dump().items()}
         ),
     )

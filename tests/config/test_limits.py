@@ -53,6 +53,6 @@ def test_the_defaults_are_the_engines_own() -> None:
     """An engine without settings is limited as one with an empty file."""
     own = asdict(engine.RateLimits())
     assert {name: own[name]["count"] for name in own} == Rates().model_dump()
-    sizes, lives = asdict(engine.SizeLimits()), asdict(engine.Lifetimes())
+    sizes, lives = asdict(engine.SizeLimits()), asdict(engine.AccessLifetimes())
     assert {name: sizes[name] for name in Sizes.model_fields} == Sizes().model_dump()
     assert {name: lives[name] for name in Lifetimes.model_fields} == Lifetimes().model_dump()

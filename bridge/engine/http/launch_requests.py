@@ -32,7 +32,7 @@ from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, SetAsideFile
 from bridge.engine.launch.parser import LaunchParts, read_language, read_launch
-from bridge.engine.launch.request import LaunchRequest, NamedUser
+from bridge.engine.launch.request import LaunchInput, NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso
@@ -95,7 +95,7 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     return await engine.work.run(lambda: launch_response(outcome, kind, options, base))
 
 
-async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchRequest:
+async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchInput:
     """Parse a launch; one with files is parsed in a worker thread."""
     parts, sizes = _parts(body), engine.settings.sizes
     if parts.structured_reports or parts.key_images:
@@ -155,7 +155,7 @@ def _is_slow(body: object) -> bool:
     return not link or bool(body.get("dicomSR") or body.get("keyImages"))
 
 
-_ParsedLaunch = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
+_ParsedLaunch = tuple[LaunchBody, LaunchInput, QrCodeOptions]
 
 
 def _parse_item(

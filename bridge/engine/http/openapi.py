@@ -106,7 +106,7 @@ _ERRORS: Mapping[str, tuple[errors.EngineError, ...]] = {
     "site/prelims": (errors.PrelimNotFound(),),
     "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(ReportAction.SIGN)),
     "prelim": (errors.AuthorNotPermitted(ReportAction.PRELIM),),
-    "unsign": (errors.ReportNotSigned(), errors.CoolingElapsed()),
+    "unsign": (errors.NoSignedReport(), errors.CoolingElapsed()),
     "addendum/sign": (
         errors.NoSignedAddendum(),
         errors.CoolingElapsed(),

@@ -1,5 +1,5 @@
 """
-Parses the body of a launch into a `LaunchRequest`.
+Parses the body of a launch into a `LaunchInput`.
 
 Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface document,
 launch). Stored data is not read.
@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from bridge.engine.launch.attachments import key_images, structured_reports
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.languages import LANGUAGES, language
-from bridge.engine.launch.request import Attachment, LaunchRequest, NamedUser, ReportingOptions
+from bridge.engine.launch.request import Attachment, LaunchInput, NamedUser, ReportingOptions
 from bridge.engine.rules.identity import OrderId, has_invisible
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
@@ -46,7 +46,7 @@ class LaunchParts:
 
 def read_launch(
     parts: LaunchParts, limits: SizeLimits, budget: Budget | None = None
-) -> LaunchRequest:
+) -> LaunchInput:
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
     budget = budget or Budget()
     reports = structured_reports(parts.structured_reports, limits, budget)
@@ -55,7 +55,7 @@ def read_launch(
     tags = fill_tags(own, reports)
     _require_identity(tags, limits)
     user = _user(parts.user_info)
-    return LaunchRequest(
+    return LaunchInput(
         identity=OrderId(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
         tags=tags,
         cleared=tuple(name for name in parts.emptied if name not in tags),

@@ -86,7 +86,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchRequest:
+class LaunchInput:
     """
     One launch.
 
@@ -122,7 +122,7 @@ class LaunchRequest:
         """The KeyFindings, or empty."""
         return self.tags.get("KeyFindings", "")
 
-    def without_content(self) -> "LaunchRequest":
+    def without_content(self) -> "LaunchInput":
         """Return the request without the data that the report has: enough to open it."""
         return replace(self, tags={}, cleared=(), metadata=None, attachments=(), filled=frozenset())
 
@@ -141,7 +141,7 @@ class LaunchRequest:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "LaunchRequest":
+    def from_json(cls, value: Mapping[str, Any]) -> "LaunchInput":
         """Read what `to_json` wrote."""
         return cls(
             identity=OrderId(*value["triple"]),

@@ -22,7 +22,7 @@ from bridge.engine.errors import OrderChanged
 from bridge.engine.live.batcher import Batcher
 from bridge.engine.live.change_notifier import ChangeNotifier
 from bridge.engine.service.work import (
-    Actor,
+    ActorRef,
     CommitRecords,
     Work,
     event_kinds,
@@ -45,7 +45,7 @@ A use case whose wait timed out runs again alone, with the normal lock timeout.
 class PendingUseCase:
     """A use case that waits for its transaction."""
 
-    actor: Actor
+    actor: ActorRef
     now: int
     action: Callable[[Work], Any]
 
@@ -227,7 +227,7 @@ class DatabaseExecutor:
 
     async def change(
         self,
-        actor: Actor,
+        actor: ActorRef,
         now: int,
         action: Callable[[Work], Result],
         *,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bridge.engine.errors import EngineError
 from bridge.engine.launch.outcome import LaunchOutcome
-from bridge.engine.launch.request import LaunchRequest
+from bridge.engine.launch.request import LaunchInput
 from bridge.engine.live.batcher import Batcher
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.caller import Caller
@@ -21,7 +21,7 @@ from bridge.engine.service.launch.launches import (
     launch_all,
     launch_one,
 )
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.store.errors import StoreUnavailable
 from bridge.store.short_work import SHORT
 
@@ -33,7 +33,7 @@ class PendingLaunch:
     """A requested launch; `origin` is its source address for the audit trail."""
 
     context: LaunchContext
-    request: LaunchRequest
+    request: LaunchInput
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -109,8 +109,8 @@ def _audit(work: Work, launch: PendingLaunch, outcome: LaunchOutcome) -> None:
     work.audit_events += audit_events_of(launch.context, [launch.request], [outcome], launch.origin)
 
 
-def _actor(context: LaunchContext) -> Actor:
-    return Actor(context.caller.account_id, context.caller.token_id)
+def _actor(context: LaunchContext) -> ActorRef:
+    return ActorRef(context.caller.account_id, context.caller.token_id)
 
 
 def _checked(outcome: LaunchOutcome | BaseException) -> LaunchOutcome | Exception:

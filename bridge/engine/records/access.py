@@ -1,7 +1,8 @@
 """
-Tables of access: links, browser sessions, the audit trail, stored responses.
+Tables of access: links, browser sessions and their windows, the audit trail, stored responses.
 
-Handles and session secrets are stored as hashes only; the payload of a link is sealed.
+Handles and session secrets are stored as hashes only; the payload of a link is sealed. The row of a
+window is deleted with its stream, and each user has one row of the launch to follow.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from sqlmodel import Field
 from bridge.engine.records.columns import (
     Record,
     binary,
+    enum_type,
     foreign_key_to,
     json_object,
     json_or_none,
@@ -19,6 +21,7 @@ from bridge.engine.records.columns import (
     moment,
     moment_or_none,
 )
+from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.store.columns import BIG_KEY
 
 
@@ -134,3 +137,40 @@ class Idempotency(Record, table=True):
     status: int
     response: dict[str, Any] | None = json_or_none()
     at: int = moment(index=True)
+
+
+class Window(Record, table=True):
+    """An open report page; the process that serves its stream renews `seen_at`."""
+
+    __tablename__ = "engine_window"
+    __table_args__ = (Index("ix_engine_window_user", "account_id", "site_id"),)
+
+    session_pk: int = Field(
+        foreign_key="engine_browser_session.pk",
+        primary_key=True,
+        sa_type=BIG_KEY,
+        ondelete="CASCADE",
+        sa_column_kwargs={"autoincrement": False},
+    )
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    account_id: int = foreign_key_to("engine_account.id", index=False)
+    report_id: str = Field(index=True)
+    persistent: bool = False  # follows SyncLaunch
+    stream: str  # the stream that renews it; a newer stream replaces it
+    seen_at: int = moment()
+
+
+class SyncTarget(Record, table=True):
+    """The newest launch with SyncLaunch of a user on a site, and its outcome."""
+
+    __tablename__ = "engine_sync_target"
+
+    site_id: str = Field(foreign_key="engine_site.site_id", primary_key=True)
+    account_id: int = Field(foreign_key="engine_account.id", primary_key=True, sa_type=BIG_KEY)
+    sequence: int = Field(sa_type=BIG_KEY)
+    handle_hash: str  # of the launch's link, which has the sealed payload
+    report_id: str | None = None  # None until the report is created
+    accession: str
+    launched_at: int = moment()
+    answer: FollowAnswer = Field(sa_type=enum_type(FollowAnswer))
+    reason: str = ""  # why it was refused

@@ -91,7 +91,7 @@ class SignInBucket(Record, table=True):
     full_at: int = moment(index=True)  # milliseconds of the clock of service.accounts.sign_in_limit
 
 
-class Membership(Record, table=True):
+class SiteMembership(Record, table=True):
     """
     An account on a site: its role there, and what the site knows about the person.
 

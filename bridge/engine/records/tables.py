@@ -11,19 +11,22 @@ from bridge.engine.records.access import (
     Idempotency,
     IndexKey,
     IssuedLink,
+    SyncTarget,
+    Window,
 )
 from bridge.engine.records.columns import metadata
-from bridge.engine.records.feed import FeedChange, ReportRelease
 from bridge.engine.records.reports import (
     Addendum,
     Billing,
     DeletedReport,
     DraftKey,
+    FeedChange,
     PatientPointer,
     PrelimRead,
     Report,
     ReportFile,
     ReportOrder,
+    ReportRelease,
     Share,
     Signature,
 )
@@ -33,13 +36,12 @@ from bridge.engine.records.sites import (
     CodeMap,
     Enrolment,
     Macro,
-    Membership,
     PrelimGroup,
     SignInBucket,
     Site,
+    SiteMembership,
     Template,
 )
-from bridge.engine.records.windows import SyncTarget, Window
 
 __all__ = [
     "AccessToken",
@@ -58,7 +60,6 @@ __all__ = [
     "IndexKey",
     "IssuedLink",
     "Macro",
-    "Membership",
     "PatientPointer",
     "PrelimGroup",
     "PrelimRead",
@@ -70,6 +71,7 @@ __all__ = [
     "SignInBucket",
     "Signature",
     "Site",
+    "SiteMembership",
     "SyncTarget",
     "Template",
     "Window",

@@ -17,7 +17,7 @@ from bridge.engine.errors import (
     BusinessFailure,
     CoolingElapsed,
     NoSignedAddendum,
-    ReportNotSigned,
+    NoSignedReport,
     RuleBroken,
     SignDelayDisabled,
 )
@@ -81,7 +81,7 @@ _PRELIM_READS = (
 
 FAILURES: Mapping[FailureCode, type[BusinessFailure]] = {
     FailureCode.ALREADY_SIGNED: AlreadySigned,
-    FailureCode.NOT_SIGNED: ReportNotSigned,
+    FailureCode.NOT_SIGNED: NoSignedReport,
     FailureCode.COOLING_ELAPSED: CoolingElapsed,
     FailureCode.NO_SIGNED_ADDENDUM: NoSignedAddendum,
     FailureCode.SIGN_DELAY_DISABLED: SignDelayDisabled,

@@ -56,7 +56,7 @@ _WINDOWS = (
 
 
 @dataclass(frozen=True, slots=True)
-class StatusRecord:
+class ReportStatusRecord:
     """The report status record of the interface document, with two additional members."""
 
     report_id: str
@@ -91,7 +91,9 @@ def has_content(report: Report) -> bool:
     return bool(report.content_text.strip()) or report.template_number is not None
 
 
-def status_records(session: Session, reports: Sequence[Report], now: int) -> list[StatusRecord]:
+def status_records(
+    session: Session, reports: Sequence[Report], now: int
+) -> list[ReportStatusRecord]:
     """Return the status records of reports, in their order, with three queries in total."""
     keys = [key_of(report) for report in reports]
     groups = orders_by_report(session, keys)
@@ -212,13 +214,13 @@ class ReportContext:
         windows = _addendum_windows(reader, [key], now) if summary.has_addenda else {}
         return cls(orders, summary.user_email, windows.get(key))
 
-    def record(self, report: Report, now: int) -> StatusRecord:
+    def record(self, report: Report, now: int) -> ReportStatusRecord:
         """Return the current status record of the report."""
         return _record(report, self, now)
 
 
-def _record(report: Report, context: ReportContext, now: int) -> StatusRecord:
-    return StatusRecord(
+def _record(report: Report, context: ReportContext, now: int) -> ReportStatusRecord:
+    return ReportStatusRecord(
         report_id=report.report_id,
         status=report.status,
         user_email=context.user_email,
@@ -316,7 +318,7 @@ _STATUS_WINDOWS: Final = key_statement(
 
 def query_status(
     connection: Connection, identities: Sequence[OrderId], now: int
-) -> list[StatusRecord]:
+) -> list[ReportStatusRecord]:
     """
     Return one record for each report found, in the order of its first mention.
 
@@ -330,13 +332,15 @@ def query_status(
     return [records[key] for key in keys if key in records]
 
 
-def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:
+def _records(
+    connection: Connection, keys: Sequence[int], now: int
+) -> dict[int, ReportStatusRecord]:
     groups = _groups(connection, keys)
     windows = _addendum_status_windows(connection, keys, now)
     # `all()` here and below: fetching rows one by one doubles the cost.
     rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
-        key: StatusRecord(
+        key: ReportStatusRecord(
             report_id=report_id,
             status=Status(status),
             user_email=email or "",

@@ -28,7 +28,7 @@ _INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body"
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class ActorRef:
     """Who acts: account, access token and page session. All are None for scheduled work."""
 
     account_id: int | None = None
@@ -80,7 +80,7 @@ class Work:
     """
 
     connection: Connection
-    actor: Actor
+    actor: ActorRef
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
     audit_events: list[AuditEvent] = field(default_factory=list)
@@ -181,7 +181,7 @@ class CommitRecords:
 @contextmanager
 def nested_work(
     connection: Connection,
-    actor: Actor,
+    actor: ActorRef,
     now: int,
 ) -> Iterator[Work]:
     """Run a use case in a shared write transaction. The caller collects and appends its records."""
@@ -195,7 +195,7 @@ def nested_work(
 def work_within(
     connection: Connection,
     database: Database,
-    actor: Actor,
+    actor: ActorRef,
     now: int,
 ) -> Iterator[Work]:
     """Run a use case in a write transaction that the caller commits; append its records."""
@@ -210,7 +210,7 @@ def work_within(
 @contextmanager
 def transaction(
     database: Database,
-    actor: Actor,
+    actor: ActorRef,
     now: int,
 ) -> Iterator[Work]:
     """Run a use case in a write transaction of its own."""

@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.delivery.change_processor import ChangeProcessor
-from bridge.engine.service.work import Actor, ChangeEvent, transaction
+from bridge.engine.service.work import ActorRef, ChangeEvent, transaction
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
@@ -37,7 +37,7 @@ _SAID = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # a socket fi
 
 def announce(database: Database, report: str) -> None:
     """Lock a row, and commit a change with its audit event, as each signature does."""
-    with transaction(database, Actor(), 1) as work:
+    with transaction(database, ActorRef(), 1) as work:
         work.connection.exec_driver_sql("SELECT FROM engine_site FOR KEY SHARE")
         work.announce(SITE, report, ChangeEvent.REPORT_SIGNED, {})
         work.audit(AuditEvent("sign", SITE, report, None, None, Outcome.SUCCESS, {}))

@@ -34,7 +34,7 @@ from bridge.engine.service.live.windows import (
     request_handover,
     writing_window,
 )
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 HANDOVER_SECONDS = 3.0
 FOLLOW_SECONDS = 5.0
@@ -122,7 +122,7 @@ async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
         )
         return opened
 
-    actor = Actor(session.account_id, session_pk=session.pk)
+    actor = ActorRef(session.account_id, session_pk=session.pk)
     try:
         opened = await engine.work.change(actor, engine.clock(), apply)
     except HandoverNeeded as needed:

@@ -58,7 +58,7 @@ from bridge.engine.service.launch.link_opening import (
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.reports import sharing as shares
 from bridge.engine.service.sites.preferences import preferences_of
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.executors import Threads
 
 
@@ -74,7 +74,7 @@ async def frame_check(
         return None
     if framing.host:
         await engine.work.change(
-            Actor(), now, lambda work: record_host(work, context, found.link, framing.host)
+            ActorRef(), now, lambda work: record_host(work, context, found.link, framing.host)
         )
     code = language_of(request)
     return html_pages.frame_check_page(
@@ -148,7 +148,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     try:
         if first := await frame_check(engine, request, context, handle, Purpose.LAUNCH):
             return first
-        actor = Actor(user.account_id if user else None)
+        actor = ActorRef(user.account_id if user else None)
         try:
             opened = await engine.work.change(actor, engine.clock(), open_in_transaction)
         except HandoverNeeded as needed:
@@ -256,7 +256,7 @@ async def _prewarm(engine: EngineState, request: Request, handle: str) -> Respon
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
         return warmed, list(work.connection.execute(site).one().host_origins)
 
-    warmed, origins = await engine.work.change(Actor(), engine.clock(), apply)
+    warmed, origins = await engine.work.change(ActorRef(), engine.clock(), apply)
     ancestors = ["'self'", *origins] if origins else ["*"]
     page = html_pages.waiting_page(
         warmed.language, warmed.theme, ancestors, notice_text(NoticeKey.WAITING, warmed.language)

@@ -28,7 +28,7 @@ from bridge.engine.service.caller import account_role
 from bridge.engine.service.signing import page_state
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.audit_states import StateReader, difference
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 Result = TypeVar("Result")
 
@@ -145,7 +145,7 @@ class ReportPage:
                 keep_alive(work.connection, session, now)
             return apply(work, Editor(session.account_id, role, session.holder))
 
-        actor = Actor(session.account_id, session_pk=session.pk)
+        actor = ActorRef(session.account_id, session_pk=session.pk)
         return await self.engine.work.change(actor, now, permitted)
 
 

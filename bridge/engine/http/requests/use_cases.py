@@ -26,7 +26,7 @@ from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.idempotency import RepeatableRequest, store_answer, stored_answer
 from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.sites.sites import TIME_ZONES
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 Result = TypeVar("Result")
 
@@ -70,9 +70,9 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     return ZoneInfo(name)
 
 
-def actor_of(caller: Caller) -> Actor:
+def actor_of(caller: Caller) -> ActorRef:
     """Return the actor of a caller, for a unit of work."""
-    return Actor(caller.account_id, caller.token_id or None)
+    return ActorRef(caller.account_id, caller.token_id or None)
 
 
 async def read_as_administrator(

@@ -28,7 +28,7 @@ from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong
 from bridge.engine.service.accounts.sign_in_limit import attempt_of_owner, attempt_of_source
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 _STATUS: Mapping[EnrolmentState, int] = {
     EnrolmentState.UNKNOWN: 404,
@@ -102,7 +102,7 @@ async def _complete(
             work.audit(audit_event(request, "enrol", account_id=found.account_id))
         return done
 
-    if not await engine.work.change(Actor(found.account_id), engine.clock(), apply):
+    if not await engine.work.change(ActorRef(found.account_id), engine.clock(), apply):
         return _ended_notice(request, (await _find(request, token)).state)
     return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
 

@@ -34,7 +34,7 @@ from bridge.engine.service.accounts.own_account import sign_in as begin
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import Bucket, attempt_of, attempt_of_owner
 from bridge.engine.service.accounts.users import AccountRef, canonical_email
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 HOME = "/reporting/worklist"
 LANDING_PAGES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
@@ -135,7 +135,7 @@ async def begin_session(
         work.audit(audit_event(request, "login", account_id=account.id))
         return secret
 
-    secret = await engine.work.change(Actor(account.id), engine.clock(), apply)
+    secret = await engine.work.change(ActorRef(account.id), engine.clock(), apply)
     link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
     answer = RedirectResponse(link if handle else landing_page(wanted), 303)
     answer.headers["Cache-Control"] = "no-store"
@@ -155,7 +155,7 @@ async def sign_out(request: Request) -> Response:
             end_session(work.connection, found.session, work.now)
             work.audit(audit_event(request, "logout", account_id=found.account.id))
 
-    await engine.work.change(Actor(), engine.clock(), apply)
+    await engine.work.change(ActorRef(), engine.clock(), apply)
     return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})
 
 

@@ -35,7 +35,7 @@ class EnrolmentState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EnrolmentLink:
+class IssuedEnrolment:
     """A new link: its token, which is stored nowhere, and its expiry in milliseconds."""
 
     token: str
@@ -79,7 +79,7 @@ def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool
 
 def issue(
     connection: Connection, account_id: int, random_bytes: RandomBytes, now: int, seconds: int
-) -> EnrolmentLink:
+) -> IssuedEnrolment:
     """Make the only valid link of an account."""
     revocation.end_enrolments(connection, account_id, now)
     old = ENROLMENTS.c.expires_at < now - _KEPT_MS
@@ -91,7 +91,7 @@ def issue(
             token_hash=_hash(token), account_id=account_id, created_at=now, expires_at=expires_at
         )
     )
-    return EnrolmentLink(token, expires_at)
+    return IssuedEnrolment(token, expires_at)
 
 
 def find(connection: Connection, token: str, now: int) -> FoundEnrolment:

@@ -26,7 +26,7 @@ from bridge.engine.service.accounts.sessions import (
 from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
 from bridge.engine.service.caller import MEMBERSHIPS, SITES, BrowserUser
 from bridge.engine.service.sites.preferences import preferences_of
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")
 _KIND = "account"
@@ -73,7 +73,11 @@ class SignInProof:
 
 
 def sign_in(
-    connection: Connection, proof: SignInProof, random_bytes: RandomBytes, now: int, life: Lifetimes
+    connection: Connection,
+    proof: SignInProof,
+    random_bytes: RandomBytes,
+    now: int,
+    life: AccessLifetimes,
 ) -> str:
     """
     Begin a session for an account and return its secret.
@@ -107,7 +111,7 @@ def confirm(connection: Connection, signed: AccountSession, proof: SignInProof, 
 
 
 def signed_in(
-    connection: Connection, secret: str, now: int, life: Lifetimes
+    connection: Connection, secret: str, now: int, life: AccessLifetimes
 ) -> AccountSession | None:
     """Return the account session of a secret; None if it has ended."""
     session = find_session(connection, secret, now, life)

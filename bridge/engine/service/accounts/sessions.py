@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, exists, insert, or_, select, update
 from bridge.engine.links import RandomBytes
 from bridge.engine.records.tables import metadata
 from bridge.engine.service.sites.preferences import read_preferences
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 SITES = metadata.tables["engine_site"]
 SESSIONS = metadata.tables["engine_browser_session"]
@@ -107,7 +107,11 @@ def secret_hash(secret: str) -> str:
 
 
 def begin_session(
-    connection: Connection, random_bytes: RandomBytes, new: NewSession, now: int, life: Lifetimes
+    connection: Connection,
+    random_bytes: RandomBytes,
+    new: NewSession,
+    now: int,
+    life: AccessLifetimes,
 ) -> str:
     """Begin a session and return its secret, which is stored nowhere."""
     secret = base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode("ascii")
@@ -129,7 +133,7 @@ def begin_session(
 
 
 def find_session(
-    connection: Connection, secret: str, now: int, life: Lifetimes
+    connection: Connection, secret: str, now: int, life: AccessLifetimes
 ) -> BrowserSession | None:
     """Return the valid session of a secret, or None."""
     row = connection.execute(
@@ -156,7 +160,9 @@ def find_session(
     )
 
 
-def ends_at(connection: Connection, session: BrowserSession, life: Lifetimes) -> tuple[int, int]:
+def ends_at(
+    connection: Connection, session: BrowserSession, life: AccessLifetimes
+) -> tuple[int, int]:
     """Return when a session ends by idle time, and its absolute end; (0, 0) if it has ended."""
     row = connection.execute(
         select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
@@ -168,7 +174,7 @@ def ends_at(connection: Connection, session: BrowserSession, life: Lifetimes) ->
     return row.last_seen_at + idle_seconds(row.settings, life) * 1000, row.expires_at
 
 
-def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
+def idle_seconds(settings: Mapping[str, Any], life: AccessLifetimes) -> int:
     """Return after how many seconds without activity a site's sessions end."""
     return read_preferences(settings).sessionIdleSeconds or life.session_idle
 
@@ -186,7 +192,9 @@ def add_details(
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
 
 
-def is_valid(connection: Connection, session: BrowserSession, now: int, life: Lifetimes) -> bool:
+def is_valid(
+    connection: Connection, session: BrowserSession, now: int, life: AccessLifetimes
+) -> bool:
     """Tell whether a session that was found before is still valid."""
     return min(ends_at(connection, session, life)) > now
 

@@ -15,7 +15,7 @@ from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.service.accounts import enrolment, revocation, users
 from bridge.engine.service.accounts import second_factor as factors
-from bridge.engine.service.accounts.enrolment import EnrolmentLink
+from bridge.engine.service.accounts.enrolment import IssuedEnrolment
 from bridge.engine.service.accounts.users import ACCOUNTS, canonical_email
 
 _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
@@ -130,7 +130,7 @@ def enrol(
     *,
     second_factor: bool | None = None,
     end_tokens: bool = True,
-) -> EnrolmentLink | None:
+) -> IssuedEnrolment | None:
     """
     Remove an account's credentials and issue an enrolment link; None if passwords are off
     (`seconds` None).

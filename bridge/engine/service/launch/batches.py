@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.engine.errors import EngineError
 from bridge.engine.launch.outcome import LaunchOutcome, launch_status
-from bridge.engine.launch.request import LaunchRequest
+from bridge.engine.launch.request import LaunchInput
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.launch.creation import NewReport, create_many
@@ -57,7 +57,7 @@ class LaunchKind(StrEnum):
 class _AdmittedLaunch:
     """A permitted launch, with its user and the current identity of its order."""
 
-    request: LaunchRequest
+    request: LaunchInput
     launcher: LaunchGrant
     identity: OrderId
     group: str = ""
@@ -67,7 +67,7 @@ class BatchRefused(Exception):  # noqa: N818  # named for what to do
     """These launches cannot share statements: execute them one by one."""
 
 
-def execute_one(work: Work, users: LaunchUsers, request: LaunchRequest) -> ExecutedLaunch:
+def execute_one(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch:
     """Execute one launch, or raise its error, after which the caller must roll back."""
     _lock_patients(work, [request])
     if _kind(request)[0] is LaunchKind.DETACHED:
@@ -84,7 +84,7 @@ def execute_one(work: Work, users: LaunchUsers, request: LaunchRequest) -> Execu
 def execute_all(
     work: Work,
     users: LaunchUsers,
-    requests: Sequence[LaunchRequest],
+    requests: Sequence[LaunchInput],
     *,
     without_savepoint: bool = False,
 ) -> list[ExecutedLaunch | EngineError]:
@@ -107,7 +107,7 @@ def execute_all(
     return ready
 
 
-def _lock_patients(work: Work, requests: Iterable[LaunchRequest]) -> None:
+def _lock_patients(work: Work, requests: Iterable[LaunchInput]) -> None:
     """Lock all patients of all runs at once, in one order, before anything is read."""
     patients: dict[str, list[str]] = {}
     for request in requests:
@@ -116,7 +116,7 @@ def _lock_patients(work: Work, requests: Iterable[LaunchRequest]) -> None:
         lock_patients(work, site_id, patients[site_id])
 
 
-def _kind(request: LaunchRequest) -> tuple[LaunchKind, str]:
+def _kind(request: LaunchInput) -> tuple[LaunchKind, str]:
     if request.force_name or request.attachments:
         return LaunchKind.DETACHED, ""
     if request.register_order:
@@ -124,9 +124,7 @@ def _kind(request: LaunchRequest) -> tuple[LaunchKind, str]:
     return LaunchKind.LAZY if request.lazy else LaunchKind.EAGER, request.identity.site_id
 
 
-def _attempt(
-    work: Work, users: LaunchUsers, request: LaunchRequest
-) -> ExecutedLaunch | EngineError:
+def _attempt(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch | EngineError:
     try:
         with work.savepoint():
             return execute(work, users, request)
@@ -136,7 +134,7 @@ def _attempt(
 
 
 def _attempt_together(
-    work: Work, users: LaunchUsers, requests: Sequence[LaunchRequest]
+    work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[ExecutedLaunch | EngineError]:
     try:
         with work.savepoint():
@@ -147,7 +145,7 @@ def _attempt_together(
 
 
 def _without_savepoint(
-    work: Work, users: LaunchUsers, requests: Sequence[LaunchRequest]
+    work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[ExecutedLaunch | EngineError]:
     try:
         return _together(work, users, requests)
@@ -156,7 +154,7 @@ def _without_savepoint(
 
 
 def _together(
-    work: Work, users: LaunchUsers, requests: Sequence[LaunchRequest]
+    work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[ExecutedLaunch | EngineError]:
     site_id = requests[0].identity.site_id
     known_users = users.user_count
@@ -169,7 +167,7 @@ def _together(
 
 
 def _admit_all(
-    work: Work, users: LaunchUsers, site_id: str, requests: Sequence[LaunchRequest]
+    work: Work, users: LaunchUsers, site_id: str, requests: Sequence[LaunchInput]
 ) -> list[_AdmittedLaunch | EngineError]:
     try:
         users.role(site_id)
@@ -190,7 +188,7 @@ def _admit_all(
 
 
 def _admit(
-    users: LaunchUsers, names: set[str], request: LaunchRequest, identity: OrderId
+    users: LaunchUsers, names: set[str], request: LaunchInput, identity: OrderId
 ) -> _AdmittedLaunch:
     launcher = users.grant(request)
     require_matching_name(names, request)

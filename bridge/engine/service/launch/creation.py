@@ -21,7 +21,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.first_text import FirstText, first_text_of
 from bridge.engine.service.report_lookup import mark_updated
-from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_keys, insert_rows, key_statement, prepare_insert
 
@@ -252,7 +252,7 @@ def _body(
     has_content = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None
     )
-    record = StatusRecord(
+    record = ReportStatusRecord(
         report_id,
         new.status,
         new.owner_email,

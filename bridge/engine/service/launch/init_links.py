@@ -25,7 +25,7 @@ from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.launch_users import LaunchUsers
 from bridge.engine.service.work import Work
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 _LANGUAGES = ("app_language", "speech_language")
 
@@ -65,7 +65,7 @@ class PrewarmedSession:
 
 
 def issue_init_link(
-    work: Work, caller: Caller, vault: links.LinkKeys, life: Lifetimes, request: InitRequest
+    work: Work, caller: Caller, vault: links.LinkKeys, life: AccessLifetimes, request: InitRequest
 ) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     users = LaunchUsers(work.connection, caller, work.now)
@@ -100,7 +100,11 @@ def issue_init_link(
 
 
 def begin_prewarmed(
-    work: Work, vault: links.LinkKeys, life: Lifetimes, handle: str, present: BrowserSession | None
+    work: Work,
+    vault: links.LinkKeys,
+    life: AccessLifetimes,
+    handle: str,
+    present: BrowserSession | None,
 ) -> PrewarmedSession:
     """
     Begin the session of a link; raise `LinkGone` or `LinkExpired`.

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden, RuleBroken
 from bridge.engine.launch.errors import BadAuthority, BadLaunch, NoAuthority
-from bridge.engine.launch.request import LaunchRequest, NamedUser
+from bridge.engine.launch.request import LaunchInput, NamedUser
 from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import SiteRole
@@ -25,7 +25,7 @@ from bridge.engine.service.accounts.users import (
 )
 from bridge.engine.service.caller import Caller, SiteAccess, TokenScope, read_site_access, role_on
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 _AUTH: Final = "/userInfo/Auth"
 
@@ -57,7 +57,7 @@ class LaunchUsers:
     _users: dict[tuple[str, NamedUser, bool], SiteUser] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
 
-    def grant(self, request: LaunchRequest) -> LaunchGrant:
+    def grant(self, request: LaunchInput) -> LaunchGrant:
         """Return the user and the permissions of a launch; raise if the caller may not launch."""
         site_id = request.identity.site_id
         role = self.role(site_id)
@@ -104,7 +104,7 @@ class LaunchUsers:
         """Return a site's preferences; raise `SiteNotFound`."""
         return read_preferences(self.site_access(site_id).settings)
 
-    def lifetimes(self, site_id: str, general: Lifetimes) -> tuple[int, int]:
+    def lifetimes(self, site_id: str, general: AccessLifetimes) -> tuple[int, int]:
         """Return the seconds that a site's links live: those that act as a user, and others."""
         return self.preferences(site_id).lifetimes(general)
 
@@ -169,7 +169,7 @@ class LaunchUsers:
 
 
 def _refuse_placeholders(
-    request: LaunchRequest, caller: Caller, name: str, account: SiteUser | None
+    request: LaunchInput, caller: Caller, name: str, account: SiteUser | None
 ) -> None:
     """Refuse e-mail addresses and the user's own identity as patient (Authentication 8)."""
     emails = {caller.email} | ({account.email} if account else set())

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.errors import EngineError
 from bridge.engine.launch.outcome import LaunchOutcome
-from bridge.engine.launch.request import LaunchRequest
+from bridge.engine.launch.request import LaunchInput
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.rules.identity import link_target
 from bridge.engine.service.caller import Caller
@@ -21,7 +21,7 @@ from bridge.engine.service.launch.launch_users import LaunchUsers
 from bridge.engine.service.launch.single_launch import ExecutedLaunch
 from bridge.engine.service.live import sync_launch
 from bridge.engine.service.work import Work
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class LaunchContext:
 
     caller: Caller
     vault: links.LinkKeys
-    lifetimes: Lifetimes
+    lifetimes: AccessLifetimes
 
 
 def launch_all(
     work: Work,
     context: LaunchContext,
-    requests: Sequence[LaunchRequest],
+    requests: Sequence[LaunchInput],
     *,
     without_savepoint: bool = False,
 ) -> list[LaunchOutcome | EngineError]:
@@ -57,7 +57,7 @@ def launch_all(
     ]
 
 
-def launch_one(work: Work, context: LaunchContext, request: LaunchRequest) -> LaunchOutcome:
+def launch_one(work: Work, context: LaunchContext, request: LaunchInput) -> LaunchOutcome:
     """Execute one launch, or raise its error."""
     users = LaunchUsers(work.connection, context.caller, work.now)
     ready = execute_one(work, users, request)
@@ -68,7 +68,7 @@ def launch_one(work: Work, context: LaunchContext, request: LaunchRequest) -> La
 
 def audit_events_of(
     context: LaunchContext,
-    requests: Sequence[LaunchRequest],
+    requests: Sequence[LaunchInput],
     outcomes: Sequence[LaunchOutcome | EngineError],
     origin: Mapping[str, str],
 ) -> list[AuditEvent]:
@@ -87,7 +87,7 @@ def audit_events_of(
     ]
 
 
-def _kind_of(request: LaunchRequest, outcome: LaunchOutcome | EngineError) -> dict[str, Any]:
+def _kind_of(request: LaunchInput, outcome: LaunchOutcome | EngineError) -> dict[str, Any]:
     kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
     if request.link_group:
         kind["linkGroup"] = request.link_group

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from bridge.engine.errors import Forbidden
 from bridge.engine.launch.errors import FrameForbidden, LinkGone, LoginNeeded
 from bridge.engine.launch.languages import first_language
-from bridge.engine.launch.request import LaunchRequest
+from bridge.engine.launch.request import LaunchInput
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import OrderId
@@ -48,7 +48,7 @@ from bridge.engine.service.reports.files import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import needs_transfer
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 GROUPS = metadata.tables["engine_prelim_group"]
 
@@ -102,7 +102,7 @@ class LinkContext:
     """The keys of links, and the lifetimes of links and sessions."""
 
     vault: links.LinkKeys
-    lifetimes: Lifetimes
+    lifetimes: AccessLifetimes
 
 
 def open_link(work: Work, door: LinkContext, visit: LinkVisit) -> OpenedReport:
@@ -116,7 +116,7 @@ def open_found_link(
 ) -> OpenedReport:
     """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
     account = _user(work, link, visit)
-    request = LaunchRequest.from_json(link.payload["launch"])
+    request = LaunchInput.from_json(link.payload["launch"])
     report = _report(work, link, request, account)
     transfer = needs_transfer(report, account.id) and not request.force_transfer
     if not transfer:
@@ -158,7 +158,7 @@ def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> SiteUser:
     return get_user(work.connection, link.site_id, account_id)
 
 
-def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: SiteUser) -> Report:
+def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: SiteUser) -> Report:
     lock_patients(work, request.identity.site_id, [request.identity.mrn])
     identity = current_identity(work.connection, request.identity)
     found = lock_orders(work, [identity], current=True)[0]
@@ -176,7 +176,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: 
     return create_report(work, request, identity, account) if found is None else found.report
 
 
-def _require_matching_name(work: Work, request: LaunchRequest, identity: OrderId) -> None:
+def _require_matching_name(work: Work, request: LaunchInput, identity: OrderId) -> None:
     """Check the name again: the patient may have been renamed since the launch."""
     names = known_names(work, identity.site_id, [identity.mrn])
     require_matching_name(names.get(identity.mrn, ()), request)

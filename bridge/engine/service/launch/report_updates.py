@@ -10,7 +10,7 @@ from typing import Final
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
-from bridge.engine.launch.request import Attachment, LaunchRequest
+from bridge.engine.launch.request import Attachment, LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.patients import names_conflict
@@ -37,7 +37,7 @@ _NAMES: Final = key_statement(
 ).with_sqlite_part("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
 
 
-def order_input(request: LaunchRequest, identity: OrderId) -> OrderInput:
+def order_input(request: LaunchInput, identity: OrderId) -> OrderInput:
     """Return the order of a launch, under the current patient identifier."""
     return OrderInput(
         mrn=identity.mrn,
@@ -58,7 +58,7 @@ def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[
     return found
 
 
-def require_matching_name(names: Iterable[str], request: LaunchRequest) -> None:
+def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
     """Raise `PatientNameMismatch` if the launch contradicts a stored name."""
     if request.force_name or not request.patient_name:
         return
@@ -66,7 +66,7 @@ def require_matching_name(names: Iterable[str], request: LaunchRequest) -> None:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
 
 
-def create_report(work: Work, request: LaunchRequest, identity: OrderId, owner: SiteUser) -> Report:
+def create_report(work: Work, request: LaunchInput, identity: OrderId, owner: SiteUser) -> Report:
     """Create a Draft for a user, with the data of the launch."""
     text = joined(request.key_findings, *_texts(request.attachments))
     order = order_input(request, identity)
@@ -76,7 +76,7 @@ def create_report(work: Work, request: LaunchRequest, identity: OrderId, owner: 
     return report
 
 
-def merge_launch(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+def merge_launch(work: Work, report: Report, order: ReportOrder, request: LaunchInput) -> None:
     """
     Merge a launch into a locked report.
 
@@ -97,7 +97,7 @@ def merge_launch(work: Work, report: Report, order: ReportOrder, request: Launch
         change_feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
 
 
-def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchInput) -> None:
     """Add the files of a launch to a locked, unsigned report."""
     if request.attachments and attach(work, report, request.attachments, order):
         bump_version(work, report)

@@ -10,7 +10,7 @@ from sqlmodel import select
 
 from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, launch_status
-from bridge.engine.launch.request import LaunchRequest
+from bridge.engine.launch.request import LaunchInput
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import SIGNED, FileKind, Status
@@ -50,11 +50,11 @@ class ExecutedLaunch:
 
     outcome: LaunchOutcome
     launcher: LaunchGrant
-    request: LaunchRequest
+    request: LaunchInput
     creates: bool = False
 
 
-def execute(work: Work, users: LaunchUsers, request: LaunchRequest) -> ExecutedLaunch:
+def execute(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch:
     """Execute one launch of any kind, or raise its error."""
     launcher = users.grant(request)
     identity = current_identity(work.connection, request.identity)
@@ -79,7 +79,7 @@ def execute(work: Work, users: LaunchUsers, request: LaunchRequest) -> ExecutedL
 
 
 def launch_result(
-    work: Work, request: LaunchRequest, launcher: LaunchGrant, report: Report | None
+    work: Work, request: LaunchInput, launcher: LaunchGrant, report: Report | None
 ) -> ExecutedLaunch:
     """
     Return the outcome of a launch for the report that it found or created; None means no report
@@ -98,7 +98,7 @@ def launch_result(
 
 
 def registration_result(
-    work: Work, request: LaunchRequest, launcher: LaunchGrant, done: RegisteredOrder
+    work: Work, request: LaunchInput, launcher: LaunchGrant, done: RegisteredOrder
 ) -> ExecutedLaunch:
     """Return the outcome of a launch for the order that it registered."""
     signed = done.outcome is Registration.SIGNED
@@ -130,7 +130,7 @@ def require_owner(launcher: LaunchGrant) -> SiteUser:
 
 
 def warnings_of(
-    work: Work, request: LaunchRequest, launcher: LaunchGrant
+    work: Work, request: LaunchInput, launcher: LaunchGrant
 ) -> tuple[LaunchWarning, ...]:
     """Return the warnings of a launch: an unknown template, an ignored token."""
     number = request.app.template
@@ -140,7 +140,7 @@ def warnings_of(
 
 
 def file_warnings(
-    work: Work, request: LaunchRequest, report: Report | None
+    work: Work, request: LaunchInput, report: Report | None
 ) -> tuple[LaunchWarning, ...]:
     """Return the warnings about files of a launch that its report does not show."""
     files = request.attachments
@@ -166,7 +166,7 @@ def _find_report(work: Work, identity: OrderId) -> Report | None:
 
 
 def open_report(
-    work: Work, launcher: LaunchGrant, request: LaunchRequest, identity: OrderId
+    work: Work, launcher: LaunchGrant, request: LaunchInput, identity: OrderId
 ) -> Report:
     """Create the report of an eager launch, or merge the launch into the existing report."""
     owner = require_owner(launcher)

@@ -18,7 +18,7 @@ from bridge.engine.service.launch import links
 from bridge.engine.service.live import sync_launch
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 CHANGES = metadata.tables[str(FeedChange.__tablename__)]
 KEPT_DETAILS = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
@@ -125,7 +125,7 @@ def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
 
 
 def window_facts(
-    work: Work, report_id: str, window: WindowOptions, site: Any, life: Lifetimes
+    work: Work, report_id: str, window: WindowOptions, site: Any, life: AccessLifetimes
 ) -> WindowFacts:
     """Return the window facts; `site` is its row, and the report must be locked."""
     newest = select(func.max(CHANGES.c.cursor)).where(CHANGES.c.report_id == report_id)

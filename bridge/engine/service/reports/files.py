@@ -21,7 +21,7 @@ from sqlmodel import col, select
 from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.launch.outcome import SetAsideFile
 from bridge.engine.launch.parser import fill_tags
-from bridge.engine.launch.request import Attachment, LaunchRequest
+from bridge.engine.launch.request import Attachment, LaunchInput
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import ReportEvent
@@ -53,7 +53,7 @@ class _Patient:
         )
 
 
-def screen_launch(work: Work, request: LaunchRequest, identity: OrderId) -> LaunchRequest:
+def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> LaunchInput:
     """Return the launch with the files of another patient set aside, and without their tags."""
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request

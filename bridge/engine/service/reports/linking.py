@@ -24,7 +24,7 @@ from bridge.engine.rules.status import ReportOrigin
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
-from bridge.engine.service.report_status import StatusRecord, has_content, status_records
+from bridge.engine.service.report_status import ReportStatusRecord, has_content, status_records
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files, split_files
 from bridge.engine.service.work import ChangeEvent, Work
@@ -39,7 +39,7 @@ class RequestedOrder:
     report: Report
 
 
-def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]:
+def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusRecord]:
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
@@ -117,7 +117,7 @@ class _UnlinkedReports:
     untouched: list[Report] = field(default_factory=list)
 
 
-def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecord]:
+def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusRecord]:
     """Unlink orders of one site; return the records of changed, new and unchanged reports."""
     found = lock_requested(work, identities)
     by_report: dict[int, list[RequestedOrder]] = {}

@@ -1,30 +1,41 @@
 """
-Actions of the report page: save, sign, recall, preliminary read, addenda, discard.
+Actions of the report page: save, check, sign, recall, preliminary read, addenda, discard.
 
 A save names the version that it is based on. It is refused if the report has a newer version or
-another session holds the write lease. The page's state is in `page_state`.
+another session holds the write lease. The page's state is in
+`page_state`. Only the page runs the checks before signing; the API signs without them (V50).
 """
 
 from typing import Any
 
-from bridge.engine.errors import Forbidden, RuleBroken, VersionConflict
+from bridge.engine.errors import EngineError, Forbidden, RuleBroken, VersionConflict
 from bridge.engine.records.tables import Addendum, Report
 from bridge.engine.rules.lifecycle import ReportEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
-from bridge.engine.rules.text.document import BadDocument, Document, parse, to_json
+from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
 from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.text.signing_checks import Behaviour, CheckFinding, find_all
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import addenda_of, apply_event, document_json
-from bridge.engine.service.report_lookup import lock_report_by_id
+from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.reports.deletion import discard
-from bridge.engine.service.signing import addenda, lease, sign_checks
+from bridge.engine.service.signing import addenda, lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim_report
 from bridge.engine.service.signing.sign import sign_report, unsign_report
 from bridge.engine.service.sites import billing
+from bridge.engine.service.sites.preferences import SignChecks, preferences_of
 from bridge.engine.service.work import ChangeEvent, Work
+
+
+class SigningProhibited(EngineError):  # noqa: N818  # named for what happened
+    """The site prohibits signing a report with such findings in the application."""
+
+    status = 400
+    code = "signing_prohibited"
+    text = "the site's checks do not let this report be signed"
 
 
 def save(
@@ -70,7 +81,7 @@ def sign(
         lease.require(work, editor, report)
         if version != report.version:
             raise VersionConflict
-        sign_checks.refuse_prohibited(work, report)
+        _refuse_prohibited(work, report)
     return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
 
 
@@ -178,3 +189,32 @@ def _require_addendum_version(work: Work, report: Report, version: int) -> None:
 def _require_permitted(editor: Editor, report: Report, deed: ReportAction) -> None:
     if not permits(editor.role, deed, owner=report.owner_id == editor.account_id):
         raise Forbidden
+
+
+def check_report(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return the findings in the saved text, each with the site's behaviour."""
+    report = lock_report_by_id(work, report_id)
+    behaviours = preferences_of(work.connection, report.site_id).signChecks
+    return [
+        {**each.as_json(), "behaviour": behaviours.behaviour(each.check).value}
+        for each in _findings(work, report, behaviours)
+    ]
+
+
+def _refuse_prohibited(work: Work, report: Report) -> None:
+    """Raise `SigningProhibited` if the site prohibits signing with one of the findings."""
+    behaviours = preferences_of(work.connection, report.site_id).signChecks
+    found = _findings(work, report, behaviours)
+    if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
+        raise SigningProhibited
+
+
+def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[CheckFinding]:
+    """Return the findings that the site does not silence."""
+    orders = [order.tags for order in orders_of(work.session, key_of(report))]
+    document: Document = restore(document_json(report))
+    return [
+        each
+        for each in find_all(document, orders)
+        if behaviours.behaviour(each.check) is not Behaviour.SILENT
+    ]

@@ -5,27 +5,34 @@ The state of the report page, which every action returns, and whether the page m
 whether the page must load again.
 """
 
+import base64
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import insert
 from sqlmodel import col, select
 
 from bridge.engine.documents.exports.html import fragment
-from bridge.engine.records.tables import Addendum, Report, Signature
+from bridge.engine.launch.languages import first_language
+from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
+from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_user, settings_of
 from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.reports.files import list_set_aside
 from bridge.engine.service.signing import lease
-from bridge.engine.service.signing.draft_keys import draft_key
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import Work
+
+DRAFT_KEYS = metadata.tables[str(DraftKey.__tablename__)]
+DRAFT_KEY_BYTES = 32
 
 
 def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False) -> dict[str, Any]:
@@ -98,7 +105,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signChecks": preferences.signChecks.model_dump(),
         # Without a sign delay a signature cannot be recalled, so a shortcut alone must not sign.
         "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
-        "journalKey": draft_key(work, key_of(report), editor.account_id),
+        "journalKey": _draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
     }
 
@@ -151,3 +158,28 @@ def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
     if newest is None or newest.content_text == report.content_text:
         return None
     return {"document": newest.document, "content": newest.content_text, "at": newest.signed_at}
+
+
+def _draft_key(work: Work, report_pk: int, account_id: int) -> str:
+    """Return a user's key for a locked report in base64, made where there is none."""
+    own = (DRAFT_KEYS.c.report_pk == report_pk, DRAFT_KEYS.c.account_id == account_id)
+    secret = work.connection.execute(select(DRAFT_KEYS.c.secret).where(*own)).scalar_one_or_none()
+    if secret is None:
+        secret = secrets.token_bytes(DRAFT_KEY_BYTES)
+        work.connection.execute(
+            insert(DRAFT_KEYS).values(
+                report_pk=report_pk, account_id=account_id, secret=secret, created_at=work.now
+            )
+        )
+    return base64.b64encode(secret).decode("ascii")
+
+
+def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
+    """Return one of the 17 codes (interface document, Site and user settings)."""
+    report = lock_report_by_id(work, session.report_id)
+    own = settings_of(work.connection, report.site_id, editor.account_id).get("SpeechLanguage")
+    site = preferences_of(work.connection, report.site_id).SpeechLanguage
+    shown = session.details.get("app_language")
+    warmed = session.languages.get("speech_language")
+    wished = report.reporting.get("speech_language")
+    return first_language([str(each or "") for each in (wished, warmed, own, site, shown)])

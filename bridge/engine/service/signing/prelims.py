@@ -42,7 +42,7 @@ from bridge.engine.service.lifecycle import (
     require_author,
 )
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import StatusRecord, reports_by_key, status_records
+from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
 
@@ -191,7 +191,7 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
 class WaitingReport:
     """A preliminary report that waits for its review."""
 
-    record: StatusRecord
+    record: ReportStatusRecord
     read_at: int
 
     def as_json(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import addenda_of, signed_addenda
 from bridge.engine.service.report_lookup import key_of, mark_updated
 from bridge.engine.service.report_status import ReportContext
-from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
+from bridge.engine.service.work import ActorRef, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 from bridge.store.statements import BoundStatement, bind, dialect_statement, execute_all
 
@@ -167,7 +167,7 @@ def release_due(database: Database, now: int, limit: int = 100) -> int:
 
 
 def _release_report(database: Database, report_pk: int, now: int) -> int:
-    with transaction(database, Actor(), now) as work:
+    with transaction(database, ActorRef(), now) as work:
         report = work.session.exec(
             select(Report).where(Report.pk == report_pk).with_for_update(skip_locked=True)
         ).first()

@@ -16,7 +16,7 @@ from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.launch.languages import language
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningCheck
-from bridge.engine.settings import Lifetimes
+from bridge.engine.settings import AccessLifetimes
 
 SITES = metadata.tables["engine_site"]
 
@@ -75,7 +75,7 @@ class Preferences(BaseModel):
         """Return the members that differ from the defaults, as they are stored."""
         return self.model_dump(exclude_defaults=True)
 
-    def lifetimes(self, general: Lifetimes) -> tuple[int, int]:
+    def lifetimes(self, general: AccessLifetimes) -> tuple[int, int]:
         """Return the seconds that a site's links live: those that act as a user, and others."""
         return (
             self.frameLinkSeconds or general.frame_link,

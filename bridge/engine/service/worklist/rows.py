@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 
-from bridge.engine.records.tables import FeedChange, Membership, PrelimRead, Report, ReportOrder
+from bridge.engine.records.tables import FeedChange, PrelimRead, Report, ReportOrder, SiteMembership
 from bridge.engine.rules.status import Status
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
@@ -84,8 +84,8 @@ _TAGS = {
 }
 _ANCHOR = col(ReportOrder.position) == 0
 _WAITS = col(PrelimRead.reviewed_at).is_(None) & col(PrelimRead.withdrawn_at).is_(None)
-_OWNER_NAME = select(func.lower(Membership.name)).where(
-    Membership.site_id == Report.site_id, Membership.account_id == Report.owner_id
+_OWNER_NAME = select(func.lower(SiteMembership.name)).where(
+    SiteMembership.site_id == Report.site_id, SiteMembership.account_id == Report.owner_id
 )
 _FIRST_READ = select(func.min(PrelimRead.read_at)).where(PrelimRead.report_pk == Report.pk, _WAITS)
 _VALUES: Mapping[SortColumn, Any] = {

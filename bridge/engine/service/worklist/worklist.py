@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from bridge.email import canonical_email
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import Account, Membership, Report, ReportOrder
+from bridge.engine.records.tables import Account, Report, ReportOrder, SiteMembership
 from bridge.engine.rules.patients import folded_name
 from bridge.engine.rules.priority import most_urgent, priority_code
 from bridge.engine.rules.reasons import Reason
@@ -86,7 +86,7 @@ class WorklistQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class WorklistPage:
+class WorklistResult:
     """A page of the worklist; `next` is the cursor of the next page, None at the end."""
 
     items: tuple[Mapping[str, Any], ...]
@@ -97,7 +97,7 @@ class WorklistPage:
         return {"items": list(self.items), "next": self.next}
 
 
-def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistPage:
+def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistResult:
     """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).where(Report.site_id == query.site_id)
@@ -113,7 +113,7 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistP
     page = rows[: query.limit]
     more = len(rows) > query.limit
     items = items_of(session, [report for report, _ in page], now)
-    return WorklistPage(
+    return WorklistResult(
         tuple(map(_with_iso_times, items)), _cursor(query.sort, *page[-1]) if more else None
     )
 
@@ -235,5 +235,5 @@ def _urgency(orders: Sequence[ReportOrder]) -> dict[str, str | None]:
 def _owner_names(session: Session, reports: list[Report]) -> dict[tuple[str, int | None], str]:
     """Return the owners' names, by site and account."""
     owners = {report.owner_id for report in reports if report.owner_id is not None}
-    rows = session.exec(select(Membership).where(col(Membership.account_id).in_(owners)))
+    rows = session.exec(select(SiteMembership).where(col(SiteMembership.account_id).in_(owners)))
     return {(row.site_id, row.account_id): row.name for row in rows}

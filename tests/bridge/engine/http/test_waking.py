@@ -9,7 +9,7 @@ from bridge.engine.http.application import create_application
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import Actor
+from bridge.engine.service.work import ActorRef
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from tests.bridge.engine.http.house import BASE, Service, user
@@ -25,7 +25,9 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
 
     async def waiting() -> bool:
         notification = engine.work.changed.notification()
-        await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
+        await engine.work.change(
+            ActorRef(), service.clock.now, lambda work: sign(work, A1).report_id
+        )
         return await wait_notified(notification, LONG)
 
     assert service.runner.run(waiting())
@@ -78,7 +80,9 @@ def test_a_signature_wakes_the_readers_of_other_processes(
         await wait_notified(first, 2.0)  # it rings once, when the listener is ready
         notification = other.work.changed.notification()
         engine = service.application.state.engine
-        await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
+        await engine.work.change(
+            ActorRef(), service.clock.now, lambda work: sign(work, A1).report_id
+        )
         rang = await wait_notified(notification, LONG)
         await other.stop()
         return rang

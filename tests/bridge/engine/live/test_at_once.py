@@ -13,7 +13,7 @@ from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service import change_feed as feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from tests.bridge.engine.service.ward import SITE, START, Ward
@@ -45,7 +45,7 @@ class Place:
         async def asking() -> None:
             for each in accessions:
                 deed = partial(use, accession=each)
-                await self.work.change(Actor(), START, deed, brief=not urgent, urgent=urgent)
+                await self.work.change(ActorRef(), START, deed, brief=not urgent, urgent=urgent)
 
         asyncio.run(asking())
         return tried

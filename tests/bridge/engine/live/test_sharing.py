@@ -17,7 +17,7 @@ from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from tests.bridge.engine.service.ward import SITE, START, Ward
 
@@ -69,7 +69,7 @@ def together(workshop: DatabaseExecutor, *uses: Use) -> list[object]:
     async def asking() -> list[object]:
         # The first goes alone and holds the lanes, so that the others meet.
         return await asyncio.gather(
-            *(workshop.change(Actor(), START, use) for use in uses), return_exceptions=True
+            *(workshop.change(ActorRef(), START, use) for use in uses), return_exceptions=True
         )
 
     return asyncio.run(asking())
@@ -193,7 +193,7 @@ def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: DatabaseExe
 async def _signing(workshop: DatabaseExecutor, accession: str) -> str:
     try:
         await workshop.change(
-            Actor(), START, lambda work: sign(work, OrderId(SITE, "M1", accession)).report_id
+            ActorRef(), START, lambda work: sign(work, OrderId(SITE, "M1", accession)).report_id
         )
     except EngineError as refusal:
         return refusal.code

@@ -3,7 +3,7 @@
 from sqlalchemy import select, text
 from sqlmodel import col
 
-from bridge.engine.records.tables import Membership
+from bridge.engine.records.tables import SiteMembership
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from tests.bridge.store.test_migrate import empty
@@ -41,7 +41,9 @@ def test_what_an_account_had_becomes_what_its_sites_know(empty: Database) -> Non
     upgrade(empty, PACKAGE, TABLE)
 
     with empty.read() as connection:
-        rows = connection.execute(select(Membership).order_by(col(Membership.site_id))).all()
+        rows = connection.execute(
+            select(SiteMembership).order_by(col(SiteMembership.site_id))
+        ).all()
     known = [(row.site_id, row.name, row.signature, row.settings, row.left_at) for row in rows]
     settings = {"AppLanguage": "ja-JP"}
     assert known == [(site, "Ada", "data:", settings, None) for site in ("A", "B")]

@@ -8,11 +8,11 @@ from bridge.engine.records.tables import (
     Account,
     DeletedReport,
     IssuedLink,
-    Membership,
     PrelimGroup,
     Report,
     ReportOrder,
     Site,
+    SiteMembership,
 )
 from bridge.engine.rules.identity import link_target
 from bridge.engine.rules.site_roles import SiteRole
@@ -388,7 +388,7 @@ def test_a_draft_is_assigned_to_another_user(ward: Ward) -> None:
 def set_role(ward: Ward, account_id: int, role: SiteRole) -> None:
     """Give somebody another role on the site."""
     with ward.database.session() as session:
-        member = session.get(Membership, (SITE, account_id))
+        member = session.get(SiteMembership, (SITE, account_id))
         assert member is not None
         member.role = role
         session.add(member)

@@ -8,7 +8,7 @@ from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_re
 from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.launch.request import Attachment
-from bridge.engine.records.tables import Membership, Site
+from bridge.engine.records.tables import Site, SiteMembership
 from bridge.engine.rules.status import FileKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.report_lookup import lock_report
@@ -26,7 +26,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 def test_a_signed_report_with_everything(ward: Ward) -> None:
     """Orders, text, signer with signature, addendum, preliminary read, site images."""
     with ward.work() as work:
-        site, ann = work.session.get(Site, SITE), work.session.get(Membership, (SITE, ward.ann))
+        site, ann = work.session.get(Site, SITE), work.session.get(SiteMembership, (SITE, ward.ann))
         assert site is not None
         assert ann is not None
         site.header_img_type, site.header_img, site.footer_img = "image/png", "iVBORw0KGgo=", PIXEL
@@ -68,7 +68,7 @@ def test_a_signature_keeps_the_name_it_was_made_with(ward: Ward) -> None:
     ward.do(sign, order)
 
     with ward.work() as work:
-        ann = work.session.get(Membership, (SITE, ward.ann))
+        ann = work.session.get(SiteMembership, (SITE, ward.ann))
         assert ann is not None
         ann.name = "Ann Newname"
     with ward.work() as work:

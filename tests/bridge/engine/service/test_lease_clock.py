@@ -6,7 +6,7 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from bridge.store.options import DatabaseOptions
 
@@ -23,7 +23,7 @@ def test_a_clock_that_is_set_ends_no_lease(
     mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
     report = Report()
     with opened.read() as connection:
-        here, there = (Work(connection, Actor(1), now) for now in (NOW, NOW + jump))
+        here, there = (Work(connection, ActorRef(1), now) for now in (NOW, NOW + jump))
         lease.renew(here, mine, report)
         here.close()
         assert lease.is_held(there, mine, report)

@@ -6,7 +6,7 @@ from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.service.launch.first_text import write_first_text
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import reset_order
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
@@ -16,7 +16,7 @@ from bridge.engine.service.worklist.assignment import open_for, unassign
 from tests.bridge.engine.service.ward import Ward
 
 
-def accessions(record: StatusRecord) -> list[str]:
+def accessions(record: ReportStatusRecord) -> list[str]:
     """Return the accessions of a record, anchor first."""
     return [each.accession for each in record.orders]
 

@@ -11,7 +11,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import Actor, transaction
+from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.database import Database
 from tests.bridge.engine.service.ward import SITE, START, Ward
 from tests.processes import FORKED
@@ -25,7 +25,7 @@ def sign_all(url: str, accessions: list[str]) -> Counter[str]:
     outcome: Counter[str] = Counter()
     for accession in accessions:
         try:
-            with transaction(database, Actor(), START) as work:
+            with transaction(database, ActorRef(), START) as work:
                 sign(work, OrderId(SITE, "M1", accession))
             outcome["ok"] += 1
         except EngineError as refusal:
@@ -38,7 +38,7 @@ def register_all(url: str, prefix: str, count: int) -> int:
     """Register orders, a transaction each."""
     database = Database(url)
     for number in range(count):
-        with transaction(database, Actor(), START) as work:
+        with transaction(database, ActorRef(), START) as work:
             register(work, SITE, OrderInput(f"{prefix}", f"{prefix}{number}"))
     database.dispose()
     return count

@@ -7,17 +7,17 @@ from bridge.engine.errors import (
     AlreadySigned,
     AuthorNotPermitted,
     CoolingElapsed,
+    NoSignedReport,
     ReportNotFound,
-    ReportNotSigned,
     RuleBroken,
 )
 from bridge.engine.records.tables import (
     Account,
     Addendum,
     Billing,
-    Membership,
     Share,
     Signature,
+    SiteMembership,
 )
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.site_roles import SiteRole
@@ -52,7 +52,10 @@ def test_the_api_signs_for_nobody_who_may_not_sign(ward: Ward, gone: str) -> Non
     ward.delay(60)
     ward.do(sign, ready)
     with ward.database.session() as session:
-        member, account = session.get(Membership, (SITE, ward.ann)), session.get(Account, ward.ann)
+        member, account = (
+            session.get(SiteMembership, (SITE, ward.ann)),
+            session.get(Account, ward.ann),
+        )
         assert member is not None
         assert account is not None
         member.role = SiteRole.PRELIM if gone == "prelim" else member.role
@@ -241,7 +244,7 @@ def test_unsign_what_is_not_signed_fails_with_500(ward: Ward, state: str) -> Non
     if state == "Ordered with content":
         ward.do(unassign, order)
 
-    with pytest.raises(ReportNotSigned) as refused:
+    with pytest.raises(NoSignedReport) as refused:
         ward.do(unsign, order)
 
     assert refused.value.status == 500

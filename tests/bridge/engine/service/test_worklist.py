@@ -11,19 +11,24 @@ from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import Actor, work_within
+from bridge.engine.service.work import ActorRef, work_within
 from bridge.engine.service.worklist.assignment import open_for
-from bridge.engine.service.worklist.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
+from bridge.engine.service.worklist.worklist import (
+    Sort,
+    WorklistQuery,
+    WorklistResult,
+    read_worklist,
+)
 from tests.bridge.engine.service.ward import PATIENT, SITE, Ward
 
 
-def ask(ward: Ward, query: WorklistQuery) -> WorklistPage:
+def ask(ward: Ward, query: WorklistQuery) -> WorklistResult:
     """Read a page."""
     with ward.work() as work:
         return read_worklist(work.session, query, ward.now)
 
 
-def names(page: WorklistPage) -> list[str]:
+def names(page: WorklistResult) -> list[str]:
     """Return the anchors' accessions."""
     return [each["clinicalInfo"][0]["Accession"] for each in page.items]
 
@@ -151,7 +156,7 @@ def test_cursors_are_given_out_in_the_order_of_commits(ward: Ward) -> None:
     """Who has appended to the feed holds all others back until the commit."""
     with ThreadPoolExecutor(1) as pool:
         with ward.database.write() as connection:
-            with work_within(connection, ward.database, Actor(), ward.now) as work:
+            with work_within(connection, ward.database, ActorRef(), ward.now) as work:
                 register(work, SITE, OrderInput("M1", "FIRST"))
             second = pool.submit(ward.do, register, SITE, OrderInput("M1", "SECOND"))
             with pytest.raises(TimeoutError):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from bridge.engine.records.tables import Account, Membership, Site
+from bridge.engine.records.tables import Account, Site, SiteMembership
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed, report_status
@@ -12,8 +12,8 @@ from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.report_status import StatusRecord
-from bridge.engine.service.work import Actor, Work, transaction
+from bridge.engine.service.report_status import ReportStatusRecord
+from bridge.engine.service.work import ActorRef, Work, transaction
 from bridge.store.database import Database
 
 SITE = "SITE1"
@@ -47,13 +47,13 @@ class Ward:
                 session.flush()
                 ids.append(account.id or 0)
                 place = {"site_id": SITE, "account_id": ids[-1], "created_at": START}
-                session.add(Membership(**place, role=SiteRole(role), name=name.title()))
+                session.add(SiteMembership(**place, role=SiteRole(role), name=name.title()))
         return ids[0], ids[1], ids[2]
 
     @contextmanager
     def work(self) -> Iterator[Work]:
         """One transaction."""
-        with transaction(self.database, Actor(self.admin), self.now) as work:
+        with transaction(self.database, ActorRef(self.admin), self.now) as work:
             yield work
 
     def do(self, service: Callable[..., T], *args: Any, **options: Any) -> T:
@@ -97,7 +97,7 @@ class Ward:
         with self.work() as work:
             return service(work, lock_report(work, identity).report, *args, **options)
 
-    def record(self, identity: OrderId) -> StatusRecord:
+    def record(self, identity: OrderId) -> ReportStatusRecord:
         """Status record of a report."""
         with self.work() as work:
             return report_status.query_status(work.connection, [identity], self.now)[0]

@@ -35,7 +35,7 @@ from bridge.engine.launch.attachments import structured_reports
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.service.report_status import StatusRecord
+from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
@@ -48,7 +48,7 @@ router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
-Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecord]]
+Regroup = Callable[[Work, Sequence[OrderId]], Sequence[ReportStatusRecord]]
 
 
 @router.post("/delete", response_class=Response, responses=DONE)

@@ -35,7 +35,7 @@ from bridge.engine.http.requests.use_cases import (
 )
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.report_status import StatusRecord, query_status, read_report
+from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
@@ -121,7 +121,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         site_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
 
-    def read(session: Session) -> tuple[list[StatusRecord], dict[str, dict[str, Any]]]:
+    def read(session: Session) -> tuple[list[ReportStatusRecord], dict[str, dict[str, Any]]]:
         connection = session.connection()
         records = query_status(connection, identities, now)
         names = [each.report_id for each in records] if body.texts else []
@@ -145,7 +145,7 @@ async def status(body: StatusBody, request: Request) -> Response:
     )
 
 
-def _pairs(records: Iterable[StatusRecord]) -> list[tuple[str, str]]:
+def _pairs(records: Iterable[ReportStatusRecord]) -> list[tuple[str, str]]:
     """Return (site, report id) of each record."""
     return [(each.orders[0].site_id, each.report_id) for each in records]
 

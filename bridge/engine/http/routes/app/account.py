@@ -17,7 +17,7 @@ from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.site_changes import image_uri
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
@@ -52,7 +52,7 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedInDe
         work.audit(replace(event, **changes))
         return own_account.account_json(work.connection, signed)
 
-    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply))
+    return JSONResponse(await engine.work.change(ActorRef(key), engine.clock(), apply))
 
 
 @router.post("/password")
@@ -76,7 +76,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
         event = audit_event(request, "password-update", target=("account", str(key)))
         work.audit(replace(event, before={}, after={"password": "changed"}))
 
-    await engine.work.change(Actor(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(key), engine.clock(), apply)
     return Response(status_code=204)
 
 
@@ -92,7 +92,7 @@ async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> R
         engine.throttle.give_back(work.connection, attempt)
         work.audit(audit_event(request, "confirm"))
 
-    await engine.work.change(Actor(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(key), engine.clock(), apply)
     return Response(status_code=204)
 
 
@@ -131,7 +131,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
         work.audit(replace(event, before={}, after=made))
         return {"id": token_id, "token": secret}
 
-    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), apply), 201)
+    return JSONResponse(await engine.work.change(ActorRef(key), engine.clock(), apply), 201)
 
 
 @router.delete("/tokens/{token_id}")
@@ -150,5 +150,5 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> 
         )
         work.audit(replace(event, **changes))
 
-    await engine.work.change(Actor(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(key), engine.clock(), apply)
     return Response(status_code=204)

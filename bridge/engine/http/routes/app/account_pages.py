@@ -18,7 +18,7 @@ from bridge.engine.launch.languages import first_language
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist.ownership import open_from_worklist
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
@@ -78,7 +78,7 @@ async def report(report_id: str, request: Request) -> Response:
         return opened
 
     try:
-        opened = await engine.work.change(Actor(account_id), engine.clock(), apply)
+        opened = await engine.work.change(ActorRef(account_id), engine.clock(), apply)
     except EngineError as refusal:
         record_refusal(request, "open", code=refusal.code)
         status, detail = refusal.status, refusal.detail

@@ -17,7 +17,7 @@ from bridge.engine.launch.languages import LANGUAGES, language
 from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place_lines, transcribe
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
-from bridge.engine.service.sites.dictation_language import speech_language
+from bridge.engine.service.signing.page_state import speech_language
 from bridge.executors import Threads
 
 PREFIX = "/reporting/api/session"

@@ -17,7 +17,7 @@ from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import SessionRoute
 from bridge.engine.rules.text.document import restore, to_json
 from bridge.engine.rules.text.key_findings import apply_template
-from bridge.engine.service.signing import page_state, sign_checks
+from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.sites import audit_states, macros, sites
 from bridge.executors import Threads
 
@@ -98,7 +98,7 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
 @router.get("/checks", response_model=PageJson)
 async def check(page: ReportPageDep) -> Response:
     """Return the findings of the checks before signing, for the saved text."""
-    found = await page.read(partial(sign_checks.check, report_id=page.session.report_id))
+    found = await page.read(partial(page_actions.check_report, report_id=page.session.report_id))
     return JSONResponse({"findings": found})
 
 

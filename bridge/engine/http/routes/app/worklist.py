@@ -23,7 +23,7 @@ from bridge.engine.service.accounts.sessions import is_valid
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.sites.sites import get_site, list_prelim_groups
-from bridge.engine.service.work import Actor, Work
+from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist import ownership
 from bridge.engine.service.worklist.rows import OwnerFilter, RowsQuery, SortColumn, read_rows
 
@@ -165,5 +165,5 @@ async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Res
         action = "assign" if body.email else "unassign"
         work.audit(audit_event(request, action, report.site_id, report.report_id))
 
-    await engine.work.change(Actor(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(key), engine.clock(), apply)
     return Response(status_code=204)
