@@ -69,11 +69,11 @@ def _rotate(
     new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
     write_link_keys(path, (new, *old))
     sleep(_SETTLE_SECONDS)
-    vault = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
-    moved, unreadable = _move(database, vault)
+    link_keys = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
+    moved, unreadable = _move(database, link_keys)
     with database.write() as connection:
-        answers = idempotency.reseal(connection, vault.keys)
-        codes = second_factor.reseal(connection, vault.keys)
+        answers = idempotency.reseal(connection, link_keys.keys)
+        codes = second_factor.reseal(connection, link_keys.keys)
     moved = moved + answers[0] + codes[0]
     unreadable = unreadable + answers[1] + codes[1]
     if drop_old:
@@ -93,12 +93,12 @@ def _rotate(
     return done
 
 
-def _move(database: Database, vault: LinkKeys) -> tuple[int, int]:
+def _move(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
     """Move link by link in small transactions, so that no launch waits for it."""
     moved, unreadable, after = 0, 0, 0
     while True:
         with database.write() as connection:
-            step = links.reseal(connection, vault, _now(), after)
+            step = links.reseal(connection, link_keys, _now(), after)
         moved += step.moved
         unreadable += step.unreadable
         if step.last is None:

@@ -84,10 +84,10 @@ class Forbidden(EngineError):  # noqa: N818  # named for what happened
 class AuthorNotPermitted(Forbidden):
     """The person in whose name it would be done may not do it on this site, or has left it."""
 
-    def __init__(self, deed: ReportAction) -> None:
-        self.code = f"author_may_not_{deed.value}"
+    def __init__(self, action: ReportAction) -> None:
+        self.code = f"author_may_not_{action.value}"
         super().__init__(
-            f"the report's owner may not {deed.value} on this site: "
+            f"the report's owner may not {action.value} on this site: "
             "the role does not permit it, or the owner has left the site"
         )
 

@@ -30,7 +30,7 @@ def controls(page: Mapping[str, Any]) -> list[Control]:
     """Return the controls for a page that `service.signing.page_state.load` describes."""
     status, permitted = Status(page["status"]), frozenset(page["permitted"])
     found = _signed(page) if status in SIGNED else _unsigned(status, writable=page["writable"])
-    return [control for control, deed in found.items() if deed in permitted]
+    return [control for control, action in found.items() if action in permitted]
 
 
 def _unsigned(status: Status, *, writable: bool) -> dict[Control, ReportAction]:

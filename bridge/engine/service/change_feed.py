@@ -32,7 +32,7 @@ from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.report_status import GroupOrder, ReportContext
-from bridge.engine.service.reports.export import moment
+from bridge.engine.service.reports.export import utc_time
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 from bridge.store.statements import (
     BoundStatement,
@@ -375,7 +375,7 @@ def _text_json(row: Any) -> dict[str, Any]:
     text = row.content_text
     return {
         "content": text if row.document is not None else plain_text(from_text(text)),
-        "signedAt": timestamp(moment(row.signed_at)),
+        "signedAt": timestamp(utc_time(row.signed_at)),
         "signedBy": _person(stored_json(row.signed_by)),
     }
 

@@ -117,7 +117,7 @@ def read_author(answer: StatementResult) -> tuple[dict[str, Any], SiteRole | Non
 
 
 def require_author(
-    work: Work, report: Report, account_id: int | None, deed: ReportAction
+    work: Work, report: Report, account_id: int | None, action: ReportAction
 ) -> tuple[dict[str, Any], SiteRole]:
     """
     Return the person in whose name a report is signed or read, with the role; raise
@@ -125,13 +125,13 @@ def require_author(
     """
     statement = person_statement(work, report.site_id, account_id)
     person, role = read_author(execute_bound(work.connection, statement))
-    return person, require_permitted(role, deed, owner=account_id == report.owner_id)
+    return person, require_permitted(role, action, owner=account_id == report.owner_id)
 
 
-def require_permitted(role: SiteRole | None, deed: ReportAction, *, owner: bool) -> SiteRole:
+def require_permitted(role: SiteRole | None, action: ReportAction, *, owner: bool) -> SiteRole:
     """Raise `AuthorNotPermitted` unless the role permits the action; return the role."""
-    if role is None or not permits(role, deed, owner=owner):
-        raise AuthorNotPermitted(deed)
+    if role is None or not permits(role, action, owner=owner):
+        raise AuthorNotPermitted(action)
     return role
 
 

@@ -193,9 +193,7 @@ def _narrowed(
         for each in parted
     )
     found = connection.execute(text(asked)).all()
-    firsts = sorted(
-        (row.low, row.came) for row in found if row.came is not None
-    )
+    firsts = sorted((row.low, row.came) for row in found if row.came is not None)
     early = [first for first, at in firsts if at < moment]
     late = [first for first, _ in firsts if not early or first > early[-1]]
     low, high = ids

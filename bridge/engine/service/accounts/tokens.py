@@ -232,9 +232,9 @@ def revoke_token(connection: Connection, token_id: int, now: int) -> None:
 def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) -> None:
     """End the sessions whose links these tokens made, so that open pages notice it at once."""
     links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
-    theirs = select(links.c.pk).where(links.c.token_id.in_(token_ids))
+    made_links = select(links.c.pk).where(links.c.token_id.in_(token_ids))
     connection.execute(
         update(sessions)
-        .where(sessions.c.link_pk.in_(theirs), sessions.c.ended_at.is_(None))
+        .where(sessions.c.link_pk.in_(made_links), sessions.c.ended_at.is_(None))
         .values(ended_at=now)
     )

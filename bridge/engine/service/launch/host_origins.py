@@ -20,7 +20,7 @@ from bridge.engine.service.accounts.sessions import SESSIONS, NewSession, begin_
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.link_opening import LinkContext
-from bridge.engine.service.live.events import moment
+from bridge.engine.service.live.events import event_time
 from bridge.engine.service.sites.sites import get_site
 from bridge.engine.service.work import Work
 
@@ -43,7 +43,7 @@ class UnprovenLink:
 
 
 def find_unproven(
-    connection: Connection, door: LinkContext, framing: FrameRequest, now: int
+    connection: Connection, context: LinkContext, framing: FrameRequest, now: int
 ) -> UnprovenLink | None:
     """
     Return the link if its host is still to be proven; None for an allowed host or a site without
@@ -51,7 +51,7 @@ def find_unproven(
 
     Raise `LinkGone` and its subclasses.
     """
-    link = links.find(connection, door.vault, framing.handle, framing.purpose, now)
+    link = links.find(connection, context.link_keys, framing.handle, framing.purpose, now)
     query = select(SITES.c.host_origins).where(SITES.c.site_id == link.site_id)
     hosts: list[str] = connection.execute(query).scalar_one()
     if not hosts or not link.framed or framing.host in hosts:
@@ -59,11 +59,11 @@ def find_unproven(
     return UnprovenLink(link, hosts)
 
 
-def record_host(work: Work, door: LinkContext, link: links.FoundLink, host: str) -> None:
+def record_host(work: Work, context: LinkContext, link: links.FoundLink, host: str) -> None:
     """Record a host for `observed_hosts`, as a session that has already ended."""
     details = {"host": host}
     new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, ended=True)
-    begin_session(work.connection, door.vault.random_bytes, new, work.now, door.lifetimes)
+    begin_session(work.connection, context.link_keys.random_bytes, new, work.now, context.lifetimes)
 
 
 def observed_hosts(rows: Session, site_id: str) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def observed_hosts(rows: Session, site_id: str) -> list[dict[str, Any]]:
     return [
         {
             "origin": row.origin,
-            "lastSeenAt": moment(row.at),
+            "lastSeenAt": event_time(row.at),
             "configured": row.origin in configured,
         }
         for row in connection.execute(query)

@@ -65,7 +65,11 @@ class PrewarmedSession:
 
 
 def issue_init_link(
-    work: Work, caller: Caller, vault: links.LinkKeys, life: AccessLifetimes, request: InitRequest
+    work: Work,
+    caller: Caller,
+    link_keys: links.LinkKeys,
+    life: AccessLifetimes,
+    request: InitRequest,
 ) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     users = LaunchUsers(work.connection, caller, work.now)
@@ -94,14 +98,14 @@ def issue_init_link(
         token_id=caller.token_id,
         framed=True,
     )
-    handle = links.issue(work.connection, vault, [link], work.now)[0]
+    handle = links.issue(work.connection, link_keys, [link], work.now)[0]
     warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and not granted else ()
     return InitLink(handle, expires_at, app, speech, warnings)
 
 
 def begin_prewarmed(
     work: Work,
-    vault: links.LinkKeys,
+    link_keys: links.LinkKeys,
     life: AccessLifetimes,
     handle: str,
     present: BrowserSession | None,
@@ -111,7 +115,7 @@ def begin_prewarmed(
 
     A browser that already has this session keeps it: `secret` is then empty.
     """
-    link = links.find(work.connection, vault, handle, Purpose.INIT, work.now)
+    link = links.find(work.connection, link_keys, handle, Purpose.INIT, work.now)
     account_id = link.account_id or 0
     language = str(link.payload["app_language"])
     theme = _text(settings_of(work.connection, link.site_id, account_id).get("theme")) or "dark"
@@ -120,7 +124,7 @@ def begin_prewarmed(
         add_details(work.connection, present, details)
         return PrewarmedSession("", link.site_id, account_id, language, theme)
     new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
-    secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)
+    secret = begin_session(work.connection, link_keys.random_bytes, new, work.now, life)
     links.mark_opened(work.connection, link, work.now)
     return PrewarmedSession(secret, link.site_id, account_id, language, theme)
 

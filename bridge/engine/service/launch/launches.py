@@ -29,7 +29,7 @@ class LaunchContext:
     """The caller, the keys of links, and the lifetimes of links and sessions."""
 
     caller: Caller
-    vault: links.LinkKeys
+    link_keys: links.LinkKeys
     lifetimes: AccessLifetimes
 
 
@@ -49,7 +49,7 @@ def launch_all(
     ready = execute_all(work, users, requests, without_savepoint=without_savepoint)
     done = [each for each in ready if isinstance(each, ExecutedLaunch)]
     new = [_link(work, context, users, each) for each in done]
-    handles = iter(links.issue(work.connection, context.vault, new, work.now))
+    handles = iter(links.issue(work.connection, context.link_keys, new, work.now))
     linked = iter(zip(new, handles, strict=True))
     return [
         _with_link(work, each, *next(linked)) if isinstance(each, ExecutedLaunch) else each
@@ -62,7 +62,7 @@ def launch_one(work: Work, context: LaunchContext, request: LaunchInput) -> Laun
     users = LaunchUsers(work.connection, context.caller, work.now)
     ready = execute_one(work, users, request)
     new = _link(work, context, users, ready)
-    handle = links.issue(work.connection, context.vault, [new], work.now)[0]
+    handle = links.issue(work.connection, context.link_keys, [new], work.now)[0]
     return _with_link(work, ready, new, handle)
 
 

@@ -101,18 +101,18 @@ class OpenedReport:
 class LinkContext:
     """The keys of links, and the lifetimes of links and sessions."""
 
-    vault: links.LinkKeys
+    link_keys: links.LinkKeys
     lifetimes: AccessLifetimes
 
 
-def open_link(work: Work, door: LinkContext, visit: LinkVisit) -> OpenedReport:
+def open_link(work: Work, context: LinkContext, visit: LinkVisit) -> OpenedReport:
     """Open a link; raise `LinkGone`, `LinkExpired`, `LoginNeeded` or `FrameForbidden`."""
-    link = links.find(work.connection, door.vault, visit.handle, Purpose.LAUNCH, work.now)
-    return open_found_link(work, door, link, visit)
+    link = links.find(work.connection, context.link_keys, visit.handle, Purpose.LAUNCH, work.now)
+    return open_found_link(work, context, link, visit)
 
 
 def open_found_link(
-    work: Work, door: LinkContext, link: links.FoundLink, visit: LinkVisit
+    work: Work, context: LinkContext, link: links.FoundLink, visit: LinkVisit
 ) -> OpenedReport:
     """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
     account = _user(work, link, visit)
@@ -129,7 +129,7 @@ def open_found_link(
     )
     window = window.with_prewarmed_languages(visit.session, link.site_id, account.id)
     return begin_page(
-        work, door, report, account, window, options=request.app.to_json(), transfer=transfer
+        work, context, report, account, window, options=request.app.to_json(), transfer=transfer
     )
 
 
@@ -182,7 +182,7 @@ def _require_matching_name(work: Work, request: LaunchInput, identity: OrderId) 
     require_matching_name(names.get(identity.mrn, ()), request)
 
 
-def reopen(work: Work, door: LinkContext, session: BrowserSession) -> OpenedReport:
+def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedReport:
     """Open the report of a session again, after its page was reloaded."""
     report = lock_report_by_id(work, session.report_id)
     account = get_user(work.connection, report.site_id, session.account_id)
@@ -193,7 +193,7 @@ def reopen(work: Work, door: LinkContext, session: BrowserSession) -> OpenedRepo
     work.session.flush()
     window = options_for_reload(work, session)
     return begin_page(
-        work, door, report, account, window, options=report.reporting, transfer=transfer
+        work, context, report, account, window, options=report.reporting, transfer=transfer
     )
 
 
@@ -204,7 +204,7 @@ def take_over(work: Work, report_id: str, account_id: int) -> Report:
 
 def begin_page(
     work: Work,
-    door: LinkContext,
+    context: LinkContext,
     report: Report,
     account: SiteUser,
     window: WindowOptions,
@@ -220,7 +220,7 @@ def begin_page(
     new = NewSession(report.site_id, account.id, window.framed, window.link_pk, details)
     return OpenedReport(
         secret=begin_session(
-            work.connection, door.vault.random_bytes, new, work.now, door.lifetimes
+            work.connection, context.link_keys.random_bytes, new, work.now, context.lifetimes
         ),
         site_id=report.site_id,
         report_id=report.report_id,
@@ -232,7 +232,7 @@ def begin_page(
         theme=str(own.get("theme", "dark")),
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
-        window=window_facts(work, report.report_id, window, site, door.lifetimes),
+        window=window_facts(work, report.report_id, window, site, context.lifetimes),
     )
 
 

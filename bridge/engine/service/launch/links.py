@@ -90,19 +90,21 @@ class LinkKeys:
     random_bytes: RandomBytes
 
 
-def issue(connection: Connection, vault: LinkKeys, links: Sequence[NewLink], now: int) -> list[str]:
+def issue(
+    connection: Connection, link_keys: LinkKeys, links: Sequence[NewLink], now: int
+) -> list[str]:
     """Store links and return their handles, which are stored nowhere."""
-    handles = [new_handle(vault.random_bytes) for _ in links]
+    handles = [new_handle(link_keys.random_bytes) for _ in links]
     if links:
-        rows = [_row(vault, *pair, now) for pair in zip(links, handles, strict=True)]
+        rows = [_row(link_keys, *pair, now) for pair in zip(links, handles, strict=True)]
         insert_rows(connection, _INSERT, rows)
     return handles
 
 
-def _row(vault: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str, Any]:
+def _row(link_keys: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str, Any]:
     hashed = handle_hash(handle)
     payload = to_json(link.payload)
-    sealed = vault.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
+    sealed = link_keys.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
     return {
         "handle_hash": hashed,
         "purpose": link.purpose.value,
@@ -119,16 +121,16 @@ def _row(vault: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str, Any
 
 
 def find(
-    connection: Connection, vault: LinkKeys, handle: str, purpose: Purpose, now: int
+    connection: Connection, link_keys: LinkKeys, handle: str, purpose: Purpose, now: int
 ) -> FoundLink:
     """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
     if not is_handle(handle):
         raise LinkGone
-    return find_hashed(connection, vault, handle_hash(handle), purpose, now)
+    return find_hashed(connection, link_keys, handle_hash(handle), purpose, now)
 
 
 def find_hashed(
-    connection: Connection, vault: LinkKeys, hashed: str, purpose: Purpose, now: int
+    connection: Connection, link_keys: LinkKeys, hashed: str, purpose: Purpose, now: int
 ) -> FoundLink:
     """Return a valid link by the hash of its handle; raise `LinkGone` or `LinkExpired`."""
     query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
@@ -141,7 +143,7 @@ def find_hashed(
         raise LinkExpired
     binding = Binding(hashed, row.site_id, purpose)
     try:
-        payload = from_json(vault.keys.open(Sealed(row.key_id, row.sealed), binding))
+        payload = from_json(link_keys.keys.open(Sealed(row.key_id, row.sealed), binding))
     except LinkError:
         raise LinkGone from None
     return FoundLink(
@@ -236,23 +238,25 @@ class ResealStep:
 
 
 def reseal(
-    connection: Connection, vault: LinkKeys, now: int, after: int = 0, limit: int = 500
+    connection: Connection, link_keys: LinkKeys, now: int, after: int = 0, limit: int = 500
 ) -> ResealStep:
     """Move the next valid links with an older key to the newest key of the ring."""
     rows = connection.execute(
         select(LINKS)
-        .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now, LINKS.c.pk > after)
+        .where(
+            LINKS.c.key_id != link_keys.keys.newest, LINKS.c.expires_at > now, LINKS.c.pk > after
+        )
         .order_by(LINKS.c.pk)
         .limit(limit)
     ).all()
-    moved = sum(_reseal_one(connection, vault, row) for row in rows)
+    moved = sum(_reseal_one(connection, link_keys, row) for row in rows)
     return ResealStep(moved, len(rows) - moved, rows[-1].pk if rows else None)
 
 
-def _reseal_one(connection: Connection, vault: LinkKeys, row: Any) -> bool:
+def _reseal_one(connection: Connection, link_keys: LinkKeys, row: Any) -> bool:
     binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
     try:
-        sealed = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)
+        sealed = link_keys.keys.reseal(Sealed(row.key_id, row.sealed), binding)
     except LinkError:
         return False
     if sealed is not None:

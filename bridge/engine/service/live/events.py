@@ -75,7 +75,7 @@ def _event_data(
     data: dict[str, Any] = {
         "cursor": change.cursor,
         "event": change.event,
-        "at": moment(change.at),
+        "at": event_time(change.at),
         "own": change.session_pk == session.pk,
         "gone": report is None,
         "status": record["status"],
@@ -83,7 +83,7 @@ def _event_data(
     }
     event = ChangeEvent(change.event)
     if event in _SIGNED:
-        data["signedAt"] = moment(change.at)
+        data["signedAt"] = event_time(change.at)
     if event in _NEW_OWNER:
         data |= _new_owner(orm, session, str(record["userEmail"]))
     text = _text(orm, report, change, event)
@@ -156,7 +156,7 @@ def _document(text: _Text) -> Document:
     return from_text(text.content) if text.document is None else restore(text.document)
 
 
-def moment(milliseconds: int) -> str:
+def event_time(milliseconds: int) -> str:
     """Format milliseconds since the epoch as events do: ISO 8601 in UTC with `Z`."""
     when = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

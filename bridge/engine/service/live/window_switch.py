@@ -25,7 +25,7 @@ from bridge.engine.service.work import Work
 
 def switch(
     work: Work,
-    door: LinkContext,
+    context: LinkContext,
     session: BrowserSession,
     sequence: int,
     *,
@@ -39,7 +39,7 @@ def switch(
     """
     target = sync_launch.lock_target(work.connection, session, sequence)
     link = links.find_hashed(
-        work.connection, door.vault, target.handle_hash, Purpose.LAUNCH, work.now
+        work.connection, context.link_keys, target.handle_hash, Purpose.LAUNCH, work.now
     )
     visit = LinkVisit(
         "",
@@ -50,7 +50,7 @@ def switch(
         handed_over=handed_over,
     )
     leave(work, session)
-    return open_found_link(work, door, link, visit)
+    return open_found_link(work, context, link, visit)
 
 
 def stay(work: Work, session: BrowserSession, sequence: int, reason: FollowRefusal) -> None:

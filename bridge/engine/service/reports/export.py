@@ -53,7 +53,7 @@ def export_report(session: Session, report: Report) -> model.ExportedReport:
         orders=tuple(_tags(order) for order in orders_of(session, key_of(report))),
         status=report.status.value,
         body=_document(report.document, report.content_text),
-        signed_at=moment(report.signed_at),
+        signed_at=utc_time(report.signed_at),
         signed_by=_person(report.signed_by),
         addenda=_addenda(session, report),
         prelims=_prelims(session, report),
@@ -110,7 +110,7 @@ def read_prelim_text(session: Session, report: Report, until: int) -> Document:
     return _document(read.document, read.content_text)
 
 
-def moment(milliseconds: int | None) -> datetime | None:
+def utc_time(milliseconds: int | None) -> datetime | None:
     """Convert milliseconds since the epoch to an aware UTC time."""
     if milliseconds is None:
         return None
@@ -191,7 +191,7 @@ def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, 
             _person(row.signed_by) or _nobody(),
         )
         for row in rows
-        if (signed_at := moment(row.signed_at)) is not None
+        if (signed_at := utc_time(row.signed_at)) is not None
     )
 
 
@@ -207,9 +207,9 @@ def _prelims(session: Session, report: Report) -> tuple[model.PrelimEntry, ...]:
             row.group_name,
             read_at,
             _person(row.read_by) or _nobody(),
-            moment(row.reviewed_at),
+            utc_time(row.reviewed_at),
             _person(row.reviewed_by),
         )
         for row in rows
-        if (read_at := moment(row.read_at)) is not None
+        if (read_at := utc_time(row.read_at)) is not None
     )

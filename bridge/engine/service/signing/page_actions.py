@@ -186,8 +186,8 @@ def _require_addendum_version(work: Work, report: Report, version: int) -> None:
         raise VersionConflict
 
 
-def _require_permitted(editor: Editor, report: Report, deed: ReportAction) -> None:
-    if not permits(editor.role, deed, owner=report.owner_id == editor.account_id):
+def _require_permitted(editor: Editor, report: Report, action: ReportAction) -> None:
+    if not permits(editor.role, action, owner=report.owner_id == editor.account_id):
         raise Forbidden
 
 

@@ -33,6 +33,7 @@ from bridge.engine.service.work import Work
 
 DRAFT_KEYS = metadata.tables[str(DraftKey.__tablename__)]
 DRAFT_KEY_BYTES = 32
+"""Pages encrypt unsaved text on the user's computer with a draft key. The text is not sent here."""
 
 
 def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False) -> dict[str, Any]:
@@ -98,9 +99,9 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "writable": lease.is_held(work, editor, report),
         "writer": lease.writer(work, editor, report),
         "permitted": sorted(
-            deed.value
-            for deed in ReportAction
-            if permits(editor.role, deed, owner=_owns(editor, report))
+            action.value
+            for action in ReportAction
+            if permits(editor.role, action, owner=_owns(editor, report))
         ),
         "signChecks": preferences.signChecks.model_dump(),
         # Without a sign delay a signature cannot be recalled, so a shortcut alone must not sign.
@@ -161,7 +162,7 @@ def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
 
 
 def _draft_key(work: Work, report_pk: int, account_id: int) -> str:
-    """Return a user's key for a locked report in base64, made where there is none."""
+    """Return a user's draft key for a locked report in base64; create it if there is none."""
     own = (DRAFT_KEYS.c.report_pk == report_pk, DRAFT_KEYS.c.account_id == account_id)
     secret = work.connection.execute(select(DRAFT_KEYS.c.secret).where(*own)).scalar_one_or_none()
     if secret is None:
@@ -175,11 +176,11 @@ def _draft_key(work: Work, report_pk: int, account_id: int) -> str:
 
 
 def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
-    """Return one of the 17 codes (interface document, Site and user settings)."""
+    """Return the language code for dictation (interface document, Site and user settings)."""
     report = lock_report_by_id(work, session.report_id)
     own = settings_of(work.connection, report.site_id, editor.account_id).get("SpeechLanguage")
     site = preferences_of(work.connection, report.site_id).SpeechLanguage
     shown = session.details.get("app_language")
-    warmed = session.languages.get("speech_language")
-    wished = report.reporting.get("speech_language")
-    return first_language([str(each or "") for each in (wished, warmed, own, site, shown)])
+    prewarmed = session.languages.get("speech_language")
+    requested = report.reporting.get("speech_language")
+    return first_language([str(each or "") for each in (requested, prewarmed, own, site, shown)])

@@ -35,7 +35,7 @@ class NoSuchReader(Forbidden):
 
 def open_from_worklist(
     work: Work,
-    door: LinkContext,
+    context: LinkContext,
     browser_user: BrowserUser,
     report_id: str,
     before: BrowserSession | None,
@@ -57,7 +57,7 @@ def open_from_worklist(
         assign_report(work, report, account.id)
     work.session.flush()
     return begin_page(
-        work, door, report, account, _OWN_WINDOW, options=report.reporting, transfer=transfer
+        work, context, report, account, _OWN_WINDOW, options=report.reporting, transfer=transfer
     )
 
 
