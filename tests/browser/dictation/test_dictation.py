@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect
 
 from bridge.engine.settings import ModelEndpoint, WritingAids
-from tests.bridge.engine.http.model_house import Model, listening
+from tests.bridge.engine.http.model_server import Model, listening
 from tests.browser.conftest import CHROMIUM
 from tests.browser.reading_room import ReadingRoom
 

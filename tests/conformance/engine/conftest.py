@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bridge.engine.http.conftest import clock, quick_passwords, service
-from tests.bridge.engine.http.house import ADMIN, Service
+from tests.bridge.engine.http.engine_service import ADMIN, Service
 from tests.conformance.engine.cases import Case
 from tests.databases import fresh_file
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import schemathesis
 
-from tests.bridge.engine.http.house import boot, launch_body, user
+from tests.bridge.engine.http.engine_service import boot, launch_body, user
 
 ADDRESS, TOKEN = "FUZZ_ADDRESS", "FUZZ_TOKEN"  # names of variables
 PAGE = "/reporting/api/session/"

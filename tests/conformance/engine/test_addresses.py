@@ -7,7 +7,7 @@ import pytest
 from bridge.engine.links import KeyRing
 from bridge.engine.service.launch import links
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.house import BASE, Service, launch_body, user
+from tests.bridge.engine.http.engine_service import BASE, Service, launch_body, user
 from tests.conformance.engine.cases import Case, ok
 
 

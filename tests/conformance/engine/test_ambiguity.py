@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity
 from tests.conformance.engine.cases import Case, ok
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     OTHER,

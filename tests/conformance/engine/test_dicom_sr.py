@@ -16,7 +16,7 @@ from tests.bridge.engine.documents.test_structured_report import (
     number,
     report,
 )
-from tests.bridge.engine.http.house import READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import READER, Service, identity, user
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_launch import stored
 

@@ -12,7 +12,7 @@ from PIL import Image
 from striprtf.striprtf import rtf_to_text as strip
 from typing_extensions import override
 
-from tests.bridge.engine.http.house import READER, Service
+from tests.bridge.engine.http.engine_service import READER, Service
 from tests.conformance.engine.cases import STATES, Case, ok
 
 EXPORT = {"siteInfo", "clinicalInfo", "addendumInfo", "prelimInfo", "reportInfo"}

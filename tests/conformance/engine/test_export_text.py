@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import OTHER, READER, identity
+from tests.bridge.engine.http.engine_service import OTHER, READER, identity
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_export import Reader, html_of, rtf_to_text, with_images
 

@@ -8,8 +8,8 @@ import pytest
 
 from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.house import ADMIN, BASE, Service
-from tests.conformance.engine.test_edges_of_the_service import is_problem
+from tests.bridge.engine.http.engine_service import ADMIN, BASE, Service
+from tests.conformance.engine.test_problems import is_problem
 
 WINDOW = 15 * 60
 HERE, THERE, OWN = "203.0.113.9", "2001:db8::7", "127.0.0.1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bridge.engine.http.house import READER
+from tests.bridge.engine.http.engine_service import READER
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_dicom_sr import Files, basic, files
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import READER, Page, Service, user
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_dicom_sr import basic, files
 from tests.conformance.engine.test_launch import stored

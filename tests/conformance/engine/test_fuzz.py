@@ -13,7 +13,7 @@ import pytest
 from bridge.store.database import Database
 from tests.acceptance.house import free_port
 from tests.bridge.engine.http.conftest import _people
-from tests.bridge.engine.http.house import ADMIN, launch_body, user
+from tests.bridge.engine.http.engine_service import ADMIN, launch_body, user
 from tests.conformance.engine.fuzz_sessions import ADDRESS, TOKEN
 from tests.conformance.engine.node import ROOT, now, running
 from tests.databases import fresh_file

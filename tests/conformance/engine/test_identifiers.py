@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.bridge.engine.http.house import Service, identity
+from tests.bridge.engine.http.engine_service import Service, identity
 from tests.conformance.engine.cases import Case
 from tests.conftest import database_url
 

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.bridge.engine.http.house import ADMIN, BASE, FOREIGN, READER, Service, user
+from tests.bridge.engine.http.engine_service import ADMIN, BASE, FOREIGN, READER, Service, user
 from tests.conformance.engine.cases import ok
 
 WHO = user("new@site1.test", "New Person")

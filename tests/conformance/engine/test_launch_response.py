@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     BASE,
     READER,
     Service,

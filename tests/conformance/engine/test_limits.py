@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from bridge.engine.settings import Quota
-from tests.bridge.engine.http.house import ADMIN, READER, Service, identity
+from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, identity
 from tests.conformance.engine.cases import Case, ok
-from tests.conformance.engine.test_edges_of_the_service import is_problem
+from tests.conformance.engine.test_problems import is_problem
 
 
 @pytest.mark.parametrize("rate", ["reads", "launches", "exports"])

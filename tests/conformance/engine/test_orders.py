@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import FOREIGN, READER, Service, identity
+from tests.bridge.engine.http.engine_service import FOREIGN, READER, Service, identity
 from tests.conformance.engine.cases import STATES, Case, ok
 from tests.conftest import database_url
 

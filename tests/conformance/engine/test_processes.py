@@ -14,7 +14,15 @@ import pytest
 from bridge.store.database import Database
 from tests.acceptance.house import free_port
 from tests.bridge.engine.http.conftest import _people
-from tests.bridge.engine.http.house import ADMIN, OTHER, READER, boot, identity, launch_body, user
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    OTHER,
+    READER,
+    boot,
+    identity,
+    launch_body,
+    user,
+)
 from tests.conformance.engine.node import now, running
 from tests.databases import fresh_file
 

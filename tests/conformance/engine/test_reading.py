@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     FOREIGN,
     OTHER,
     READER,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.acceptance.house import House
-from tests.bridge.engine.http.house import boot, identity, launch_body, user
+from tests.bridge.engine.http.engine_service import boot, identity, launch_body, user
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bridge.engine.service.accounts import users
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     FOREIGN,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bridge.engine.http.house import Service, identity
+from tests.bridge.engine.http.engine_service import Service, identity
 from tests.conformance.engine.cases import ok
 
 

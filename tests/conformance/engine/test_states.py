@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.bridge.engine.documents.test_structured_report import file_of, item, report
-from tests.bridge.engine.http.house import OTHER, identity
+from tests.bridge.engine.http.engine_service import OTHER, identity
 from tests.conformance.engine.cases import STATES, Case, ok
 from tests.conftest import database_url
 

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from tests.bridge.engine.http.house import Service
+from tests.bridge.engine.http.engine_service import Service
 from tests.conformance.engine.cases import Case, ok
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import OTHER, READER, Service
+from tests.bridge.engine.http.engine_service import OTHER, READER, Service
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_states import where
 from tests.conftest import database_url

@@ -12,7 +12,7 @@ from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from tests.bridge.engine.documents.reading_back import HTMLReader, from_html, needs_pdf
+from tests.bridge.engine.documents.format_readers import HTMLReader, from_html, needs_pdf
 
 
 class TestHtml:

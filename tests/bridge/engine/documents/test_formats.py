@@ -20,7 +20,7 @@ from bridge.engine.rules.text.document import (
     Paragraph,
     Text,
 )
-from tests.bridge.engine.documents.reading_back import (
+from tests.bridge.engine.documents.format_readers import (
     from_docx,
     from_html,
     from_pdf,

@@ -21,7 +21,7 @@ from bridge.engine.rules.text.document import (
     TableCell,
     Text,
 )
-from tests.bridge.engine.documents.reading_back import from_pdf, from_rtf, needs_pdf
+from tests.bridge.engine.documents.format_readers import from_pdf, from_rtf, needs_pdf
 
 
 def cell(text: str, *, header: bool = False) -> TableCell:

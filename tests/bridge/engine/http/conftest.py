@@ -16,7 +16,7 @@ from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from tests.bridge.engine.http.applications import application_with
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     DELAY,

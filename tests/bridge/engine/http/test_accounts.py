@@ -9,7 +9,7 @@ import sqlalchemy
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import audit_trail, passwords, users
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     FOREIGN,

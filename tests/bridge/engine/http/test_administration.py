@@ -1,6 +1,6 @@
 """Sites, users, tokens, groups and templates over HTTP (ours)."""
 
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity
 
 
 def test_only_a_service_token_creates_sites(service: Service) -> None:

@@ -11,7 +11,7 @@ from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.fhir_audit_event import audit_events
 from bridge.engine.live.audit_buffer import AuditBuffer, merged
 from bridge.engine.service.accounts import audit_trail
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
 

@@ -11,8 +11,16 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from bridge.engine.rules.timestamps import iso
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, OTHER, READER, Service, boot, user
-from tests.bridge.engine.http.listening import listening
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    boot,
+    user,
+)
+from tests.bridge.engine.http.event_listener import listening
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
 from tests.enrolment import form_of
 

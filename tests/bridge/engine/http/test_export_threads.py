@@ -10,7 +10,7 @@ import httpx
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.runtime.probes import Probes, Readiness
-from tests.bridge.engine.http.house import BASE, READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import BASE, READER, Service, identity, user
 from tests.bridge.engine.http.test_accounts import enrol, sign_in
 
 FORMATS = ["html", "rtf", "docx", "pdf"]

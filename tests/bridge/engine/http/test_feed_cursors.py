@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from bridge.contract import split_cursor
 from bridge.engine.service.change_feed import prune_changes
-from tests.bridge.engine.http.house import Service, identity
+from tests.bridge.engine.http.engine_service import Service, identity
 
 _SEQUENCES = {
     "sqlite": "UPDATE sqlite_sequence SET seq = :keep WHERE name = 'engine_change'",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bridge.engine.http.house import READER, Service, identity, launch_body, user
+from tests.bridge.engine.http.engine_service import READER, Service, identity, launch_body, user
 
 HOST = "https://viewer.test:8443"
 FRAME = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}

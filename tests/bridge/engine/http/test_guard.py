@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits, SizeLimits
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     FOREIGN,

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from parsers.limits import META_INFORMATION, STRUCTURED_REPORT, TABLE, TEMPLATE
-from tests.bridge.engine.http.house import ADMIN, Service, launch_body
+from tests.bridge.engine.http.engine_service import ADMIN, Service, launch_body
 
 PREAMBLE = bytes(128) + b"DICM"
 UNDEFINED = 0xFFFFFFFF

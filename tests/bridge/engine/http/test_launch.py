@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     BASE,
     OTHER,
     READER,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.settings import EngineSettings
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     READER,
     Service,
     identity,

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from bridge.engine.http.application import create_application
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.live.windows import HANDOVER
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     OTHER,
@@ -20,7 +20,7 @@ from tests.bridge.engine.http.house import (
     identity,
     user,
 )
-from tests.bridge.engine.http.listening import Listener, listening
+from tests.bridge.engine.http.event_listener import Listener, listening
 
 
 @pytest.fixture

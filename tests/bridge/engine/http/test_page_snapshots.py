@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.bridge.engine.http.house import Page, Service, user
+from tests.bridge.engine.http.engine_service import Page, Service, user
 
 SNAPSHOTS = Path(__file__).parents[4] / "web" / "src" / "report" / "editor" / "snapshots"
 

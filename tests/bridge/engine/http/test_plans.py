@@ -10,7 +10,14 @@ from sqlalchemy import Connection, event
 
 from bridge.engine.service.accounts.tokens import VALID
 from bridge.store.database import Database
-from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body, user
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    READER,
+    Service,
+    identity,
+    launch_body,
+    user,
+)
 
 GROWING = (
     "engine_report", "engine_report_order", "engine_link", "engine_change", "engine_audit_event",

@@ -1,4 +1,4 @@
-"""What a quota costs, and how much it remembers; its windows are in `test_edges.py`."""
+"""What a quota costs, and how much it remembers; its windows are in `test_edge_rules.py`."""
 
 import gc
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from bridge.engine.http.requests.quotas import QuotaMeter, monotonic_ms
 from bridge.engine.settings import Quota
-from tests.bridge.engine.http.house import Clock
+from tests.bridge.engine.http.engine_service import Clock
 
 QUOTA = Quota(2, 60)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
-from tests.bridge.engine.http.house import ADMIN, Service, identity
+from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 
 ONE = {"clinicalInfo": identity()}
 WORDS = "Lungs: clear.\r\n\r\n  Heart & vessels ^normal~."

@@ -5,7 +5,7 @@ from io import BytesIO
 
 from PIL import Image
 
-from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, identity, user
 
 SITE = "/api/admin/sites/SITE1"
 

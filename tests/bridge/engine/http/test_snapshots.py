@@ -14,7 +14,7 @@ import pytest
 
 from bridge.engine.service.accounts import passwords, users
 from bridge.engine.service.sites.sites import set_prelim_group
-from tests.bridge.engine.http.house import ADMIN, READER, Service, boot, identity, user
+from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, boot, identity, user
 
 SNAPSHOTS = Path(__file__).resolve().parents[4] / "web" / "snapshots"
 OURS = {"sec-fetch-site": "same-origin"}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import event
 
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     OTHER,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.bridge.engine.http.house import ADMIN, Service, identity
+from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 from tests.conftest import empty
 
 WAITING = text(

@@ -24,7 +24,7 @@ from bridge.engine.rules.text.document import (
     TableCell,
     Text,
 )
-from tests.bridge.engine.documents.reading_back import needs_pdf
+from tests.bridge.engine.documents.format_readers import needs_pdf
 
 Make = Callable[..., ExportedReport]
 

@@ -12,7 +12,7 @@ from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from tests.bridge.engine.http.house import BASE, Service, user
+from tests.bridge.engine.http.engine_service import BASE, Service, user
 
 LONG = 20.0
 """Seconds; none of the polls that are the safety net rings the bell."""

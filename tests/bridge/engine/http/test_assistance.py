@@ -12,8 +12,8 @@ import pytest
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.settings import ModelEndpoint, WritingAids
-from tests.bridge.engine.http.house import Page, Service
-from tests.bridge.engine.http.model_house import Model, listening
+from tests.bridge.engine.http.engine_service import Page, Service
+from tests.bridge.engine.http.model_server import Model, listening
 
 SPEECH = b"\x1aE\xdf\xa3 spoken"
 TEXT = "Findings:\nLungs: clear\nHeart:\nImpression:"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.audit.chain import ENGINE_CHAIN
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     READER,

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from bridge.engine.http.live import sync_launch
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     OTHER,
     READER,
@@ -19,7 +19,7 @@ from tests.bridge.engine.http.house import (
     launch_body,
     user,
 )
-from tests.bridge.engine.http.listening import Listener, listening
+from tests.bridge.engine.http.event_listener import Listener, listening
 
 SYNC = {"SyncLaunch": True}
 

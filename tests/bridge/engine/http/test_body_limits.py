@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridge.request_body import BUDGET, MAX_VALUES, SMALL
-from tests.bridge.engine.http.house import ADMIN, OTHER, Service
+from tests.bridge.engine.http.engine_service import ADMIN, OTHER, Service
 from tests.unread import METHODS, Asked, paths_of
 
 

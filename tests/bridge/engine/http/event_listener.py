@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.bridge.engine.http.house import Page
+from tests.bridge.engine.http.engine_service import Page
 
 
 @dataclass

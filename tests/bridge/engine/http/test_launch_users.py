@@ -1,6 +1,6 @@
 """Who may launch, and for whom (interface document, Authentication)."""
 
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     OTHER,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bridge.engine.rules.text.document import from_text, to_json
-from tests.bridge.engine.http.house import ADMIN, OTHER, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service, user
 
 MACROS = "/api/admin/sites/SITE1/macros"
 

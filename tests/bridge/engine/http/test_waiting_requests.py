@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from bridge.engine.http.live.waiting_requests import WaitingRequests
-from tests.bridge.engine.http.house import ADMIN, READER, Page, Service, user
-from tests.bridge.engine.http.listening import listening
+from tests.bridge.engine.http.engine_service import ADMIN, READER, Page, Service, user
+from tests.bridge.engine.http.event_listener import listening
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.house import Service, identity, user
+from tests.bridge.engine.http.engine_service import Service, identity, user
 from tests.conformance.engine.cases import Case, ok
 
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from tests.bridge.engine.http.house import READER, Page, Service, boot, user
+from tests.bridge.engine.http.engine_service import READER, Page, Service, boot, user
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

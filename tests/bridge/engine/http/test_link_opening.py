@@ -6,7 +6,7 @@ import pytest
 
 from bridge.engine.service.accounts import passwords, users
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.house import (
+from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     OTHER,

@@ -4,7 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.bridge.engine.http.house import ADMIN, BASE, FOREIGN, READER, Service, boot, user
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    READER,
+    Service,
+    boot,
+    user,
+)
 
 
 def body(**changes: Any) -> dict[str, Any]:

@@ -12,7 +12,15 @@ from bridge.engine.http.application import create_application
 from bridge.engine.records.tables import metadata
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from tests.bridge.engine.http.house import BASE, OTHER, READER, Service, boot, identity, user
+from tests.bridge.engine.http.engine_service import (
+    BASE,
+    OTHER,
+    READER,
+    Service,
+    boot,
+    identity,
+    user,
+)
 from tests.processes import FORKED
 
 KEY = secrets.token_bytes(32)

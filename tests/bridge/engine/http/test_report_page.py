@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bridge.engine.http.house import OTHER, READER, Page, Service, identity, user
+from tests.bridge.engine.http.engine_service import OTHER, READER, Page, Service, identity, user
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.contract import split_cursor
 from bridge.engine.service.accounts import passwords, users
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity, user
 
 OURS = {"sec-fetch-site": "same-origin"}
 PASSWORD = "correct horse battery"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.bridge.engine.http.house import ADMIN, OTHER, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service, user
 
 PNG = io.BytesIO()
 Image.new("RGB", (4, 2), "white").save(PNG, "PNG")

@@ -10,7 +10,7 @@ from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
 from parsers.errors import DocumentRefused
 from parsers.json import read as parse
-from tests.bridge.engine.http.house import Clock
+from tests.bridge.engine.http.engine_service import Clock
 
 MAPPED = {
     "zh-TW": "zh-Hant",

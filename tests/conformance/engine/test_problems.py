@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body
+from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, identity, launch_body
 from tests.bridge.engine.http.test_guard import ADMINISTRATIVE
 
 POSTS = {
