@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Action(StrEnum):
+class AccountAction(StrEnum):
     """What can be done to an account."""
 
     SET_PASSWORD = "set-password"  # noqa: S105  # the name of an action
@@ -28,7 +28,7 @@ class Action(StrEnum):
     REVOKE_GRANT = "revoke-grant"
 
 
-class Refusal(StrEnum):
+class AccountRefusal(StrEnum):
     """Why not; the code that callers receive."""
 
     NOT_PERMITTED = "not_permitted"
@@ -40,14 +40,14 @@ class Refusal(StrEnum):
     LAST_ADMINISTRATOR = "last_administrator"
 
 
-TEXTS: Final[Mapping[Refusal, str]] = {
-    Refusal.NOT_PERMITTED: "the caller may not do this to this account",
-    Refusal.OWN_ACCOUNT: "nobody does this to their own account",
-    Refusal.OWNER_ONLY: "only the owner of an account sets its password",
-    Refusal.TARGET_MAY_MORE: "the account has rights that the caller does not have",
-    Refusal.UNKNOWN_ACCOUNT: "there is no such account",
-    Refusal.UNKNOWN_SITE: "there is no such site",
-    Refusal.LAST_ADMINISTRATOR: "this is the last system administrator",
+TEXTS: Final[Mapping[AccountRefusal, str]] = {
+    AccountRefusal.NOT_PERMITTED: "the caller may not do this to this account",
+    AccountRefusal.OWN_ACCOUNT: "nobody does this to their own account",
+    AccountRefusal.OWNER_ONLY: "only the owner of an account sets its password",
+    AccountRefusal.TARGET_MAY_MORE: "the account has rights that the caller does not have",
+    AccountRefusal.UNKNOWN_ACCOUNT: "there is no such account",
+    AccountRefusal.UNKNOWN_SITE: "there is no such site",
+    AccountRefusal.LAST_ADMINISTRATOR: "this is the last system administrator",
 }
 
 
@@ -83,7 +83,7 @@ NO_RIGHTS: Final = Rights()
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class AccountActor:
     """
     Who asks. `account_id`, a number or its text, is None for the service token and the operator
     at the command line.
@@ -98,7 +98,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AccountTarget:
     """
     The account that is acted on: None as `account_id` where none has the address.
 
@@ -112,102 +112,112 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AccountRequest:
     """An action, the site that it is about, and the console rights that it would give."""
 
-    action: Action
+    action: AccountAction
     site: str | None = None
     site_exists: bool = True
     grants: Rights = NO_RIGHTS
 
 
-_Rule = Callable[[Actor, Target, Request], Refusal | None]
+_Rule = Callable[[AccountActor, AccountTarget, AccountRequest], AccountRefusal | None]
 
 
 def decide(
-    actor: Actor, target: Target, request: Request, *, force: bool = False
-) -> Refusal | None:
+    actor: AccountActor, target: AccountTarget, request: AccountRequest, *, force: bool = False
+) -> AccountRefusal | None:
     """Return why an actor may not do this to a target, None where they may."""
     if not request.site_exists:
-        return Refusal.UNKNOWN_SITE
-    if target.account_id is None and request.action is not Action.INVITE:
-        return Refusal.UNKNOWN_ACCOUNT
+        return AccountRefusal.UNKNOWN_SITE
+    if target.account_id is None and request.action is not AccountAction.INVITE:
+        return AccountRefusal.UNKNOWN_ACCOUNT
     refusal = TABLE[request.action](actor, target, request)
     if refusal is None and request.action in _ENDING and target.last_administrator and not force:
-        return Refusal.LAST_ADMINISTRATOR
+        return AccountRefusal.LAST_ADMINISTRATOR
     return refusal
 
 
-def _owns(actor: Actor, target: Target) -> bool:
+def _owns(actor: AccountActor, target: AccountTarget) -> bool:
     return actor.account_id is not None and str(actor.account_id) == str(target.account_id)
 
 
-def _owner(actor: Actor, target: Target, _: Request) -> Refusal | None:
+def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
     """Permit the owner, and a system administrator while nobody has enrolled."""
     if _owns(actor, target):
         return None
     first = actor.rights.system and not target.enrolled
-    return None if first else Refusal.OWNER_ONLY
+    return None if first else AccountRefusal.OWNER_ONLY
 
 
-def _system(actor: Actor, target: Target, _: Request) -> Refusal | None:
+def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
     """Permit a system administrator, on the account of somebody else who may do no more."""
     if _owns(actor, target):
-        return Refusal.OWN_ACCOUNT
+        return AccountRefusal.OWN_ACCOUNT
     if not actor.rights.system:
-        return Refusal.NOT_PERMITTED
-    return None if actor.rights.cover(target.rights) else Refusal.TARGET_MAY_MORE
+        return AccountRefusal.NOT_PERMITTED
+    return None if actor.rights.cover(target.rights) else AccountRefusal.TARGET_MAY_MORE
 
 
-def _site(actor: Actor, target: Target, request: Request) -> Refusal | None:
+def _site(
+    actor: AccountActor, target: AccountTarget, request: AccountRequest
+) -> AccountRefusal | None:
     """Permit an administrator of the site, on an account without rights that they lack."""
     if not actor.rights.system and request.site not in actor.administers:
-        return Refusal.NOT_PERMITTED
+        return AccountRefusal.NOT_PERMITTED
     if _owns(actor, target) or actor.rights.cover(target.rights):
         return None
-    return Refusal.TARGET_MAY_MORE
+    return AccountRefusal.TARGET_MAY_MORE
 
 
-def _site_of_others(actor: Actor, target: Target, request: Request) -> Refusal | None:
+def _site_of_others(
+    actor: AccountActor, target: AccountTarget, request: AccountRequest
+) -> AccountRefusal | None:
     """Decide as `_site`, and never on the own account."""
-    return Refusal.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
+    return AccountRefusal.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
 
 
-def _invitation(actor: Actor, _: Target, request: Request) -> Refusal | None:
+def _invitation(
+    actor: AccountActor, _: AccountTarget, request: AccountRequest
+) -> AccountRefusal | None:
     """Permit an administrator of the site: a membership gives nothing over the account."""
     permitted = actor.rights.system or request.site in actor.administers
-    return None if permitted else Refusal.NOT_PERMITTED
+    return None if permitted else AccountRefusal.NOT_PERMITTED
 
 
-def _owner_or_site(actor: Actor, target: Target, request: Request) -> Refusal | None:
+def _owner_or_site(
+    actor: AccountActor, target: AccountTarget, request: AccountRequest
+) -> AccountRefusal | None:
     """Permit the owner, or an administrator of the site that the token is bound to."""
     return None if _owns(actor, target) else _site(actor, target, request)
 
 
-def _console(actor: Actor, target: Target, request: Request) -> Refusal | None:
+def _console(
+    actor: AccountActor, target: AccountTarget, request: AccountRequest
+) -> AccountRefusal | None:
     """Permit a system administrator who holds all that is given, as `_system` does."""
     refusal = _system(actor, target, request)
     if refusal is not None:
         return refusal
-    return None if actor.rights.cover(request.grants) else Refusal.NOT_PERMITTED
+    return None if actor.rights.cover(request.grants) else AccountRefusal.NOT_PERMITTED
 
 
-TABLE: Final[Mapping[Action, _Rule]] = {
-    Action.SET_PASSWORD: _owner,
-    Action.ENROL: _system,
+TABLE: Final[Mapping[AccountAction, _Rule]] = {
+    AccountAction.SET_PASSWORD: _owner,
+    AccountAction.ENROL: _system,
     # An owner could take the address of somebody whom another site is about to invite.
-    Action.CHANGE_EMAIL: _system,
-    Action.INVITE: _invitation,
-    Action.CHANGE_ROLE: _site,
-    Action.REMOVE: _site_of_others,
-    Action.CREATE_TOKEN: _owner_or_site,
-    Action.REVOKE_TOKEN: _owner_or_site,
-    Action.DISABLE: _system,
-    Action.ENABLE: _system,
-    Action.GRANT: _console,
-    Action.REVOKE_GRANT: _console,
+    AccountAction.CHANGE_EMAIL: _system,
+    AccountAction.INVITE: _invitation,
+    AccountAction.CHANGE_ROLE: _site,
+    AccountAction.REMOVE: _site_of_others,
+    AccountAction.CREATE_TOKEN: _owner_or_site,
+    AccountAction.REVOKE_TOKEN: _owner_or_site,
+    AccountAction.DISABLE: _system,
+    AccountAction.ENABLE: _system,
+    AccountAction.GRANT: _console,
+    AccountAction.REVOKE_GRANT: _console,
 }
 """The rule of each action."""
 
-_ENDING: Final = frozenset({Action.DISABLE, Action.GRANT, Action.REVOKE_GRANT})
+_ENDING: Final = frozenset({AccountAction.DISABLE, AccountAction.GRANT, AccountAction.REVOKE_GRANT})
 """After these a system administrator may be none any more; a wider grant names no last one."""

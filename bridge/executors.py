@@ -22,15 +22,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Full(BridgeError):  # noqa: N818  # named for what happened
-    """So much work of this kind waits already; try again later."""
+class PoolFull(BridgeError):  # noqa: N818  # named for what happened
+    """The queue of a pool is full; retry later."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"too much work waits: {name}")
 
 
 class Threads(Enum):
-    """A pool: its name, its threads, and how many pieces of work may wait for them."""
+    """A thread pool: name, number of threads, and length of the queue."""
 
     HEALTH = ("health", 2, 8)
     LEASES = ("leases", 3, 1000)
@@ -54,13 +54,13 @@ class Threads(Enum):
         self.label = label
         self.size = size
         self.waiting = waiting
-        self._pending = 0  # running or waiting; changed by the loop's thread alone
+        self._pending = 0  # running or waiting; changed in the event loop's thread only
         self._executor: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> T:
         """Run blocking work on a thread of this pool. Raises Full and what the work raises."""
         if self._pending >= self.size + self.waiting:
-            raise Full(self.label)
+            raise PoolFull(self.label)
         piece = partial(contextvars.copy_context().run, work, *given, **named)
         self._pending += 1
         try:
@@ -70,20 +70,20 @@ class Threads(Enum):
 
     @property
     def executor(self) -> ThreadPoolExecutor:
-        """The pool itself; made when it is first needed."""
+        """The executor, created on first use."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self.size, self.label)
         return self._executor
 
     def close(self) -> None:
-        """End the pool: what runs is finished, what waits is not begun. Blocking."""
+        """Finish running work, cancel waiting work, and end the threads. Blocking."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-class Gate:
-    """Lets `at_once` pieces of work in; `waiting` more wait, and others are refused with `Full`."""
+class ConcurrencyLimit:
+    """Permits `at_once` tasks; `waiting` more wait, and others raise PoolFull."""
 
     def __init__(self, name: str, at_once: int, waiting: int) -> None:
         self._name = name
@@ -95,7 +95,7 @@ class Gate:
     async def entered(self) -> AsyncIterator[None]:
         """Wait for room, and hold it. Raises Full."""
         if self._inside >= self._most:
-            raise Full(self._name)
+            raise PoolFull(self._name)
         self._inside += 1
         try:
             async with self._room:
@@ -108,7 +108,7 @@ _SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
 
 
 def single_thread(label: str) -> ThreadPoolExecutor:
-    """Return a thread of its owner's, for work that must be done in order; `close_all` ends it."""
+    """Return an executor with one thread, for work that must run in order; `close_all` ends it."""
     made = ThreadPoolExecutor(1, label)
     _SINGLE.add(made)
     return made

@@ -13,39 +13,43 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.operations import Alerts, Retention, Tracing
-from config.report_engine import Lifetimes, Rates, SignIn, Sizes
+from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
-    Database,
-    Destination,
+    DatabaseSettings,
+    DestinationSettings,
     Engine,
     Http,
-    Intake,
+    IntakeSettings,
     Log,
-    Schedule,
+    ScheduleSettings,
 )
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
-    ("database", Database),
+    ("database", DatabaseSettings),
     ("http", Http),
     ("engine", Engine),
     ("assistance", Assistance),
     ("rates", Rates),
     ("sizes", Sizes),
-    ("lifetimes", Lifetimes),
+    ("lifetimes", LifetimeSettings),
     ("sign_in", SignIn),
-    ("intake", Intake),
-    ("schedule", Schedule),
+    ("intake", IntakeSettings),
+    ("schedule", ScheduleSettings),
     ("alerts", Alerts),
     ("retention", Retention),
     ("tracing", Tracing),
     ("log", Log),
 )
 _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
-    ("listener", Listener, {"name": "ris-orders", "bind": "127.0.0.1:2575", "site": "SITE1"}),
-    ("destination", Destination, {"name": "ris-results", "address": "127.0.0.1:2576"}),
+    (
+        "listener",
+        ListenerSettings,
+        {"name": "ris-orders", "bind": "127.0.0.1:2575", "site": "SITE1"},
+    ),
+    ("destination", DestinationSettings, {"name": "ris-results", "address": "127.0.0.1:2576"}),
 )
 _COMMENTED: Final = {
     "probe_bind": '"127.0.0.1:8576"',
@@ -150,7 +154,7 @@ def _toml(key: str, value: Any) -> str:
         return f'"{_duration(value)}"'
     if key in _SIZES:
         return f'"{value // 2**20}MiB"' if value >= 2**20 else f'"{value // 2**10}KiB"'
-    if key in Lifetimes.model_fields:
+    if key in LifetimeSettings.model_fields:
         return _lifetime(value)
     if isinstance(value, Path):
         return json.dumps(str(value))

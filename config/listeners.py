@@ -94,7 +94,7 @@ class Validation(StrEnum):
     REFUSE = "refuse"
 
 
-class Listener(Section):
+class ListenerSettings(Section):
     """One MLLP port, folder or HTTP address on which orders and patient updates arrive."""
 
     name: str = Field(
@@ -186,7 +186,7 @@ class Listener(Section):
         return min(self.max_connections_per_source or half, self.max_connections)
 
     @model_validator(mode="after")
-    def _settings_fit_the_kind(self) -> "Listener":
+    def _settings_fit_the_kind(self) -> "ListenerSettings":
         idle: tuple[str, ...]
         match self.bind:
             case FolderAddress():

@@ -10,7 +10,7 @@ from config.quantities import Bytes, Seconds
 from config.sections import Section
 
 
-class Mail(Section):
+class MailSettings(Section):
     """Alerts by e-mail."""
 
     host: str = Field(min_length=1, description="the SMTP server")
@@ -25,7 +25,7 @@ class Mail(Section):
     ca: Path | None = Field(None, description="authorities; empty: those of the system")
 
 
-class Webhook(Section):
+class WebhookSettings(Section):
     """Alerts by a POST of JSON."""
 
     url: str = Field(description="address of the POST")
@@ -57,10 +57,10 @@ class Alerts(Section):
     certificate_before: Seconds = Field(
         14 * 86400.0, description="time before a certificate expires"
     )
-    mail: Mail | None = Field(
+    mail: MailSettings | None = Field(
         None, description="also port (587), security (starttls, tls, none), user, password_file, ca"
     )
-    webhook: Webhook | None = Field(None, description="also authorization_file")
+    webhook: WebhookSettings | None = Field(None, description="also authorization_file")
 
 
 class Retention(Section):

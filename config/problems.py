@@ -55,7 +55,7 @@ MOST_REFUSALS: Final = 100
 """Mistakes that are told one by one."""
 
 
-class Refusal(NamedTuple):
+class SettingProblem(NamedTuple):
     """A setting that cannot be, and what is wanted in its place."""
 
     location: Location
@@ -72,16 +72,18 @@ class _Setting(NamedTuple):
     more: Location  # what of the location lies inside the setting's value
 
 
-def refusals(error: ValidationError, model: type[BaseModel], section: str = "") -> list[Refusal]:
+def describe_problems(
+    error: ValidationError, model: type[BaseModel], section: str = ""
+) -> list[SettingProblem]:
     """Say what is wrong; `section` is the name of `model` in the file, empty for the whole."""
     found = error.errors(include_url=False)
     told = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
     if len(found) > MOST_REFUSALS:
-        told.append(Refusal((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
+        told.append(SettingProblem((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
     return told
 
 
-def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Refusal]:
+def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[SettingProblem]:
     context = found.get("ctx", {})
     own = context.get("loc") or found["loc"]
     location = tuple(part for part in own if isinstance(part, str | int) and part != "[key]")
@@ -90,13 +92,13 @@ def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Refu
         names, colon, rest = str(context["error"]).partition(": ")
         keys = names.split(", ")
         if colon and set(keys) <= set(setting.keys):
-            yield from (Refusal((*location, key), rest) for key in keys)
+            yield from (SettingProblem((*location, key), rest) for key in keys)
             return
-        yield Refusal(location, str(context["error"]))
+        yield SettingProblem(location, str(context["error"]))
     elif "loc" in context:
-        yield Refusal(location, found["msg"])
+        yield SettingProblem(location, found["msg"])
     else:
-        yield Refusal(location, _said(found["type"], context, setting, found["loc"]))
+        yield SettingProblem(location, _said(found["type"], context, setting, found["loc"]))
 
 
 def _said(kind: str, context: Mapping[str, Any], setting: _Setting, location: Location) -> str:

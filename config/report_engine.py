@@ -48,7 +48,7 @@ class Sizes(Section):
     batch: int = Field(500, ge=100, description="launches of one batch")
 
 
-class Lifetimes(Section):
+class LifetimeSettings(Section):
     """How long links and sessions are good; a site may choose its own."""
 
     frame_link: Seconds = Field(12 * 3600.0, ge=60, description="a link that acts as its user")

@@ -84,7 +84,7 @@ def _web_address(value: str) -> str:
     return web_address(value, "https://reports.example.org")
 
 
-class Database(Section):
+class DatabaseSettings(Section):
     """Where everything is kept."""
 
     url: str = Field(
@@ -277,7 +277,7 @@ ReplyAction = Annotated[
 DestinationEvent = Literal["final", "addendum", "preliminary", "recall", "order-status"]
 
 
-class Destination(Section, Rendering):
+class DestinationSettings(Section, Rendering):
     """One receiver of results: an MLLP port, a folder, or HL7 over HTTP."""
 
     name: str = Field(
@@ -318,13 +318,13 @@ class Destination(Section, Rendering):
     )
 
     @model_validator(mode="after")
-    def _retries_grow(self) -> "Destination":
+    def _retries_grow(self) -> "DestinationSettings":
         if self.retry_max < self.retry_first:
             raise ValueError("retry_max: shorter than retry_first")
         return self
 
     @model_validator(mode="after")
-    def _settings_fit_the_kind(self) -> "Destination":
+    def _settings_fit_the_kind(self) -> "DestinationSettings":
         fits = {"authorization_file": WebAddress, "answer_files": FolderAddress}
         for name, kind in fits.items():
             if getattr(self, name) and not isinstance(self.address, kind):
@@ -337,7 +337,7 @@ class Destination(Section, Rendering):
         return self
 
 
-class Intake(Section):
+class IntakeSettings(Section):
     """What all listeners of a process share."""
 
     frame_memory: Bytes = Field(
@@ -347,7 +347,7 @@ class Intake(Section):
     )
 
 
-class Schedule(Section):
+class ScheduleSettings(Section):
     """How often recurring work runs."""
 
     poll_status_every: Seconds = Field(

@@ -25,19 +25,19 @@ from typing_extensions import override
 
 from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.operations import Alerts, Retention, Tracing
-from config.problems import MOST_REFUSALS, Refusal, find, refusals
-from config.report_engine import Lifetimes, Rates, SignIn, Sizes
+from config.problems import MOST_REFUSALS, SettingProblem, describe_problems, find
+from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
-    Database,
-    Destination,
+    DatabaseSettings,
+    DestinationSettings,
     Engine,
     Http,
-    Intake,
+    IntakeSettings,
     Log,
-    Schedule,
+    ScheduleSettings,
 )
 from config.toml_text import Location, position, read
 
@@ -89,18 +89,18 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(exclude=True)
-    database: Database = Database()
+    database: DatabaseSettings = DatabaseSettings()
     http: Http = Http()
     engine: Engine = Engine()
     assistance: Assistance = Assistance()
     rates: Rates = Rates()
     sizes: Sizes = Sizes()
-    lifetimes: Lifetimes = Lifetimes()
+    lifetimes: LifetimeSettings = LifetimeSettings()
     sign_in: SignIn = SignIn()
-    intake: Intake = Intake()
-    listener: list[Listener] = Field(default_factory=list)
-    destination: list[Destination] = Field(default_factory=list)
-    schedule: Schedule = Schedule()
+    intake: IntakeSettings = IntakeSettings()
+    listener: list[ListenerSettings] = Field(default_factory=list)
+    destination: list[DestinationSettings] = Field(default_factory=list)
+    schedule: ScheduleSettings = ScheduleSettings()
     alerts: Alerts = Alerts()
     retention: Retention = Retention()
     tracing: Tracing = Tracing()
@@ -168,7 +168,7 @@ def _resolved(url: str, home: Path) -> str:
     return f"sqlite:///{home / url.removeprefix('sqlite:///')}"
 
 
-def _bound(listeners: list[Listener]) -> list[str]:
+def _bound(listeners: list[ListenerSettings]) -> list[str]:
     """List what may be used once: by who is on; port 0 is another one each time."""
     return [
         str(each.bind)
@@ -215,7 +215,7 @@ def parse(text: str, home: Path, file: Path) -> Settings:
         raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
         twice = list(islice(_twice(values, text, file), MOST_REFUSALS))
-        said = [each for each in refusals(error, Settings) if each.location or not twice]
+        said = [each for each in describe_problems(error, Settings) if each.location or not twice]
         raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
     # The home is where the file lies, whatever a stray BRIDGE_HOME says.
     return settings.model_copy(update={"home": home.absolute()})
@@ -240,7 +240,7 @@ def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
             seen.add(value)
 
 
-def _mistake(refusal: Refusal, text: str, file: Path) -> Mistake:
+def _mistake(refusal: SettingProblem, text: str, file: Path) -> Mistake:
     name = ".".join(str(part + 1) if isinstance(part, int) else part for part in refusal.location)
     place = variable(refusal.location) or f"{file}{position(text, refusal.location)}"
     return Mistake(place, f"{name}: {refusal.message}" if name else refusal.message)

@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from bridge.admin.checks import connections
 from bridge.admin.definitions import problems
-from bridge.admin.definitions.activation import Activated, Author, activate, before
+from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.overview import kinds
-from bridge.admin.definitions.problems import refusals
+from bridge.admin.definitions.problems import as_console_errors
 from bridge.console.context import ConnectionChange, Connections, ProposedConnection
 from bridge.console.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
@@ -34,14 +34,14 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings, saved_connections
-from bridge.wiring.active_definitions import in_force
+from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.saved_connections import MODELS, Mistake
+from bridge.wiring.saved_connections import MODELS, FieldMistake
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.forms import fields, written
-from config.listeners import Listener
-from config.sections import Destination
+from config.listeners import ListenerSettings
+from config.sections import DestinationSettings
 from mappings.language.errors import MappingErrors
 
 _LIMIT = 5.0  # seconds for a listener of our own
@@ -50,7 +50,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where we list
 
 async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
     """Try one of the settings, and say what was found, step by step. Raises Unknown."""
-    found: Sequence[Listener | Destination] = (
+    found: Sequence[ListenerSettings | DestinationSettings] = (
         settings.listener if kind == "listener" else settings.destination
     )
     chosen = next((each for each in found if each.name == name), None)
@@ -59,12 +59,14 @@ async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[st
     return [asdict(step) for step in await steps(settings, chosen)]
 
 
-async def steps(settings: Settings, chosen: Listener | Destination) -> Sequence[ProbeStep]:
+async def steps(
+    settings: Settings, chosen: ListenerSettings | DestinationSettings
+) -> Sequence[ProbeStep]:
     """Try a listener or destination, whether the settings have it or not."""
-    address = chosen.bind if isinstance(chosen, Listener) else chosen.address
+    address = chosen.bind if isinstance(chosen, ListenerSettings) else chosen.address
     if isinstance(address, FolderAddress):
         return await probe_folder(settings.path(Path(address.path)))
-    if isinstance(chosen, Listener):
+    if isinstance(chosen, ListenerSettings):
         tls = _any_certificate() if chosen.tls is not None else None
         host = _ANYWHERE.get(address.host, address.host)
         return await probe_connection(ProbeTarget(host, address.port, _LIMIT, tls))
@@ -87,7 +89,7 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def _trust(settings: Settings, chosen: Destination) -> ssl.SSLContext | None:
+def _trust(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
     """Trust whom the destination's settings trust, and show what they show."""
     if chosen.tls is None:
         address = chosen.address
@@ -105,9 +107,9 @@ def _trust(settings: Settings, chosen: Destination) -> ssl.SSLContext | None:
 
 
 _FIELDS: Mapping[type[BridgeError], str] = {
-    connections.UsedTwice: "bind",
+    connections.AddressInUse: "bind",
     connections.NeedsPostgreSQL: "share_port",
-    connections.NoSiteAnywhere: "site",
+    connections.MissingSite: "site",
 }
 
 
@@ -129,13 +131,13 @@ class ConsoleConnections(Connections):
 
     @override
     def connection(self, kind: str, name: str) -> Mapping[str, Any]:
-        record = saved_connections.record(ChannelKind(kind), name)
+        record = saved_connections.record_name(ChannelKind(kind), name)
         with self._database.read() as connection:
             past = kept.history(connection, record)
         chosen = next(
             (
                 e
-                for e in saved_connections.every(self._current(), ChannelKind(kind))
+                for e in saved_connections.connections_of(self._current(), ChannelKind(kind))
                 if e.name == name
             ),
             None,
@@ -148,7 +150,7 @@ class ConsoleConnections(Connections):
             "in_force": problems.activation(past[0]) if past else None,
             "in_file": any(
                 each.name == name
-                for each in saved_connections.every(self._settings, ChannelKind(kind))
+                for each in saved_connections.connections_of(self._settings, ChannelKind(kind))
             ),
             "history": [problems.activation(each) for each in past],
         }
@@ -156,13 +158,15 @@ class ConsoleConnections(Connections):
     @override
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
-        wrong = saved_connections.mistakes(kind, plan.table)
+        wrong = saved_connections.find_mistakes(kind, plan.table)
         current = self._current()
-        if plan.new and any(each.name == name for each in saved_connections.every(current, kind)):
-            wrong.append(Mistake("name", f"there is a {kind} of this name"))
+        if plan.new and any(
+            each.name == name for each in saved_connections.connections_of(current, kind)
+        ):
+            wrong.append(FieldMistake("name", f"there is a {kind} of this name"))
         if wrong:
             return {"mistakes": [each._asdict() for each in wrong], "warnings": []}
-        record = saved_connections.version(kind, name, plan.table)
+        record = saved_connections.make_record(kind, name, plan.table)
         planned = active_settings.current(self._settings, self._database, [record])
         wrong = list(self._unfit(planned, kind, name))
         warnings = [] if wrong else list(self._worth_a_look(planned, kind, name))
@@ -171,9 +175,9 @@ class ConsoleConnections(Connections):
     @override
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         kind = ChannelKind(plan.kind)
-        self._refuse(saved_connections.mistakes(kind, plan.table))
-        chosen = saved_connections.made(kind, "", plan.table)
-        if isinstance(chosen, Listener) and not isinstance(chosen.bind, FolderAddress):
+        self._refuse(saved_connections.find_mistakes(kind, plan.table))
+        chosen = saved_connections.build_section(kind, "", plan.table)
+        if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
                 return [asdict(probe_port(chosen.bind.host, chosen.bind.port))]
@@ -189,15 +193,15 @@ class ConsoleConnections(Connections):
                 change.kind, {**change.table, "name": change.name}, change.new
             )
             found = self.check(plan)["mistakes"]
-            self._refuse([Mistake(**each) for each in found])
-        record = saved_connections.version(kind, change.name, change.table)
+            self._refuse([FieldMistake(**each) for each in found])
+        record = saved_connections.make_record(kind, change.name, change.table)
         return self._activated(change, record, ActivationOrigin.ACTIVATE)
 
     @override
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
-        name = saved_connections.record(ChannelKind(change.kind), change.name)
-        with refusals(), self._database.read() as connection:
-            wanted = before(connection, name)
+        name = saved_connections.record_name(ChannelKind(change.kind), change.name)
+        with as_console_errors(), self._database.read() as connection:
+            wanted = previous_version(connection, name)
         return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
 
     def _activated(
@@ -205,8 +209,8 @@ class ConsoleConnections(Connections):
     ) -> Mapping[str, Any]:
         who = Author(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
-        with refusals():
-            done: Sequence[Activated] = activate(
+        with as_console_errors():
+            done: Sequence[ActivationResult] = activate(
                 self._settings, self._database, [], who, origin, begun_on, [record]
             )
         return {"version": done[0].version, "before": done[0].before}
@@ -216,31 +220,33 @@ class ConsoleConnections(Connections):
 
     def _leave(self, kind: ChannelKind, name: str) -> None:
         """See that nothing that runs goes without a word: what is in no file is switched off."""
-        if any(each.name == name for each in saved_connections.every(self._settings, kind)):
+        if any(
+            each.name == name for each in saved_connections.connections_of(self._settings, kind)
+        ):
             return
         if any(
             each.enabled
-            for each in saved_connections.every(self._current(), kind)
+            for each in saved_connections.connections_of(self._current(), kind)
             if each.name == name
         ):
             raise InvalidState(f"switch {kind} {name} off first")
 
-    def _refuse(self, found: Sequence[Mistake]) -> None:
+    def _refuse(self, found: Sequence[FieldMistake]) -> None:
         if found:
             told_of = [each._asdict() for each in found]
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
 
-    def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[Mistake]:
+    def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
         """Make it as a start would, and say what is wrong with each part."""
-        find, said = in_force(self._settings, self._database), set()
-        for part in connections.parts(planned, kind, name, find):
+        find, said = active_sources(self._settings, self._database), set()
+        for part in connections.checks_of(planned, kind, name, find):
             try:
                 part()
             except MappingErrors as error:
                 field = "mappings" if kind is ChannelKind.LISTENER else "mapping"
-                said.add(Mistake(field, error.issues[0].message))
+                said.add(FieldMistake(field, error.issues[0].message))
             except BridgeError as error:
-                said.add(Mistake(_FIELDS.get(type(error), ""), str(error)))
+                said.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(said)
 
     def _worth_a_look(

@@ -16,7 +16,7 @@ from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.admin.message_subjects import MessageSubjects
 from bridge.admin.packages.archives import ConsolePackages
-from bridge.admin.replay import MessageReplay
+from bridge.admin.replay import StoredMessageReplay
 from bridge.console.access import AccessAdministration
 from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import NoSuchItem
@@ -36,7 +36,7 @@ from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.saved_connections import source
+from bridge.wiring.saved_connections import origin_of
 from config import Settings
 from mappings.authoring.trial import try_message
 from mappings.language.scope import ListenerDefaults
@@ -77,7 +77,7 @@ class _Installation:
                 **each,
                 "loaded": channel.is_loaded(now),
                 "trouble": failing.get(each["name"], ""),
-                "source": source(self._own, settings, ChannelKind(kind), each["name"]),
+                "source": origin_of(self._own, settings, ChannelKind(kind), each["name"]),
                 "certificate": expires.get(f"{kind} {each['name']}"),
             }
             for each in described
@@ -95,8 +95,8 @@ class _Installation:
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         return [each for each in list_alerts(self._database) if each["cleared_at"] is None]
 
-    def message_replay(self) -> MessageReplay:
-        return MessageReplay(self._own, self._database)
+    def message_replay(self) -> StoredMessageReplay:
+        return StoredMessageReplay(self._own, self._database)
 
     def charset(self, listener: str) -> str:
         return next((e.charset for e in self._settings.listener if e.name == listener), "utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bridge.admin.audit_events import recorded
-from bridge.admin.engine_administration import Administration, administer
+from bridge.admin.engine_administration import EngineAdministration, administer
 from bridge.audit.events import operator
 from bridge.console import grants
 from bridge.console.access import AccessAdministration, AccountDirectory, Administrator, GrantEntry
@@ -143,7 +143,7 @@ def resolve_grants(settings: Settings, database: Database) -> None:
 class EngineAccounts:
     """The accounts of the internal engine, read from its database. The methods block."""
 
-    def __init__(self, engine: Administration) -> None:
+    def __init__(self, engine: EngineAdministration) -> None:
         self._engine = engine
 
     async def account(self, who: str) -> AccountInfo | None:

@@ -13,7 +13,7 @@ from bridge import authority
 from bridge.admin.audit_events import note
 from bridge.admin.console_roles import GrantedRoles
 from bridge.audit.events import Outcome, code_of
-from bridge.authority import Action
+from bridge.authority import AccountAction
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.administration import SiteChangeBody
 from bridge.engine.rules.site_roles import SiteRole
@@ -36,11 +36,11 @@ from config import Settings
 _DAY: Final = 24 * 3600 * 1000
 
 
-class Refused(BridgeError):  # noqa: N818  # named for what happened
+class AdministrationRefused(BridgeError):  # noqa: N818  # named for what happened
     """The engine refused what an administrator asked."""
 
 
-class Administration:
+class EngineAdministration:
     """Each method is one audited transaction. Raises Refused with the engine's own words."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -71,12 +71,12 @@ class Administration:
 
     def site(self, site_id: str) -> dict[str, Any]:
         """Return a site as the API shows it."""
-        with refusing(), self._database.read() as connection:
+        with as_refusal(), self._database.read() as connection:
             return site_changes.site_json(sites.get_site(connection, site_id))
 
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
         """Change members of a site, by the names that the API has for them."""
-        with refusing():
+        with as_refusal():
             members = site_changes.prepare(_checked(changes))
         event = self.event("site-update", site_id, members=sorted(members))
         with self.auditing(event) as (connection, _):
@@ -94,7 +94,7 @@ class Administration:
         A password is the first one of an account that has not enrolled; then there is no link.
         """
         if not users.is_email(email):
-            raise Refused("this is no acceptable e-mail address")
+            raise AdministrationRefused("this is no acceptable e-mail address")
         role = SiteRole.ADMINISTRATOR if administrator else SiteRole.USER
         hashed = None if password is None else self._hashed(email, name, password)
         event = self.event("user-update", site_id, role=role.value)
@@ -106,7 +106,7 @@ class Administration:
             event["after"] = users.membership(connection, site_id, email)
             facts = system_accounts.require_account(connection, str(account.id))
             if hashed is not None:
-                self._decide(Action.SET_PASSWORD, facts)
+                self._decide(AccountAction.SET_PASSWORD, facts)
                 revocation.end_enrolments(connection, account.id, now)
                 passwords.store_hash(connection, account.id, hashed, now)
                 return None
@@ -119,8 +119,8 @@ class Administration:
     def reserve_user(self, email: str) -> system_accounts.AccountFacts:
         """Return the account of an address, made on no site where there is none."""
         if not users.is_email(email):
-            raise Refused("this is no acceptable e-mail address")
-        with self.deed("user-reserve", target=("user", email)) as (connection, now):
+            raise AdministrationRefused("this is no acceptable e-mail address")
+        with self.transaction("user-reserve", target=("user", email)) as (connection, now):
             return system_accounts.reserve(connection, email, now)
 
     def enrol_user(
@@ -132,7 +132,7 @@ class Administration:
         None where people sign in through the provider alone.
         """
         with self._account_change("user-enrol", email) as (connection, now, facts):
-            self._decide(Action.ENROL, facts)
+            self._decide(AccountAction.ENROL, facts)
             issued = system_accounts.enrol(
                 connection,
                 facts.account_id,
@@ -151,33 +151,33 @@ class Administration:
 
         Refused for the last system administrator of the console, unless `force`.
         """
-        with refusing():
+        with as_refusal():
             with self._database.read() as connection:
                 key = self._facts(connection, email).account_id
             GrantedRoles(self._settings).suspend(key, force=force)
         with self._account_change("user-disable", email) as (connection, now, facts):
-            self._decide(Action.DISABLE, facts)
+            self._decide(AccountAction.DISABLE, facts)
             system_accounts.disable(connection, facts.account_id, now)
             self._database.notify(connection, FEED_CHANNEL)
 
     def enable_user(self, email: str) -> None:
         """Let a disabled user sign in again."""
         with self._account_change("user-enable", email) as (connection, _, facts):
-            self._decide(Action.ENABLE, facts)
+            self._decide(AccountAction.ENABLE, facts)
             system_accounts.enable(connection, facts.account_id)
         GrantedRoles(self._settings).resume(facts.account_id)
 
     def change_email(self, email: str, wanted: str) -> None:
         """Change the e-mail address of a user; their sessions end."""
         if not users.is_email(wanted):
-            raise Refused("this is no acceptable e-mail address")
+            raise AdministrationRefused("this is no acceptable e-mail address")
         event = {**self.event("user-email"), "target": ("user", email)}
         with self.auditing({**event, "before": {"email": email}, "after": {"email": wanted}}) as (
             connection,
             now,
         ):
             facts = self._facts(connection, email)
-            self._decide(Action.CHANGE_EMAIL, facts)
+            self._decide(AccountAction.CHANGE_EMAIL, facts)
             system_accounts.change_email(connection, facts.account_id, wanted, now)
             self._database.notify(connection, FEED_CHANNEL)
 
@@ -208,24 +208,24 @@ class Administration:
     def _facts(self, connection: Connection, email: str) -> system_accounts.AccountFacts:
         found = system_accounts.facts_by_email(connection, email)
         if found is None:
-            raise Refused("there is no such user")
+            raise AdministrationRefused("there is no such user")
         return found
 
     @staticmethod
-    def _decide(action: Action, facts: system_accounts.AccountFacts) -> None:
+    def _decide(action: AccountAction, facts: system_accounts.AccountFacts) -> None:
         """Ask the table of `bridge.authority`: whoever has the data directory is the operator."""
-        operator = authority.Actor(rights=authority.Rights(system=True))
-        target = authority.Target(facts.account_id, enrolled=facts.enrolled)
-        refusal = authority.decide(operator, target, authority.Request(action))
-        if refusal is authority.Refusal.OWNER_ONLY:
+        operator = authority.AccountActor(rights=authority.Rights(system=True))
+        target = authority.AccountTarget(facts.account_id, enrolled=facts.enrolled)
+        refusal = authority.decide(operator, target, authority.AccountRequest(action))
+        if refusal is authority.AccountRefusal.OWNER_ONLY:
             hint = f"`bridge user enrol {facts.email}` gives its owner a link to set a new one"
-            raise Refused(f"{authority.TEXTS[refusal]}; {hint}")
+            raise AdministrationRefused(f"{authority.TEXTS[refusal]}; {hint}")
         if refusal is not None:
-            raise Refused(authority.TEXTS[refusal])
+            raise AdministrationRefused(authority.TEXTS[refusal])
 
     @staticmethod
     def _hashed(email: str, name: str, password: str) -> str:
-        with refusing():
+        with as_refusal():
             passwords.require_strong(password, email, name)
         return passwords.hash_password(password)
 
@@ -249,7 +249,7 @@ class Administration:
         with self.auditing(event) as (connection, now):
             account = users.find_account(connection, email)
             if account is None:
-                raise Refused("there is no such user")
+                raise AdministrationRefused("there is no such user")
             if users.is_disabled(connection, account.id):
                 raise users.AccountDisabled
             token_id, secret = tokens.create_token(
@@ -267,7 +267,7 @@ class Administration:
 
     def tokens(self, site_id: str | None) -> Sequence[tokens.TokenView]:
         """Return the tokens of a site's users, or all of them, without their secrets."""
-        with refusing(), self._database.read() as connection:
+        with as_refusal(), self._database.read() as connection:
             if site_id is None:
                 return tokens.all_tokens(connection)
             sites.get_site(connection, site_id)
@@ -280,14 +280,14 @@ class Administration:
         event["target"] = ("token", str(token_id))
         with self.auditing(event) as (connection, now):
             if not tokens.exists(connection, token_id):
-                raise Refused("there is no such token")
+                raise AdministrationRefused("there is no such token")
             event.update(tokens.revocation(connection, token_id, now))
             tokens.revoke_token(connection, token_id, now)
 
     @contextmanager
     def reading(self, site_id: str) -> Iterator[Connection]:
         """Give a transaction that reads what a site has; the site must exist."""
-        with refusing(), self._database.read() as connection:
+        with as_refusal(), self._database.read() as connection:
             sites.get_site(connection, site_id)
             yield connection
 
@@ -304,7 +304,7 @@ class Administration:
             event.update(system_accounts.difference(before, after))
 
     @contextmanager
-    def deed(
+    def transaction(
         self,
         action: str,
         site_id: str | None = None,
@@ -332,10 +332,10 @@ class Administration:
 
     @contextmanager
     def auditing(self, event: dict[str, Any]) -> Iterator[tuple[Connection, int]]:
-        """As `deed`; a refusal or a failure is recorded in a transaction of its own."""
+        """As `transaction`; a refusal or a failure is recorded in a transaction of its own."""
         now = time.time_ns() // 1_000_000
         try:
-            with refusing(), self._database.write() as connection:
+            with as_refusal(), self._database.write() as connection:
                 yield connection, now
                 note(connection, self._database, now, **event)
         except Exception as error:
@@ -350,31 +350,35 @@ class Administration:
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(changes) - set(SiteChangeBody.model_fields))
     if unknown:
-        raise Refused(f"a site has no {', '.join(unknown)}")
+        raise AdministrationRefused(f"a site has no {', '.join(unknown)}")
     try:
         return SiteChangeBody.model_validate(dict(changes)).changes()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        raise Refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise AdministrationRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 @contextmanager
-def administer(settings: Settings) -> Iterator[Administration]:
+def administer(settings: Settings) -> Iterator[EngineAdministration]:
     """Open the internal engine's database for an administrator's command."""
     if not settings.engine.is_internal:
-        raise Refused("sites, users and tokens belong to the service at engine.base_url")
+        raise AdministrationRefused(
+            "sites, users and tokens belong to the service at engine.base_url"
+        )
     database = open_engine_database(settings)
     try:
         migrate_engine(database)
-        yield Administration(database, settings)
+        yield EngineAdministration(database, settings)
     finally:
         database.dispose()
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Turn refusals of the engine into `Refused`."""
+def as_refusal() -> Iterator[None]:
+    """Turn refusals of the engine into `AdministrationRefused`."""
     try:
         yield
     except EngineError as error:
-        raise Refused(f"{error} ({error.pointer})" if error.pointer else str(error)) from error
+        raise AdministrationRefused(
+            f"{error} ({error.pointer})" if error.pointer else str(error)
+        ) from error

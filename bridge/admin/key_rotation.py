@@ -36,7 +36,7 @@ class NotRotated(BridgeError):  # noqa: N818  # named for what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
+class RotationResult:
     """What a rotation did: ids of keys, and counts of links."""
 
     key_id: str
@@ -48,7 +48,7 @@ class Rotated:
 
 def rotate_keys(
     settings: Settings, *, drop_old: bool, sleep: Callable[[float], None] = time.sleep
-) -> Rotated:
+) -> RotationResult:
     """Put a new key first, move all links to it, and drop the old keys if asked to."""
     if not settings.engine.is_internal:
         raise NotRotated("links are sealed by the service at engine.base_url")
@@ -64,7 +64,7 @@ def rotate_keys(
 
 def _rotate(
     path: Path, database: Database, sleep: Callable[[float], None], *, drop_old: bool
-) -> Rotated:
+) -> RotationResult:
     old = read_link_keys(path)
     new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
     write_link_keys(path, (new, *old))
@@ -79,7 +79,7 @@ def _rotate(
     if drop_old:
         write_link_keys(path, (new,))
     dropped = len(old) if drop_old else 0
-    done = Rotated(new[0], moved, unreadable, 1 + len(old) - dropped, dropped)
+    done = RotationResult(new[0], moved, unreadable, 1 + len(old) - dropped, dropped)
     now = _now()
     with database.write() as connection:
         counts = {"links": done.links, "unreadable": unreadable, "dropped": dropped}

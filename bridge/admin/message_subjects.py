@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from bridge.console.ownership import MessageOrigin
 from bridge.intake.receive.offload import Recipe, subjects
 from bridge.store.database import Database
-from bridge.wiring.active_definitions import in_force, recaller
-from bridge.wiring.active_settings import Present
+from bridge.wiring.active_definitions import active_sources, version_finder
+from bridge.wiring.active_settings import ActiveSettings
 from bridge.workers.errors import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -28,8 +28,8 @@ class MessageSubjects:
         self._offload = offload
         self._settings = settings
         self._database = database
-        self._present = Present(settings, database)
-        self._recall = recaller(database)
+        self._present = ActiveSettings(settings, database)
+        self._recall = version_finder(database)
         self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
     def __call__(self, origin: MessageOrigin) -> Subjects:
@@ -69,7 +69,7 @@ class MessageSubjects:
         asked = (name, version)
         if asked not in self._instead:
             try:
-                made = compile_sources(in_force(self._settings, self._database)(name), name)
+                made = compile_sources(active_sources(self._settings, self._database)(name), name)
             except MappingError:
                 return None
             self._instead[asked] = made if isinstance(made, InboundMapping) else None

@@ -26,8 +26,8 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import in_force
-from bridge.wiring.listeners import ControlIds, listenings, policy, validator
+from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.listeners import ControlIds, make_listeners, validator, with_checks
 from config import Settings
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
@@ -50,13 +50,13 @@ class StillRefused(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"still refused: {reason}")
 
 
-class MessageReplay:
+class StoredMessageReplay:
     """Judges stored messages by what is in force when it is made: one for each turn."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = active_settings.current(settings, database)
         self._database = database
-        self._listenings = listenings(self._settings, in_force(settings, database))
+        self._listenings = make_listeners(self._settings, active_sources(settings, database))
 
     def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
@@ -126,7 +126,7 @@ class MessageReplay:
         if listening is None:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
-        checked = policy(listening, validator(self._settings, section, Metrics()))
+        checked = with_checks(listening, validator(self._settings, section, Metrics()))
         troubles: list[BaseException] = []
         return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
 
@@ -144,7 +144,7 @@ class BatchReplay:
     def __call__(self, message_id: int) -> int:
         """Queue one again; as `Rejudging.replay`."""
         if monotonic() >= self._stale_at:  # a replay may be so slow that it lasts for hours
-            self._rejudging = MessageReplay(self._settings, self._database)
+            self._rejudging = StoredMessageReplay(self._settings, self._database)
             self._stale_at = monotonic() + FRESH_SECONDS
         return self._rejudging.replay(message_id, self._chosen)
 

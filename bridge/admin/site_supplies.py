@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bridge.admin.engine_administration import Administration, Refused, refusing
+from bridge.admin.engine_administration import (
+    AdministrationRefused,
+    EngineAdministration,
+    as_refusal,
+)
 from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
@@ -14,14 +18,14 @@ from bridge.engine.service.accounts import users
 from bridge.engine.service.sites import audit_states, billing, site_changes, sites
 
 
-def groups(engine: Administration, site_id: str) -> list[dict[str, Any]]:
+def groups(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
     """Return a site's prelim groups as the API shows them."""
     with engine.reading(site_id) as connection:
         return sites.list_prelim_groups(connection, site_id)
 
 
 def set_group(
-    engine: Administration,
+    engine: EngineAdministration,
     site_id: str,
     name: str,
     tags: Sequence[str],
@@ -29,7 +33,7 @@ def set_group(
     reviewers: Sequence[str] | None,
 ) -> None:
     """Create or replace a prelim group; without `reviewers` they are all who are in no group."""
-    with engine.deed(
+    with engine.transaction(
         "prelim-group-update",
         site_id,
         target=("prelim-group", name),
@@ -42,22 +46,22 @@ def set_group(
         sites.set_prelim_group(connection, site_id, name, tags, members, reviewers)
 
 
-def templates(engine: Administration, site_id: str) -> list[dict[str, Any]]:
+def templates(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
     """Return a site's templates by number, with their documents."""
     with engine.reading(site_id) as connection:
         return sites.list_templates(connection, site_id)
 
 
 def import_template(
-    engine: Administration, site_id: str, number: int, html: str, name: str = ""
+    engine: EngineAdministration, site_id: str, number: int, html: str, name: str = ""
 ) -> str:
     """Create or replace a template from an IHE MRRT file; return the name it bears."""
     try:
         title, document = read(html)
     except (BadTemplate, BadDocument) as error:
-        raise Refused(str(error)) from None
+        raise AdministrationRefused(str(error)) from None
     name = name or title or f"Template {number}"
-    with engine.deed(
+    with engine.transaction(
         "template-update",
         site_id,
         target=("template", str(number)),
@@ -71,17 +75,17 @@ def import_template(
     return name
 
 
-def export_template(engine: Administration, site_id: str, number: int) -> str:
+def export_template(engine: EngineAdministration, site_id: str, number: int) -> str:
     """Return a template as an IHE MRRT file."""
     found = next((each for each in templates(engine, site_id) if each["number"] == number), None)
     if found is None:
-        raise Refused("the site has no such template")
+        raise AdministrationRefused("the site has no such template")
     return write_template(found["name"], restore(found["document"]))
 
 
-def remove_template(engine: Administration, site_id: str, number: int) -> None:
+def remove_template(engine: EngineAdministration, site_id: str, number: int) -> None:
     """Remove a numbered template."""
-    with engine.deed(
+    with engine.transaction(
         "template-delete",
         site_id,
         target=("template", str(number)),
@@ -94,7 +98,7 @@ def remove_template(engine: Administration, site_id: str, number: int) -> None:
         sites.delete_template(connection, site_id, number)
 
 
-def code_map(engine: Administration, site_id: str) -> str:
+def code_map(engine: EngineAdministration, site_id: str) -> str:
     """Return a site's billing code map as a CSV."""
     with engine.reading(site_id) as connection:
         rows = billing.code_map(connection, site_id)
@@ -105,11 +109,11 @@ def code_map(engine: Administration, site_id: str) -> str:
     return text.getvalue()
 
 
-def import_codes(engine: Administration, site_id: str, text: str) -> int:
+def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
     """Replace a site's billing code map by a CSV; return how many rows it has."""
-    with refusing():
+    with as_refusal():
         rows = billing.read_code_map(text)
-    with engine.deed(
+    with engine.transaction(
         "code-map-update",
         site_id,
         target=("code-map", site_id),
@@ -121,14 +125,14 @@ def import_codes(engine: Administration, site_id: str, text: str) -> int:
     return len(rows)
 
 
-def set_signature(engine: Administration, email: str, uri: str | None) -> None:
+def set_signature(engine: EngineAdministration, email: str, uri: str | None) -> None:
     """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
-    with refusing():
+    with as_refusal():
         image = site_changes.image_uri(uri, "signature")
-    with engine.deed(
+    with engine.transaction(
         "signature-update", target=("user", email), state=audit_states.signature(email)
     ) as (connection, _):
         account = users.find_account(connection, email)
         if account is None:
-            raise Refused("there is no such user")
+            raise AdministrationRefused("there is no such user")
         users.update_membership(connection, account.id, signature=image)

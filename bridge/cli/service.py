@@ -35,7 +35,7 @@ def check(
 ) -> None:
     """Check settings, mappings, keys, databases and destinations; list every mistake."""
     from bridge.admin.checks.checks import check_home, fix_home
-    from bridge.admin.checks.findings import Severity
+    from bridge.admin.checks.findings import CheckSeverity
     from bridge.admin.checks.security import protections
 
     if fix:
@@ -47,7 +47,7 @@ def check(
         findings += check_live(home)
     for finding in findings:
         print(f"{finding.severity:<7} {finding.place}: {finding.message}")
-    if any(finding.severity is Severity.ERROR for finding in findings):
+    if any(finding.severity is CheckSeverity.ERROR for finding in findings):
         sys.exit(1)
     print("ok")
 

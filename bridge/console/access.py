@@ -13,12 +13,12 @@ from typing import Final, Protocol
 from bridge.authority import (
     NO_RIGHTS,
     TEXTS,
-    Action,
-    Actor,
-    Refusal,
-    Request,
+    AccountAction,
+    AccountActor,
+    AccountRefusal,
+    AccountRequest,
+    AccountTarget,
     Rights,
-    Target,
     decide,
 )
 from bridge.console import grants
@@ -29,10 +29,10 @@ from bridge.executors import Threads
 from bridge.store.database import Database
 
 _STATUS: Final = {
-    Refusal.UNKNOWN_ACCOUNT: 404,
-    Refusal.UNKNOWN_SITE: 400,
-    Refusal.OWN_ACCOUNT: 409,
-    Refusal.LAST_ADMINISTRATOR: 409,
+    AccountRefusal.UNKNOWN_ACCOUNT: 404,
+    AccountRefusal.UNKNOWN_SITE: 400,
+    AccountRefusal.OWN_ACCOUNT: 409,
+    AccountRefusal.LAST_ADMINISTRATOR: 409,
 }
 _FORBIDDEN: Final = 403
 
@@ -116,7 +116,7 @@ class AccessAdministration:
         """
         account, before = await self._known(who)
         wanted = replace(wanted, account_id=account.account_id, email=account.email)
-        require_authority(by, account, before, Action.GRANT, wanted)
+        require_authority(by, account, before, AccountAction.GRANT, wanted)
         if account.disabled:
             raise GrantRefused("account_disabled", "the account is disabled", 409)
         await self._require_sites(wanted)
@@ -137,7 +137,7 @@ class AccessAdministration:
             ):
                 raise NoSuchItem
             return
-        require_authority(by, account, before, Action.REVOKE_GRANT)
+        require_authority(by, account, before, AccountAction.REVOKE_GRANT)
         key, force = account.account_id, by.force
         if not await Threads.CONSOLE.run(grants.remove_grant, self._database, key, force=force):
             raise NoSuchItem
@@ -146,7 +146,7 @@ class AccessAdministration:
     async def enrol(self, by: Administrator, who: str) -> EnrolmentLink:
         """End password and sessions of an account; return an enrolment link for its owner."""
         account, before = await self._known(who)
-        require_authority(by, account, before, Action.ENROL)
+        require_authority(by, account, before, AccountAction.ENROL)
         return await self._accounts.enrol(
             account.account_id, second_factor=before is not None, end_tokens=True
         )
@@ -154,7 +154,9 @@ class AccessAdministration:
     async def set_disabled(self, by: Administrator, who: str, *, disabled: bool) -> None:
         """Disable or enable an account."""
         account, before = await self._known(who)
-        require_authority(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
+        require_authority(
+            by, account, before, AccountAction.DISABLE if disabled else AccountAction.ENABLE
+        )
         await self._accounts.set_disabled(account.account_id, disabled=disabled)
 
     async def find(self, who: str) -> tuple[AccountInfo | None, Grant | None]:
@@ -181,7 +183,7 @@ class AccessAdministration:
     async def _known(self, who: str) -> tuple[AccountInfo, Grant | None]:
         account, before = await self.find(who)
         if account is None:
-            raise _refused(Refusal.UNKNOWN_ACCOUNT)
+            raise _refused(AccountRefusal.UNKNOWN_ACCOUNT)
         return account, before
 
     async def _require_sites(self, wanted: Grant) -> None:
@@ -191,7 +193,7 @@ class AccessAdministration:
             return
         missing = sorted(wanted.sites - await self._accounts.sites())
         if missing:
-            raise _refused(Refusal.UNKNOWN_SITE, ", ".join(missing))
+            raise _refused(AccountRefusal.UNKNOWN_SITE, ", ".join(missing))
 
     def _save(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
         now = self._clock()
@@ -202,7 +204,7 @@ def require_authority(
     by: Administrator,
     account: AccountInfo,
     role: Grant | None,
-    action: Action,
+    action: AccountAction,
     wanted: Grant | None = None,
     site: str | None = None,
 ) -> None:
@@ -214,13 +216,13 @@ def require_authority(
     rights = Rights(system=True) if by.grant is None else by.grant.rights
     own = None if by.grant is None else by.grant.account_id
     administers = frozenset() if site is None else frozenset({site})
-    target = Target(account.account_id, NO_RIGHTS if role is None else role.rights)
-    asked = Request(action, site, grants=NO_RIGHTS if wanted is None else wanted.rights)
-    refusal = decide(Actor(own, rights, administers), target, asked)
+    target = AccountTarget(account.account_id, NO_RIGHTS if role is None else role.rights)
+    asked = AccountRequest(action, site, grants=NO_RIGHTS if wanted is None else wanted.rights)
+    refusal = decide(AccountActor(own, rights, administers), target, asked)
     if refusal is not None:
         raise _refused(refusal)
 
 
-def _refused(refusal: Refusal, more: str = "") -> GrantRefused:
+def _refused(refusal: AccountRefusal, more: str = "") -> GrantRefused:
     text = f"{TEXTS[refusal]}: {more}" if more else TEXTS[refusal]
     return GrantRefused(refusal.value, text, _STATUS.get(refusal, _FORBIDDEN))

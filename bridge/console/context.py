@@ -16,7 +16,7 @@ from bridge.console.audit_trail import ConsoleEventQuery
 from bridge.console.ownership import SubjectReader
 from bridge.console.report_engine import ReportEngine
 from bridge.engine_client.models import SignedInUser
-from bridge.executors import Gate
+from bridge.executors import ConcurrencyLimit
 from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.states import QueueState
@@ -336,5 +336,7 @@ class ConsoleContext:
     """Whether a session needs a second factor to open the console."""
     proxies: Proxies
     """The trusted proxies in front of the console."""
-    gate: Gate = field(default_factory=lambda: Gate("definitions", _CONCURRENT, _WAITING))
+    gate: ConcurrencyLimit = field(
+        default_factory=lambda: ConcurrencyLimit("definitions", _CONCURRENT, _WAITING)
+    )
     """Limits how many requests compile definitions at a time."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, text
 
 from bridge.audit.outbox import describe
-from bridge.authority import TEXTS, Refusal
+from bridge.authority import TEXTS, AccountRefusal
 from bridge.console.errors import GrantRefused
 from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
@@ -173,7 +173,9 @@ def _require_another(connection: Connection, before: Grant | None) -> None:
         return
     criteria = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
     if connection.execute(_OTHER_ADMINISTRATOR, criteria).first() is None:
-        raise GrantRefused(Refusal.LAST_ADMINISTRATOR.value, TEXTS[Refusal.LAST_ADMINISTRATOR], 409)
+        raise GrantRefused(
+            AccountRefusal.LAST_ADMINISTRATOR.value, TEXTS[AccountRefusal.LAST_ADMINISTRATOR], 409
+        )
 
 
 def _grant(row: Row[Any]) -> Grant:

@@ -20,19 +20,19 @@ from bridge.demo.checks import unless_over
 from bridge.demo.errors import DemoError, Interrupted
 from bridge.demo.hospital import Hospital
 from bridge.demo.installation import Ports
-from bridge.demo.narration import Teller
+from bridge.demo.narration import Narrator
 from bridge.demo.radiologist import Radiologist
-from bridge.demo.stage import Stage, free_ports
+from bridge.demo.stage import DemoService, free_ports
 from bridge.runtime.loop import run
 
 FAILED, INTERRUPTED = 1, 130
 
 
-async def demonstrate(teller: Teller, stop: asyncio.Event, *, keep: bool) -> int:
+async def demonstrate(teller: Narrator, stop: asyncio.Event, *, keep: bool) -> int:
     """Play the whole story and clean up, whatever happens; return the exit status."""
     from twisted.internet import reactor  # noqa: PLC0415  # installed by now
 
-    async with Stage() as stage:
+    async with DemoService() as stage:
         try:
             await _play(teller, stage, reactor, stop, keep=keep)
         except Interrupted:
@@ -48,7 +48,7 @@ async def demonstrate(teller: Teller, stop: asyncio.Event, *, keep: bool) -> int
 
 
 async def _play(
-    teller: Teller, stage: Stage, reactor: Any, stop: asyncio.Event, *, keep: bool
+    teller: Narrator, stage: DemoService, reactor: Any, stop: asyncio.Event, *, keep: bool
 ) -> None:
     story.read_samples()
     ports = Ports(*free_ports(4))
@@ -79,7 +79,7 @@ def main() -> None:
         "--keep", action="store_true", help="leave it running and print what can be opened"
     )
     keep: bool = parser.parse_args().keep
-    teller = Teller()
+    teller = Narrator()
     teller.title(
         "Report Bridge, the whole story",
         "The real service in a temporary folder; a stand-in hospital talks to it over",

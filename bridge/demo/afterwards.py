@@ -8,8 +8,8 @@ from pathlib import Path
 from bridge.demo import script
 from bridge.demo.hospital import Result
 from bridge.demo.installation import KEEPER, KEEPER_NAME, SITE, USER, Ports
-from bridge.demo.script import Cast
-from bridge.demo.stage import HOST, Stage
+from bridge.demo.script import DemoContext
+from bridge.demo.stage import HOST, DemoService
 
 _REPORTS = (
     ("Müller (addendum)", script.MUELLER),
@@ -20,7 +20,7 @@ _REPORTS = (
 
 
 async def keep_running(
-    cast: Cast, stage: Stage, ports: Ports, token: str, stop: asyncio.Event
+    cast: DemoContext, stage: DemoService, ports: Ports, token: str, stop: asyncio.Event
 ) -> None:
     """Say what there is to open, tell of each result that comes, until Ctrl-C."""
     teller = cast.teller
@@ -52,7 +52,7 @@ async def keep_running(
     await stop.wait()
 
 
-async def _console_account(stage: Stage) -> str:
+async def _console_account(stage: DemoService) -> str:
     """Let somebody into the console, who may do everything there; return their enrolment link."""
     home = ("--home", str(stage.home))
     await stage.bridge("user", "add", KEEPER, *home, "--name", KEEPER_NAME, "--site", SITE)
@@ -61,7 +61,7 @@ async def _console_account(stage: Stage) -> str:
     return str(json.loads(granted.splitlines()[-1])["link"])
 
 
-def _places(cast: Cast, stage: Stage, ports: Ports) -> list[tuple[str, str]]:
+def _places(cast: DemoContext, stage: DemoService, ports: Ports) -> list[tuple[str, str]]:
     senders = [(f"orders of {each.name}", f"{HOST}:{each.port}") for each in cast.systems.values()]
     return [
         ("interface", f"{ports.address}/docs"),
@@ -73,7 +73,7 @@ def _places(cast: Cast, stage: Stage, ports: Ports) -> list[tuple[str, str]]:
     ]
 
 
-def _commands(cast: Cast, stage: Stage) -> list[tuple[str, str]]:
+def _commands(cast: DemoContext, stage: DemoService) -> list[tuple[str, str]]:
     script_beside = Path(sys.executable).with_name("bridge")
     command = str(script_beside) if script_beside.exists() else f"{sys.executable} -m bridge"
     sample = script.TO_TRY

@@ -36,7 +36,7 @@ class _Paper(Console):
         os.close(nowhere)
 
 
-class Teller:
+class Narrator:
     """Prints; `clock` gives seconds."""
 
     def __init__(

@@ -7,13 +7,13 @@ from operator import attrgetter
 from bridge.demo import script
 from bridge.demo.checks import expect, until
 from bridge.demo.hospital import Exchange
-from bridge.demo.script import Cast, Groups, Sample
+from bridge.demo.script import DemoContext, Groups, SampleMessage
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage
 
 
-async def orders_arrive(cast: Cast) -> None:
+async def orders_arrive(cast: DemoContext) -> None:
     """Send new orders, in two charsets; what belongs together becomes one report."""
     cast.teller.scene("Orders come in over MLLP")
     await _send(cast, script.NEW)
@@ -26,7 +26,7 @@ async def orders_arrive(cast: Cast) -> None:
     )
 
 
-async def orders_change(cast: Cast) -> None:
+async def orders_change(cast: DemoContext) -> None:
     """Send changes, a cancel, a discontinue, patient updates."""
     cast.teller.scene("Orders and patients change")
     await _send(cast, script.CHANGED)
@@ -40,7 +40,7 @@ async def orders_change(cast: Cast) -> None:
     )
 
 
-async def hospital_errs(cast: Cast) -> None:
+async def hospital_errs(cast: DemoContext) -> None:
     """Send a message again, and send what must be refused with its place."""
     cast.teller.scene("The hospital errs")
     raw = script.AGAIN.read()
@@ -55,7 +55,7 @@ async def hospital_errs(cast: Cast) -> None:
     cast.teller.done("the worklist is as it was before")
 
 
-async def _send(cast: Cast, samples: Sequence[Sample]) -> None:
+async def _send(cast: DemoContext, samples: Sequence[SampleMessage]) -> None:
     for name, group in groupby(samples, attrgetter("system")):
         batch = list(group)
         raws = [each.read() for each in batch]
@@ -67,7 +67,7 @@ async def _send(cast: Cast, samples: Sequence[Sample]) -> None:
         expect(f"replies to {name}", len(batch), index)
 
 
-def _tell(cast: Cast, sample: Sample, raw: bytes, exchange: Exchange) -> None:
+def _tell(cast: DemoContext, sample: SampleMessage, raw: bytes, exchange: Exchange) -> None:
     expect(f"acknowledgment of {sample.file}", sample.code, exchange.ack.code)
     reply = Message.parse(exchange.reply)
     if sample.place:
@@ -82,7 +82,7 @@ def _tell(cast: Cast, sample: Sample, raw: bytes, exchange: Exchange) -> None:
     )
 
 
-def _count(cast: Cast, sample: Sample, raw: bytes, exchange: Exchange) -> None:
+def _count(cast: DemoContext, sample: SampleMessage, raw: bytes, exchange: Exchange) -> None:
     score, kind = cast.score, _kind(raw)
     score.acks[sample.code] += 1
     if sample.place or raw in score.replies:
@@ -100,7 +100,7 @@ def _kind(raw: bytes) -> str:
     return f"{header.message_code}^{header.trigger}"
 
 
-async def _until_grouped(cast: Cast, groups: Groups) -> None:
+async def _until_grouped(cast: DemoContext, groups: Groups) -> None:
     async def found() -> Groups:
         reports = await cast.radiologist.worklist()
         return frozenset(tuple(sorted(each.accessions)) for each in reports)
@@ -108,7 +108,7 @@ async def _until_grouped(cast: Cast, groups: Groups) -> None:
     await until("reports on the worklist", found, lambda each: each == groups)
 
 
-async def _until_changed(cast: Cast) -> None:
+async def _until_changed(cast: DemoContext) -> None:
     async def found() -> tuple[str, dict[str, str]]:
         reports = await cast.radiologist.worklist()
         tags = {key: each.tags for each in reports for key in each.accessions & script.NAMES.keys()}

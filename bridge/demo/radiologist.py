@@ -33,7 +33,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WorklistReport:
     """A row of the worklist; `tags` are those of its first order, times in ms."""
 
     status: str
@@ -60,11 +60,11 @@ class Radiologist:
     ) -> None:
         await self._http.aclose()
 
-    async def worklist(self) -> list[Report]:
+    async def worklist(self) -> list[WorklistReport]:
         """Return the site's reports."""
         page = await self.call("GET", f"/api/worklist?SiteID={SITE}&limit=500")
         return [
-            Report(
+            WorklistReport(
                 row["status"],
                 frozenset(order["Accession"] for order in row["orders"]),
                 row["orders"][0],
@@ -73,7 +73,7 @@ class Radiologist:
             for row in page["items"]
         ]
 
-    async def report(self, order: Order) -> Report:
+    async def report(self, order: Order) -> WorklistReport:
         """Return the report of an order that is known to be there."""
         reports = await self.worklist()
         found = [each for each in reports if order.accession in each.accessions]

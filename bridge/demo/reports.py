@@ -11,14 +11,14 @@ from bridge.demo.errors import Unexpected
 from bridge.demo.hospital import Result
 from bridge.demo.installation import SIGN_DELAY
 from bridge.demo.radiologist import Order
-from bridge.demo.script import Cast
+from bridge.demo.script import DemoContext
 
 MUELLER_BOTH, HOESS_BOTH = ("ACC7001", "ACC7006"), ("B81001", "B81002")
 _MARGIN: Final = 1.0
 """Seconds after the end of a sign delay in which a recalled report would have gone out."""
 
 
-async def reports_are_read(cast: Cast) -> None:
+async def reports_are_read(cast: DemoContext) -> None:
     """Open four reports by their links; release one at once, leave one a draft."""
     teller, reader = cast.teller, cast.radiologist
     teller.scene("Reports are read")
@@ -40,7 +40,7 @@ async def reports_are_read(cast: Cast) -> None:
     teller.done("Höß: signed without delay; one ORU for each of the linked orders", "F  2 ORU")
 
 
-async def signature_is_recalled(cast: Cast) -> None:
+async def signature_is_recalled(cast: DemoContext) -> None:
     """Recall a signature within the sign delay, and let the delay of another one pass."""
     teller, reader = cast.teller, cast.radiologist
     teller.scene("A signature is recalled")
@@ -63,7 +63,7 @@ async def signature_is_recalled(cast: Cast) -> None:
     teller.done("Wang: the delay is long over, and nothing was ever sent", "0 ORU")
 
 
-async def signed_again(cast: Cast) -> None:
+async def signed_again(cast: DemoContext) -> None:
     """Correct and sign again what was recalled; add to what was released."""
     teller, reader = cast.teller, cast.radiologist
     teller.scene("Signed again, and an addendum")
@@ -85,7 +85,7 @@ async def signed_again(cast: Cast) -> None:
 
 
 async def _came(
-    cast: Cast, orders: Collection[str], status: str, text: str, released: float | None
+    cast: DemoContext, orders: Collection[str], status: str, text: str, released: float | None
 ) -> Sequence[Result]:
     """Wait for one result of each order, with this status and text; note how long they took."""
     left = 0.0 if released is None else max(0.0, released - time.time())
@@ -99,7 +99,7 @@ async def _came(
     return results
 
 
-async def _release_at(cast: Cast, order: Order) -> float:
+async def _release_at(cast: DemoContext, order: Order) -> float:
     """Return when a signed report will be released, in seconds since 1970."""
     report = await cast.radiologist.report(order)
     expect("status after signing", "Final", report.status)

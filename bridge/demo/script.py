@@ -11,7 +11,7 @@ from typing import Final
 
 from bridge.demo.errors import SamplesMissing
 from bridge.demo.hospital import Hospital, System
-from bridge.demo.narration import Teller
+from bridge.demo.narration import Narrator
 from bridge.demo.radiologist import Order, Radiologist
 
 SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"
@@ -23,7 +23,7 @@ Groups = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleMessage:
     """A message to be sent: its file, its sender, what it is, and the answer it must get."""
 
     file: str
@@ -42,31 +42,37 @@ class Sample:
 
 
 NEW: Final = (
-    Sample("orders/01-ris-a-orm-new.hl7", RIS_A, "new: CT chest, Müller Jürgen"),
-    Sample("orders/02-ris-a-orm-two-groups.hl7", RIS_A, "new: MR of both knees, one group"),
-    Sample("orders/03-ris-a-omg-new.hl7", RIS_A, "new: US abdomen, Okafor Ada"),
-    Sample("orders/04-ris-a-omi-new.hl7", RIS_A, "new: MR brain, Wang Xiaoming"),
-    Sample("orders/12-ris-a-orm-same-study.hl7", RIS_A, "new: CT abdomen, same study as the chest"),
-    Sample("orders/05-his-b-orm-printset-1.hl7", HIS_B, "new: CT neck, Höß Käthe, printset"),
-    Sample("orders/06-his-b-orm-printset-2.hl7", HIS_B, "new: CT chest, the same printset"),
-    Sample("orders/07-his-b-orm-new.hl7", HIS_B, "new: X-ray chest, Bär Jan"),
+    SampleMessage("orders/01-ris-a-orm-new.hl7", RIS_A, "new: CT chest, Müller Jürgen"),
+    SampleMessage("orders/02-ris-a-orm-two-groups.hl7", RIS_A, "new: MR of both knees, one group"),
+    SampleMessage("orders/03-ris-a-omg-new.hl7", RIS_A, "new: US abdomen, Okafor Ada"),
+    SampleMessage("orders/04-ris-a-omi-new.hl7", RIS_A, "new: MR brain, Wang Xiaoming"),
+    SampleMessage(
+        "orders/12-ris-a-orm-same-study.hl7", RIS_A, "new: CT abdomen, same study as the chest"
+    ),
+    SampleMessage("orders/05-his-b-orm-printset-1.hl7", HIS_B, "new: CT neck, Höß Käthe, printset"),
+    SampleMessage("orders/06-his-b-orm-printset-2.hl7", HIS_B, "new: CT chest, the same printset"),
+    SampleMessage("orders/07-his-b-orm-new.hl7", HIS_B, "new: X-ray chest, Bär Jan"),
 )
 CHANGED: Final = (
-    Sample("orders/08-ris-a-orm-change.hl7", RIS_A, "change: Müller's chest without contrast"),
-    Sample("orders/11-ris-a-omi-examined.hl7", RIS_A, "change: Wang is examined"),
-    Sample("orders/09-ris-a-orm-cancel.hl7", RIS_A, "cancel: Okafor did not come"),
-    Sample("orders/10-his-b-orm-discontinue.hl7", HIS_B, "discontinue: Bär's X-ray"),
-    Sample("orders/14-ris-a-adt-update.hl7", RIS_A, "patient: Kim is called Kim-Park now"),
-    Sample("orders/15-his-b-adt-merge.hl7", HIS_B, "patient: two numbers of Höß become one"),
+    SampleMessage(
+        "orders/08-ris-a-orm-change.hl7", RIS_A, "change: Müller's chest without contrast"
+    ),
+    SampleMessage("orders/11-ris-a-omi-examined.hl7", RIS_A, "change: Wang is examined"),
+    SampleMessage("orders/09-ris-a-orm-cancel.hl7", RIS_A, "cancel: Okafor did not come"),
+    SampleMessage("orders/10-his-b-orm-discontinue.hl7", HIS_B, "discontinue: Bär's X-ray"),
+    SampleMessage("orders/14-ris-a-adt-update.hl7", RIS_A, "patient: Kim is called Kim-Park now"),
+    SampleMessage("orders/15-his-b-adt-merge.hl7", HIS_B, "patient: two numbers of Höß become one"),
 )
-AGAIN: Final = Sample(NEW[0].file, RIS_A, "again: CT chest, Müller Jürgen")
+AGAIN: Final = SampleMessage(NEW[0].file, RIS_A, "again: CT chest, Müller Jürgen")
 REFUSED: Final = (
-    Sample("invalid/no-order-number.hl7", RIS_A, "an order without a number", "AE", "OBR-18"),
-    Sample("invalid/no-patient.hl7", RIS_A, "an order without a patient", "AE", "PID-3.1"),
-    Sample("invalid/not-hl7.hl7", HIS_B, "something that is no HL7", "AR", "MSH"),
+    SampleMessage(
+        "invalid/no-order-number.hl7", RIS_A, "an order without a number", "AE", "OBR-18"
+    ),
+    SampleMessage("invalid/no-patient.hl7", RIS_A, "an order without a patient", "AE", "PID-3.1"),
+    SampleMessage("invalid/not-hl7.hl7", HIS_B, "something that is no HL7", "AR", "MSH"),
 )
 
-TO_TRY: Final = Sample("quirks/latin-1-undeclared.hl7", HIS_B, "an order without MSH-18")
+TO_TRY: Final = SampleMessage("quirks/latin-1-undeclared.hl7", HIS_B, "an order without MSH-18")
 
 STANDING: Final[Groups] = frozenset({("ACC7001", "ACC7006"), ("ACC7002", "ACC7003"), ("ACC7005",),
                                      ("B81001", "B81002")})  # fmt: skip
@@ -100,7 +106,7 @@ KIM_TEXT: Final = ("Right knee: small joint effusion.",)
 
 
 @dataclass(slots=True)
-class Score:
+class DemoStatistics:
     """
     What the summary shows. `orders`, `patients` and `senders` count accepted messages, each once.
 
@@ -117,11 +123,11 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class DemoContext:
     """Everybody a scene needs."""
 
-    teller: Teller
+    teller: Narrator
     hospital: Hospital
     systems: Mapping[str, System]
     radiologist: Radiologist
-    score: Score = field(default_factory=Score)
+    score: DemoStatistics = field(default_factory=DemoStatistics)

@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
-class Stage:
+class DemoService:
     """The folder and the processes; `ended` is done when the service is, with its status."""
 
     def __init__(self) -> None:

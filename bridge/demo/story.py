@@ -11,15 +11,15 @@ from bridge.demo import orders, reports, script
 from bridge.demo.checks import expect, until
 from bridge.demo.hospital import Hospital, Result, System
 from bridge.demo.installation import SIGN_DELAY, SITE, USER, USER_NAME, Ports, settings
-from bridge.demo.narration import Teller
-from bridge.demo.radiologist import Radiologist, Report
-from bridge.demo.script import Cast
-from bridge.demo.stage import HOST, Stage
+from bridge.demo.narration import Narrator
+from bridge.demo.radiologist import Radiologist, WorklistReport
+from bridge.demo.script import DemoContext
+from bridge.demo.stage import HOST, DemoService
 
 _STATUSES: Mapping[str, str] = {"P": "preliminary", "F": "final", "C": "with addendum"}
 
 
-def summary(cast: Cast, reports: Sequence[Report]) -> list[tuple[str, str, str]]:
+def summary(cast: DemoContext, reports: Sequence[WorklistReport]) -> list[tuple[str, str, str]]:
     """Return the rows: what, how much, and of what it is made."""
     score, results = cast.score, cast.hospital.results
     senders = [
@@ -62,7 +62,7 @@ def read_samples() -> None:
         sample.read()
 
 
-async def install(teller: Teller, stage: Stage, ports: Ports) -> str:
+async def install(teller: Narrator, stage: DemoService, ports: Ports) -> str:
     """Make a home, serve it, and return the token of its user."""
     teller.scene("An installation of its own, made with the bridge command")
     home = ("--home", str(stage.home))
@@ -87,7 +87,7 @@ async def install(teller: Teller, stage: Stage, ports: Ports) -> str:
     return token
 
 
-async def play(cast: Cast) -> None:
+async def play(cast: DemoContext) -> None:
     """Play all scenes with a running service."""
     for system in cast.systems.values():
         cast.teller.done(f"listens for {system.name} ({system.charset})", f"{HOST}:{system.port}")
@@ -99,7 +99,7 @@ async def play(cast: Cast) -> None:
     await reports.signed_again(cast)
 
 
-async def settle(cast: Cast, stage: Stage) -> list[tuple[str, str, str]]:
+async def settle(cast: DemoContext, stage: DemoService) -> list[tuple[str, str, str]]:
     """See that nothing is left over; return the rows of the summary."""
     cast.teller.scene("Nothing is left over")
     ids = [each.message.header.control_id for each in cast.hospital.results]
@@ -119,7 +119,7 @@ async def settle(cast: Cast, stage: Stage) -> list[tuple[str, str, str]]:
     return summary(cast, await cast.radiologist.worklist())
 
 
-async def close(teller: Teller, stage: Stage) -> None:
+async def close(teller: Narrator, stage: DemoService) -> None:
     """Stop the service as a process manager does."""
     expect("exit status of bridge serve after SIGTERM", 0, await stage.stop())
     teller.done("bridge serve drained and ended after SIGTERM", "exit 0")
@@ -133,6 +133,8 @@ def systems(ports: Ports) -> dict[str, System]:
     }
 
 
-def engage(teller: Teller, hospital: Hospital, ports: Ports, radiologist: Radiologist) -> Cast:
+def engage(
+    teller: Narrator, hospital: Hospital, ports: Ports, radiologist: Radiologist
+) -> DemoContext:
     """Bring everybody together."""
-    return Cast(teller, hospital, systems(ports), radiologist)
+    return DemoContext(teller, hospital, systems(ports), radiologist)

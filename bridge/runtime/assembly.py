@@ -17,7 +17,7 @@ from bridge.admin.audit_events import AuditRelay
 from bridge.admin.console import console_application
 from bridge.admin.console_access import resolve_grants
 from bridge.admin.console_roles import GrantedRoles
-from bridge.admin.definitions.activation import note_start
+from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.message_subjects import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
@@ -204,7 +204,7 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
 
 def _activate_files(settings: Settings, database: Database) -> None:
     """Activate the files of the data directory that have no active version yet."""
-    for name in note_start(settings, database, now_ms()):
+    for name in activate_at_start(settings, database, now_ms()):
         structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
 
 

@@ -45,10 +45,12 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import in_force
-from bridge.wiring.destinations import chance, destinations, origin, sender
+from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.destinations import (
+    retry_randomness,
+)
 from config import Settings
-from config.sections import Destination as DestinationSettings
+from config.sections import DestinationSettings
 from mllp.errors import TLSConfigurationError
 
 CourierFactory = Callable[[CompiledDestination, DestinationSettings], Courier]
@@ -214,7 +216,7 @@ class DeliveryParts:
 
     def _reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
         return ChangeFeedReader(
-            client, self._processor, metrics, self._notify, random=chance(), site=site
+            client, self._processor, metrics, self._notify, random=retry_randomness(), site=site
         )
 
     def parts(self) -> list[ServicePart]:
@@ -249,17 +251,17 @@ class DeliveryParts:
         settings: DestinationSettings,
     ) -> Courier:
         """Create the courier of a destination, with its connection."""
-        connection = sender(self._settings, settings, reactor)
+        connection = make_sender(self._settings, settings, reactor)
         notified = self._database.dialect == "postgresql"
         return Courier(
             destination,
             self._outbox,
             composer,
             texts,
-            traced_sender(connection, tracer, settings.name, origin(self._database)),
+            traced_sender(connection, tracer, settings.name, order_message_finder(self._database)),
             metrics,
             clock=now_ms,
-            random=chance(),
+            random=retry_randomness(),
             on_pause=partial(self._control_pause, destination.name),
             poll=POLL_WITH_NOTIFICATIONS if notified else POLL_WITHOUT_NOTIFICATIONS,
         )
@@ -269,7 +271,7 @@ class DeliveryParts:
         settings = active_settings.current(self._settings, self._database)
         known = read_channels(self._database, ChannelKind.DESTINATION)
         return ActiveDestinations(
-            destinations(settings, in_force(settings, self._database)),
+            make_destinations(settings, active_sources(settings, self._database)),
             {each.name: each for each in settings.destination if each.enabled},
             {name for name, each in known.items() if each.paused},
         )

@@ -45,12 +45,25 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import in_force, recaller
-from bridge.wiring.listeners import acquaintance, in_front, listenings, policy, validator
-from bridge.wiring.ports import Answering, Shared, folder_listener, handler, sequencer, wired
+from bridge.wiring.active_definitions import active_sources, version_finder
+from bridge.wiring.listeners import (
+    make_listeners,
+    merged_patient_check,
+    validator,
+    with_checks,
+    with_validation,
+)
+from bridge.wiring.ports import (
+    FrameHandlers,
+    SharedLimits,
+    folder_listener,
+    make_handler,
+    make_port,
+    sequencer,
+)
 from bridge.workers.offload import Offload
 from config import Settings
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from mllp.admission import Ceiling
 from mllp.contract import Handler
 from mllp.memory_budget import FrameBudget
@@ -84,13 +97,13 @@ class IntakeParts:
         self._tracer, self._metrics = tracer, metrics
         self._reactor = reactor
         self._database, self._owner = database, owner
-        self._find_version = recaller(database)
+        self._find_version = version_finder(database)
         self._offload = offload
         self._tally = tally
         self._first = self._compiled()
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
-        self._shared = Shared(FrameBudget(settings.intake.frame_memory), ceiling)
+        self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor
         self._asking = Threads.MERGED_PATIENTS.executor
         self._waiting = Waiting(self._state_of)
@@ -173,9 +186,9 @@ class IntakeParts:
         """Compile the active versions. Blocking."""
         activation = latest_activation(self._database)
         settings = active_settings.current(self._settings, self._database)
-        find = in_force(settings, self._database)
+        find = active_sources(settings, self._database)
         known = read_channels(self._database, ChannelKind.LISTENER)
-        made = listenings(settings, find, self._find_version, self._tally.note)
+        made = make_listeners(settings, find, self._find_version, self._tally.note)
         return ActiveListeners(
             activation,
             {name: offloaded(each, self._offload) for name, each in made.items()},
@@ -197,29 +210,31 @@ class IntakeParts:
 
         return ListenerDefinitions(found.listenings, again)
 
-    def _create_listener(self, listener: Listener, plain: Listening) -> RunningListener:
+    def _create_listener(self, listener: ListenerSettings, plain: Listening) -> RunningListener:
         check = validator(self._settings, listener, self._metrics)
-        known = acquaintance(plain, self._database)
-        listening = policy(plain, check, known)
+        known = merged_patient_check(plain, self._database)
+        listening = with_checks(plain, check, known)
         counted = sequencer(listener, self._ledger, self._database)
-        answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
+        answering = make_handler(listening, self._ledger, self._waiting, self._metrics, counted)
         asks = None if known is None else known.asks
         hooks = Threads.HOOKS.executor
         offload = FrameOffload(
             answering, self._threads, asks=asks, asking=self._asking, hooks=hooks
         )
         taken: Handler = offload if counted is None else counted.in_front(offload.hand_over)
-        timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
+        timed: Handler = Timed(with_validation(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
-        handle = Answering(timed, answering.unframed, self._seen)
+        handle = FrameHandlers(timed, answering.unframed, self._seen)
         return RunningListener(self._port(listener, handle), answering, check, known)
 
-    def _port(self, listener: Listener, handle: Answering) -> Port:
+    def _port(self, listener: ListenerSettings, handle: FrameHandlers) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return FolderPort(folder, self._schedule, every=listener.scan_every)
-        made = wired(self._settings, listener, handle, self._metrics, self._reactor, self._shared)
+        made = make_port(
+            self._settings, listener, handle, self._metrics, self._reactor, self._shared
+        )
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
 

@@ -1,5 +1,5 @@
 """
-Listener registry: the listeners of a process, which start, stop and pause as the settings change.
+ListenerSettings registry: the listeners of a process, which start, stop and pause as the settings change.
 
 When the settings of a listener change, it answers its messages in progress and closes before a new
 one opens. Stored messages of a disabled or deleted listener are still processed by its mappings.
@@ -22,8 +22,8 @@ from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
 from bridge.transports.folders.listener import FolderListener
-from bridge.wiring.listeners import policy
-from config.listeners import Listener
+from bridge.wiring.listeners import with_checks
+from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 
 
@@ -126,11 +126,11 @@ class ActiveListeners(NamedTuple):
 
     activation: int
     listenings: Mapping[str, Listening]
-    settings: Mapping[str, Listener]
+    settings: Mapping[str, ListenerSettings]
     paused: Collection[str]
 
 
-def without_mappings(listener: Listener) -> Listener:
+def without_mappings(listener: ListenerSettings) -> ListenerSettings:
     """Return the settings of a listener without mappings: they change while its port is open."""
     return listener.model_copy(update={"mappings": []})
 
@@ -147,7 +147,7 @@ class RunningListener(NamedTuple):
         """Use other definitions for frames that arrive from now on."""
         if self.acquaintance is not None:
             self.acquaintance.adopt(listening)
-        self.handler.adopt(policy(listening, self.validator, self.acquaintance))
+        self.handler.adopt(with_checks(listening, self.validator, self.acquaintance))
 
 
 class ListenerDefinitions(Mapping[str, Listening]):
@@ -183,16 +183,16 @@ class ListenerDefinitions(Mapping[str, Listening]):
 class ListenerRegistry:
     """Opens, replaces and closes listeners on the event loop's thread."""
 
-    def __init__(self, make: Callable[[Listener, Listening], RunningListener]) -> None:
+    def __init__(self, make: Callable[[ListenerSettings, Listening], RunningListener]) -> None:
         """`make` creates a listener. It raises BridgeError or TLSConfigurationError."""
         self._log = structlog.get_logger("intake")
         self._make = make
         self._listeners: dict[str, RunningListener] = {}
-        self._settings: dict[str, Listener] = {}
+        self._settings: dict[str, ListenerSettings] = {}
         self.failures: dict[str, str] = {}
         """Why listeners do not listen, by name."""
 
-    def create_all(self, found: ActiveListeners, required: Collection[Listener]) -> None:
+    def create_all(self, found: ActiveListeners, required: Collection[ListenerSettings]) -> None:
         """Create the first listeners; raises for one of `required`."""
         for settings in found.settings.values():
             self._try_to_create(settings, found, required=settings in required)
@@ -202,7 +202,7 @@ class ListenerRegistry:
         """The ports by listener name."""
         return {name: listener.port for name, listener in self._listeners.items()}
 
-    async def open(self, required: Collection[Listener]) -> None:
+    async def open(self, required: Collection[ListenerSettings]) -> None:
         """Open all listeners; raises for one of `required`."""
         for name, listener in list(self._listeners.items()):
             if self._settings[name] in required:
@@ -242,7 +242,7 @@ class ListenerRegistry:
         del self._listeners[name], self._settings[name]
 
     def _try_to_create(
-        self, settings: Listener, found: ActiveListeners, *, required: bool = False
+        self, settings: ListenerSettings, found: ActiveListeners, *, required: bool = False
     ) -> bool:
         name = settings.name
         try:

@@ -31,7 +31,7 @@ from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
-from bridge.wiring.alerts import note_own_files, watch
+from bridge.wiring.alerts import make_watch, own_files_recorder
 from bridge.workers.errors import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -121,11 +121,11 @@ def housekeeping(
         NodeAddress(node, socket.gethostname()),
         membership.leads,
     )
-    note = note_own_files(settings, database, now_ms, place)
+    note = own_files_recorder(settings, database, now_ms, place)
     own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), note), every=every)
     if not membership.may_lead:
         return [own_files]
-    look = watch(settings, database, metrics, now_ms, place).look
+    look = make_watch(settings, database, metrics, now_ms, place).look
     steps = [
         own_files,
         schedule.periodic(Job.ALERTS, _only_if(leads, look), every=every),

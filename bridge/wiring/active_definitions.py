@@ -14,19 +14,19 @@ from mappings.compiler import compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
 
-Find = Callable[[str], Sources]
+SourceFinder = Callable[[str], Sources]
 """Gives the sources in which a definition stands, by its name."""
 
 _REMEMBERED = 64  # versions that messages in hand may still ask for
 
 
-def files_of(settings: Settings) -> Find:
+def file_sources(settings: Settings) -> SourceFinder:
     """Take definitions from the files of HOME."""
     folder = settings.home / "mappings"
     return lambda name: read_folder(folder)
 
 
-def in_force(settings: Settings, database: Database) -> Find:
+def active_sources(settings: Settings, database: Database) -> SourceFinder:
     """Take what is in force now: the activated version, or the file that never was."""
     with database.read() as connection:
         active = kept.active_versions(connection)
@@ -36,17 +36,17 @@ def in_force(settings: Settings, database: Database) -> Find:
             if not is_record(name)
             and (version := kept.find(connection, name, each.version)) is not None
         }
-    files = files_of(settings)
+    files = file_sources(settings)
     # A version holds what it was compiled from; a destination's words may call for a table more.
     return lambda name: {**files(name), **found[name]} if name in found else files(name)
 
 
-def laid_upon(find: Find, name: str, sources: Sources) -> Find:
+def with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFinder:
     """Take one definition from elsewhere: what would be, if it were in force."""
     return lambda wanted: sources if wanted == name else find(wanted)
 
 
-def whole(
+def all_sources(
     settings: Settings, database: Database, name: str, draft: Sources | None = None
 ) -> Sources:
     """
@@ -62,13 +62,13 @@ def whole(
         )
         last = sorted(active, key=lambda each: each.name == name)
         held = [kept.find(connection, each.name, each.version) for each in last]
-    found = dict(files_of(settings)(name))
+    found = dict(file_sources(settings)(name))
     for version in filter(None, held):
         found |= version.sources
     return {**found, **(draft or {})}
 
 
-def recaller(database: Database) -> Callable[[str, str], InboundMapping | None]:
+def version_finder(database: Database) -> Callable[[str, str], InboundMapping | None]:
     """Make what finds the version that a message began with; it may raise StoreError."""
 
     @lru_cache(maxsize=_REMEMBERED)

@@ -24,41 +24,43 @@ _FILE = "mappings.json"
 _BEGINNING = "listener "
 
 
-class NoListener(BridgeError):  # noqa: N818  # named for what happened
+class NoSuchListener(BridgeError):  # noqa: N818  # named for what happened
     """The settings have no listener of a name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no listener {name} in the settings")
 
 
-def record(listener: str) -> str:
+def record_name(listener: str) -> str:
     """Name the record of a listener's lists; no definition can be called so."""
     return f"{_BEGINNING}{listener}"
 
 
-def about(name: str) -> str:
+def listener_of_record(name: str) -> str:
     """Say whose a record is, by its name; empty where it is none of a list."""
     return name.removeprefix(_BEGINNING) if name.startswith(_BEGINNING) else ""
 
 
-def version(listener: str, names: Sequence[str]) -> MappingVersion:
+def make_record(listener: str, names: Sequence[str]) -> MappingVersion:
     """Make what is kept of a list."""
     text = json.dumps(list(names))
-    return MappingVersion(record(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text})
+    return MappingVersion(
+        record_name(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text}
+    )
 
 
-def names_in(made: MappingVersion) -> tuple[str, ...]:
+def definitions_in(made: MappingVersion) -> tuple[str, ...]:
     """Give the definitions of a list that was kept."""
     found: list[str] = json.loads(made.sources[_FILE])
     return tuple(found)
 
 
-def laid_over(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
+def with_saved_lists(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
     """Give the settings with the lists that were said, by their records."""
     lists = {
         each.name: list(names)
         for each in settings.listener
-        if (found := said.get(record(each.name))) and (names := names_in(found))
+        if (found := said.get(record_name(each.name))) and (names := definitions_in(found))
     }
     listeners = [
         each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
@@ -72,7 +74,7 @@ _FRESH = 1.0  # seconds
 
 def is_record(name: str) -> bool:
     """Tell whether a name among the versions is the console's own, and no definition's."""
-    return bool(about(name)) or saved_connections.about(name) is not None
+    return bool(listener_of_record(name)) or saved_connections.parse_record_name(name) is not None
 
 
 def current(
@@ -85,10 +87,10 @@ def current(
         ]
         found = [kept.find(connection, each.name, each.version) for each in active]
     said = {each.name: each for each in [*filter(None, found), *records]}
-    return laid_over(saved_connections.laid_over(settings, said), said)
+    return with_saved_lists(saved_connections.with_saved_connections(settings, said), said)
 
 
-class Present:
+class ActiveSettings:
     """The settings in force for those who ask often: looked for again after a second."""
 
     def __init__(

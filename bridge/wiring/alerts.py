@@ -18,16 +18,15 @@ from bridge.monitoring.node_files import (
 )
 from bridge.monitoring.notifications import MailServer, WebhookTarget, call_webhook, send_mail
 from bridge.store.database import Database
-from bridge.wiring.active_settings import Present
+from bridge.wiring.active_settings import ActiveSettings
 from bridge.wiring.secrets import read_secret
 from config import Settings
-from config.operations import Mail as MailSettings
-from config.operations import Webhook
+from config.operations import MailSettings, WebhookSettings
 
 _FRESH = 60_000  # ms: what a node wrote down before that is not known to be so any more
 
 
-def watch(
+def make_watch(
     settings: Settings,
     database: Database,
     metrics: Metrics,
@@ -35,12 +34,12 @@ def watch(
     place: NodeAddress,
 ) -> AlertMonitor:
     """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
-    now = Present(settings, database)
+    now = ActiveSettings(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return AlertMonitor(
         database,
         lambda: thresholds(now()),
-        lambda: ends(now()),
+        lambda: expiring_files(now()),
         notifiers(settings),
         metrics,
         clock,
@@ -54,15 +53,15 @@ def watch(
     )
 
 
-def note_own_files(
+def own_files_recorder(
     settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
 ) -> Callable[[], None]:
     """Make what writes down, for whoever watches for all, what this node has of its own."""
-    now = Present(settings, database)
+    now = ActiveSettings(settings, database)
 
     def note() -> None:
         free = disk_free(settings.home)
-        node_files.save_node_files(database, place, ends(now()), free, clock())
+        node_files.save_node_files(database, place, expiring_files(now()), free, clock())
 
     return note
 
@@ -106,7 +105,7 @@ def notifiers(settings: Settings) -> dict[str, Notify]:
     return found
 
 
-def ends(settings: Settings) -> dict[str, Validity]:
+def expiring_files(settings: Settings) -> dict[str, Validity]:
     """Say what of TLS expires, by the words of an alert, and when."""
     own = certificate_chains(certificate_files(settings))
     listening = [(each.name, each.tls) for each in settings.listener if each.tls]
@@ -155,7 +154,7 @@ def _mail(settings: Settings, mail: MailSettings) -> MailServer:
     )
 
 
-def _hook(settings: Settings, hook: Webhook) -> WebhookTarget:
+def _hook(settings: Settings, hook: WebhookSettings) -> WebhookTarget:
     return WebhookTarget(hook.url, _secret(settings, hook.authorization_file))
 
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bridge.errors import BridgeError
-from bridge.wiring.active_definitions import Find, files_of
+from bridge.wiring.active_definitions import SourceFinder, file_sources
 from config import Settings
-from config.sections import Destination as DestinationSettings
-from config.sections import Rendering
+from config.sections import DestinationSettings, Rendering
 from mappings.compiler import compile_sources, definition_names
 from mappings.language.definition_files import overlay_settings
 from mappings.language.errors import MappingErrors
@@ -25,7 +24,7 @@ _EVERYWHERE = frozenset({"version", "times"})
 """Words that concern messages without a text too."""
 
 
-class NotOutgoing(BridgeError):  # noqa: N818  # named for what happened
+class NotOutbound(BridgeError):  # noqa: N818  # named for what happened
     """A destination names a definition that writes no messages."""
 
     def __init__(self, destination: str, mapping: str) -> None:
@@ -39,8 +38,8 @@ class NotRendered(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"destination {destination}: {mistakes}")
 
 
-def outgoing(
-    settings: Settings, chosen: DestinationSettings, find: Find | None = None
+def compile_outbound(
+    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
 ) -> tuple[OutboundMapping, ...]:
     """
     Compile what a destination is sent, the first that has an event first.
@@ -48,21 +47,21 @@ def outgoing(
     Definitions are those that `find` gives, or the files of HOME. Raises MappingErrors,
     NotOutgoing and NotRendered.
     """
-    find = find or files_of(settings)
-    words = words_of(chosen)
+    find = find or file_sources(settings)
+    words = rendering_options(chosen)
     mappings = []
     if words.get("addenda") == _AS_DOCUMENTS:
         del words["addenda"]
         documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
         mappings.append(documents.only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
     mappings.append(_compiled(find, chosen, chosen.mapping, words))
-    if STATUS_MAPPING in names_of(chosen)[1:]:
+    if STATUS_MAPPING in destination_definition_names(chosen)[1:]:
         general = {word: value for word, value in words.items() if word in _EVERYWHERE}
         mappings.append(_compiled(find, chosen, STATUS_MAPPING, general))
     return tuple(mappings)
 
 
-def names_of(chosen: DestinationSettings) -> tuple[str, ...]:
+def destination_definition_names(chosen: DestinationSettings) -> tuple[str, ...]:
     """Name the definitions that a destination needs, its own first."""
     names = [chosen.mapping]
     if chosen.addenda == _AS_DOCUMENTS:
@@ -72,14 +71,14 @@ def names_of(chosen: DestinationSettings) -> tuple[str, ...]:
     return tuple(names)
 
 
-def words_of(chosen: Rendering) -> dict[str, object]:
+def rendering_options(chosen: Rendering) -> dict[str, object]:
     """Give the words that the settings say."""
     said = {word: getattr(chosen, word) for word in Rendering.model_fields}
     return {word: value for word, value in said.items() if value not in (None, {})}
 
 
 def _compiled(
-    find: Find, chosen: DestinationSettings, name: str, words: Mapping[str, object]
+    find: SourceFinder, chosen: DestinationSettings, name: str, words: Mapping[str, object]
 ) -> OutboundMapping:
     sources = find(name)
     if name not in definition_names(sources):
@@ -95,7 +94,7 @@ def _compiled(
         mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
         raise NotRendered(chosen.name, mistakes) from None
     if not isinstance(made, OutboundMapping):
-        raise NotOutgoing(chosen.name, name)
+        raise NotOutbound(chosen.name, name)
     if not words:
         return made
     return replace(made, over=(name, compile_sources(find(name), name).version))

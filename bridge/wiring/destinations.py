@@ -27,39 +27,41 @@ from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports.folders.sender import FolderSender
 from bridge.transports.http.protocol import read_authorization
 from bridge.transports.http.sender import HttpSender
-from bridge.wiring.active_definitions import Find
-from bridge.wiring.destination_definitions import outgoing
-from bridge.wiring.listeners import not_reloaded
+from bridge.wiring.active_definitions import SourceFinder
+from bridge.wiring.destination_definitions import compile_outbound
+from bridge.wiring.listeners import log_reload_failure
 from bridge.wiring.ports import folder_at, require_foreign_secret
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.quantities import Address
-from config.sections import Destination as DestinationSettings
+from config.sections import DestinationSettings
 from mappings.outbound.results import ResultEvent
 from mllp.client import MLLPClient
 from mllp.tls import ReloadingClient, client_options
 
 
-class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
+class MissingMessage(BridgeError):  # noqa: N818  # named for what happened
     """A destination lists an event that none of its definitions has a message for."""
 
     def __init__(self, destination: str, event: ResultEvent) -> None:
         super().__init__(f"destination {destination}: its mapping has no message for {event}")
 
 
-def destinations(settings: Settings, find: Find | None = None) -> list[CompiledDestination]:
-    """Compile what each that is on is sent; raises as `outgoing`, and NoMessageFor."""
-    return [destination(settings, each, find) for each in settings.destination if each.enabled]
+def make_destinations(
+    settings: Settings, find: SourceFinder | None = None
+) -> list[CompiledDestination]:
+    """Compile what each that is on is sent; raises as `compile_outbound`, and NoMessageFor."""
+    return [make_destination(settings, each, find) for each in settings.destination if each.enabled]
 
 
-def destination(
-    settings: Settings, chosen: DestinationSettings, find: Find | None = None
+def make_destination(
+    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
 ) -> CompiledDestination:
-    """Compile what one destination is sent; raises as `destinations`."""
+    """Compile what one destination is sent; raises as `make_destinations`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
     made = CompiledDestination(
         name=chosen.name,
-        mappings=outgoing(settings, chosen, find),
+        mappings=compile_outbound(settings, chosen, find),
         sites=frozenset(chosen.sites),
         events=events,
         replies=dict(chosen.replies),
@@ -70,16 +72,16 @@ def destination(
     )
     for event in sorted(events):
         if made.mapping_for(event) is None:
-            raise NoMessageFor(chosen.name, event)
+            raise MissingMessage(chosen.name, event)
     return made
 
 
-def chance() -> Random:
+def retry_randomness() -> Random:
     """Give the randomness of retries."""
     return SystemRandom()
 
 
-def sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Sender:
+def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Sender:
     """Make the connection to a destination. Raises TLSConfigurationError, TransportError."""
     match chosen.address:
         case FolderAddress() as address:
@@ -162,13 +164,13 @@ def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
         None if file is None else settings.path(file) for file in named
     ]
     make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
-    return ReloadingClient(make, [file for file in files if file], not_reloaded)
+    return ReloadingClient(make, [file for file in files if file], log_reload_failure)
 
 
 _DIGEST = text("SELECT digest FROM message WHERE id = :id")
 
 
-def origin(database: Database) -> MessageOrigin:
+def order_message_finder(database: Database) -> MessageOrigin:
     """Give what finds the message that first spoke of a delivery's first order."""
 
     def look_up(delivery: ClaimedDelivery) -> int | None:

@@ -26,9 +26,9 @@ from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.metrics import Metrics
 from bridge.store.database import Database
-from bridge.wiring.active_definitions import Find, files_of
+from bridge.wiring.active_definitions import SourceFinder, file_sources
 from config import Settings
-from config.listeners import Listener, ListenerTLS, Validation
+from config.listeners import ListenerSettings, ListenerTLS, Validation
 from mappings.compiler import compile_sources
 from mappings.hl7.charset import is_codec
 from mappings.inbound.definition import InboundMapping
@@ -39,7 +39,7 @@ from mllp.tls import ReloadingServer, server_options
 _MOST_COUNTED = 0xFFFFFF
 
 
-class WrongKind(BridgeError):  # noqa: N818  # named for what happened
+class NotInbound(BridgeError):  # noqa: N818  # named for what happened
     """A listener names a definition that reads no messages."""
 
     def __init__(self, listener: str, mapping: str) -> None:
@@ -53,9 +53,9 @@ class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"listener {listener}: charset is none that messages can be read in")
 
 
-def listenings(
+def make_listeners(
     settings: Settings,
-    find: Find | None = None,
+    find: SourceFinder | None = None,
     recall: Recall = forgotten,
     missing: Missing = unmoved,
 ) -> dict[str, Listening]:
@@ -69,10 +69,12 @@ def listenings(
     return {each.name: replace(each, recall=recall, missing=missing) for each in made}
 
 
-def _listening(settings: Settings, listener: Listener, find: Find | None) -> Listening:
+def _listening(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None
+) -> Listening:
     return Listening(
         name=listener.name,
-        definitions=compiled(settings, listener, find),
+        definitions=compile_inbound(settings, listener, find),
         site=listener.site,
         time_zone=listener.time_zone,
         acknowledge=Acknowledge(listener.acknowledge.value),
@@ -86,15 +88,15 @@ def _listening(settings: Settings, listener: Listener, find: Find | None) -> Lis
     )
 
 
-def compiled(
-    settings: Settings, listener: Listener, find: Find | None = None
+def compile_inbound(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> tuple[InboundMapping, ...]:
     """Compile a listener's definitions, in their order. Raises MappingErrors, WrongKind."""
-    find = find or files_of(settings)
+    find = find or file_sources(settings)
     made = [compile_sources(find(name), name) for name in listener.mappings]
     for name, each in zip(listener.mappings, made, strict=True):
         if not isinstance(each, InboundMapping):
-            raise WrongKind(listener.name, name)
+            raise NotInbound(listener.name, name)
     if not is_codec(listener.charset):
         raise UnknownCharset(listener.name)
     return tuple(each for each in made if isinstance(each, InboundMapping))
@@ -107,10 +109,10 @@ def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServer:
     crl = settings.path(tls.client_crl) if tls.client_crl else None
     make = partial(server_options, certificate, key, client_ca, crl)
     files = [file for file in (certificate, key, client_ca, crl) if file]
-    return ReloadingServer(make, files, not_reloaded)
+    return ReloadingServer(make, files, log_reload_failure)
 
 
-def not_reloaded(error: TLSConfigurationError) -> None:
+def log_reload_failure(error: TLSConfigurationError) -> None:
     """Say that the old certificates stay in use."""
     structlog.get_logger("tls").error("new files not used", setting=error.setting)
 
@@ -139,7 +141,7 @@ class ControlIds:
         self._count = count()
 
 
-def validator(settings: Settings, listener: Listener, metrics: Metrics) -> Validator | None:
+def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) -> Validator | None:
     """Make a listener's validator; None where it has none. Raises ProfileUnusable."""
     if listener.validation is Validation.OFF:
         return None
@@ -149,18 +151,18 @@ def validator(settings: Settings, listener: Listener, metrics: Metrics) -> Valid
     return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
 
 
-def acquaintance(listening: Listening, database: Database) -> Acquaintance | None:
+def merged_patient_check(listening: Listening, database: Database) -> Acquaintance | None:
     """Make what knows merged patients; None where nothing is checked before it is accepted."""
     checks = listening.acknowledge is not Acknowledge.STORED
     return Acquaintance(listening, database) if checks else None
 
 
-def in_front(check: Validator | None, handle: Handler) -> Handler:
+def with_validation(check: Validator | None, handle: Handler) -> Handler:
     """Let a listener's frames be validated before they are handled."""
     return handle if check is None else ValidatingHandler(check, handle)
 
 
-def policy(listening: Listening, *checks: Check | None) -> Listening:
+def with_checks(listening: Listening, *checks: Check | None) -> Listening:
     """Give a listener's policy with the checks that it has."""
     for check in filter(None, checks):
         listening = validated(listening, check)

@@ -18,7 +18,7 @@ _MOST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeSlot:
     """A slot of this home, held until the process ends."""
 
     name: str
@@ -29,7 +29,7 @@ class Node:
         os.close(self.descriptor)
 
 
-def take_slot(home: Path) -> Node:
+def take_slot(home: Path) -> NodeSlot:
     """Take the first free slot of a home."""
     folder = home / "run"
     make_folder(folder)
@@ -40,7 +40,7 @@ def take_slot(home: Path) -> Node:
         except BlockingIOError:
             os.close(descriptor)
             continue
-        return Node(_name(descriptor), descriptor)
+        return NodeSlot(_name(descriptor), descriptor)
     raise OSError(f"more than {_MOST} processes in {folder}")
 
 

@@ -34,7 +34,7 @@ from bridge.transports.http.server import MessageSite
 from bridge.wiring.listeners import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.quantities import Address
 from mllp.admission import Ceiling
 from mllp.contract import Handler, NakBuilder, ServerLimits
@@ -94,7 +94,7 @@ DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class ListeningPort:
     """A factory, where it listens, and how it ends."""
 
     factory: Any
@@ -103,7 +103,7 @@ class Wired:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedLimits:
     """What all listeners of a process share."""
 
     budget: FrameBudget
@@ -111,7 +111,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class FrameHandlers:
     """What answers frames, and what answers those that are given up."""
 
     handle: Handler
@@ -120,7 +120,7 @@ class Answering:
     """Counts frames by listener."""
 
 
-def handler(
+def make_handler(
     listener: Listening,
     inbox: Inbox,
     outcomes: Outcomes,
@@ -139,7 +139,7 @@ def handler(
     )
 
 
-def sequencer(listener: Listener, inbox: Inbox, database: Database) -> Sequencer | None:
+def sequencer(listener: ListenerSettings, inbox: Inbox, database: Database) -> Sequencer | None:
     """Make what counts a listener's messages; None where nobody counts."""
     mode = SequenceNumbers(listener.sequence_numbers.value)
     if mode is SequenceNumbers.OFF:
@@ -148,7 +148,7 @@ def sequencer(listener: Listener, inbox: Inbox, database: Database) -> Sequencer
 
 
 def folder_listener(
-    settings: Settings, listener: Listener, answering: Answering, metrics: Metrics
+    settings: Settings, listener: ListenerSettings, answering: FrameHandlers, metrics: Metrics
 ) -> FolderListener | None:
     """Make a folder's listener; None where the listener is none of that kind."""
     if not isinstance(listener.bind, FolderAddress):
@@ -163,14 +163,14 @@ def folder_listener(
     )
 
 
-def wired(
+def make_port(
     settings: Settings,
-    listener: Listener,
-    answering: Answering,
+    listener: ListenerSettings,
+    answering: FrameHandlers,
     metrics: Metrics,
     reactor: Any,
-    shared: Shared,
-) -> Wired:
+    shared: SharedLimits,
+) -> ListeningPort:
     """Make what listens on a socket. Raises TLSConfigurationError, AuthorizationUnusable."""
     address = listener.bind
     if isinstance(address, FolderAddress):
@@ -189,7 +189,7 @@ def wired(
             budget=shared.budget,
             ceiling=shared.ceiling,
         )
-        return Wired(site, endpoint, lambda: _drain(site))
+        return ListeningPort(site, endpoint, lambda: _drain(site))
     factory = MLLPServerFactory(
         answering.handle,
         limits,
@@ -199,10 +199,12 @@ def wired(
         budget=shared.budget,
         ceiling=shared.ceiling,
     )
-    return Wired(factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop()))
+    return ListeningPort(
+        factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop())
+    )
 
 
-def server_limits(listener: Listener) -> ServerLimits:
+def server_limits(listener: ListenerSettings) -> ServerLimits:
     """Return the limits of a listener's connections and frames."""
     return ServerLimits(
         max_frame=listener.max_frame,
@@ -214,7 +216,9 @@ def server_limits(listener: Listener) -> ServerLimits:
     )
 
 
-def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> HttpListenerRules:
+def web_rules(
+    settings: Settings, listener: ListenerSettings, address: WebAddress
+) -> HttpListenerRules:
     """Say what an HTTP listener asks for. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
@@ -234,7 +238,7 @@ async def _drain(site: MessageSite) -> None:
 
 
 def listener_endpoint(
-    settings: Settings, listener: Listener, address: Address | WebAddress, reactor: Any
+    settings: Settings, listener: ListenerSettings, address: Address | WebAddress, reactor: Any
 ) -> Any:
     """Say where a listener binds, with TLS where it is set. Raises TLSConfigurationError."""
     host, port = address.host, address.port

@@ -16,42 +16,42 @@ from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
 from config import Settings
-from config.listeners import Listener
-from config.problems import Refusal, refusals
-from config.sections import Destination
+from config.listeners import ListenerSettings
+from config.problems import SettingProblem, describe_problems
+from config.sections import DestinationSettings
 
 Table = Mapping[str, Any]
 """A listener or destination as bridge.toml writes it: keys with plain values."""
 
-MODELS: Final[Mapping[ChannelKind, type[Listener | Destination]]] = {
-    ChannelKind.LISTENER: Listener,
-    ChannelKind.DESTINATION: Destination,
+MODELS: Final[Mapping[ChannelKind, type[ListenerSettings | DestinationSettings]]] = {
+    ChannelKind.LISTENER: ListenerSettings,
+    ChannelKind.DESTINATION: DestinationSettings,
 }
 _BEGINNING: Final = "settings of "
 _FILE: Final = "settings.json"
-Section = TypeVar("Section", Listener, Destination)
+Section = TypeVar("Section", ListenerSettings, DestinationSettings)
 
 
-class WrongConnection(BridgeError):  # noqa: N818  # named for what happened
+class InvalidConnection(BridgeError):  # noqa: N818  # named for what happened
     """A listener or destination of the console cannot be what its settings say."""
 
     def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
         super().__init__(f"{kind} {name} as the console says it: {', '.join(fields)}")
 
 
-class Mistake(NamedTuple):
+class FieldMistake(NamedTuple):
     """What is wrong with a field of a table; without a field: with the table."""
 
     field: str
     text: str
 
 
-def record(kind: ChannelKind, name: str) -> str:
+def record_name(kind: ChannelKind, name: str) -> str:
     """Name the record of a connection; no definition can be called so."""
     return f"{_BEGINNING}{kind} {name}"
 
 
-def about(name: str) -> tuple[ChannelKind, str] | None:
+def parse_record_name(name: str) -> tuple[ChannelKind, str] | None:
     """Say whose a record is, by its name; None where it is none of a connection."""
     if not name.startswith(_BEGINNING):
         return None
@@ -59,32 +59,32 @@ def about(name: str) -> tuple[ChannelKind, str] | None:
     return ChannelKind(kind), own
 
 
-def version(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
+def make_record(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
     """Make what is kept of a table; None: bridge.toml has the word again."""
     own = None if table is None else {**table, "name": name}
     text = json.dumps(own, ensure_ascii=False, sort_keys=True)
     digest = sha256(text.encode()).hexdigest()[:16]
-    return MappingVersion(record(kind, name), digest, {_FILE: text})
+    return MappingVersion(record_name(kind, name), digest, {_FILE: text})
 
 
-def table_in(made: MappingVersion) -> dict[str, Any] | None:
+def table_of(build_section: MappingVersion) -> dict[str, Any] | None:
     """Give the table that was kept; None where bridge.toml has the word."""
-    found: dict[str, Any] | None = json.loads(made.sources[_FILE])
+    found: dict[str, Any] | None = json.loads(build_section.sources[_FILE])
     return found
 
 
-def mistakes(kind: ChannelKind, table: Table) -> list[Mistake]:
+def find_mistakes(kind: ChannelKind, table: Table) -> list[FieldMistake]:
     """Say what is wrong with a table by itself, as the settings' own check does."""
     try:
         MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
-        return [_mistake(each) for each in refusals(error, MODELS[kind], kind.value)]
+        return [_mistake(each) for each in describe_problems(error, MODELS[kind], kind.value)]
     return []
 
 
-def _mistake(refusal: Refusal) -> Mistake:
+def _mistake(refusal: SettingProblem) -> FieldMistake:
     field = ".".join(part for part in refusal.location if isinstance(part, str))
-    return Mistake(field, refusal.message)
+    return FieldMistake(field, refusal.message)
 
 
 def keys(model: type[BaseModel]) -> list[str]:
@@ -92,13 +92,15 @@ def keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def laid_over(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
+def with_saved_connections(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
     """
     Give the settings with the connections that were said, by their records.
 
     Raises WrongConnection where a table does not fit this release.
     """
-    tables = {whose: table_in(each) for name, each in said.items() if (whose := about(name))}
+    tables = {
+        whose: table_of(each) for name, each in said.items() if (whose := parse_record_name(name))
+    }
     if not any(tables.values()):
         return settings
     update = {
@@ -112,19 +114,21 @@ def _made(
     kind: ChannelKind, tables: Mapping[tuple[ChannelKind, str], Table | None]
 ) -> dict[str, Any]:
     return {
-        name: made(kind, name, table)
+        name: build_section(kind, name, table)
         for (of, name), table in tables.items()
         if of is kind and table is not None
     }
 
 
-def made(kind: ChannelKind, name: str, table: Table) -> Listener | Destination:
+def build_section(
+    kind: ChannelKind, name: str, table: Table
+) -> ListenerSettings | DestinationSettings:
     """Make a section of a table. Raises WrongConnection."""
     try:
         return MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
         fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
-        raise WrongConnection(kind, name, fields) from None
+        raise InvalidConnection(kind, name, fields) from None
 
 
 def _joined(own: Sequence[Section], said: Mapping[str, Section]) -> list[Section]:
@@ -134,10 +138,10 @@ def _joined(own: Sequence[Section], said: Mapping[str, Section]) -> list[Section
     return kept + [each for name, each in sorted(said.items()) if name not in known]
 
 
-def source(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
+def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
     """Say whose word a connection is: `file`, `console`, or `both` where they differ."""
     before, now = (
-        next((_bare(each) for each in every(settings, kind) if each.name == name), None)
+        next((_bare(each) for each in connections_of(settings, kind) if each.name == name), None)
         for settings in (own, current)
     )
     if before is None:
@@ -145,13 +149,17 @@ def source(own: Settings, current: Settings, kind: ChannelKind, name: str) -> st
     return "file" if before == now else "both"
 
 
-def every(settings: Settings, kind: ChannelKind) -> Sequence[Listener | Destination]:
+def connections_of(
+    settings: Settings, kind: ChannelKind
+) -> Sequence[ListenerSettings | DestinationSettings]:
     """Give the listeners, or the destinations."""
     return settings.listener if kind is ChannelKind.LISTENER else settings.destination
 
 
-def _bare(section: Listener | Destination) -> Listener | Destination:
+def _bare(
+    section: ListenerSettings | DestinationSettings,
+) -> ListenerSettings | DestinationSettings:
     """Give a section without what a listener reads with, which is said apart."""
-    if isinstance(section, Listener):
+    if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})
     return section

@@ -72,7 +72,7 @@ def version(house: House) -> str:
 def activate(house: House, *more: str) -> str:
     """Put what the folder has in force, and wait until the service reads with it; give it."""
     told = house.bridge("mapping", "activate", "orders", *more)
-    (activated,) = re.findall(r"^orders ([0-9a-f]{16}) is in force", told)
+    (activated,) = re.findall(r"^orders: version ([0-9a-f]{16}) is active", told)
     follow(house, activated)
     return activated
 

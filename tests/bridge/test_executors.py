@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bridge
-from bridge.executors import Full, Gate, Threads, close_all, single_thread
+from bridge.executors import ConcurrencyLimit, PoolFull, Threads, close_all, single_thread
 
 pytestmark = pytest.mark.anyio
 SOURCE = Path(bridge.__file__).parent
@@ -34,7 +34,7 @@ async def test_a_full_pool_holds_up_no_other() -> None:
     many = [asyncio.ensure_future(pool.run(stuck.wait)) for _ in range(pool.size + pool.waiting)]
     await asyncio.sleep(0)
     try:
-        with pytest.raises(Full):
+        with pytest.raises(PoolFull):
             await pool.run(print)
         assert await Threads.HEALTH.run(lambda: "asked") == "asked"
     finally:
@@ -63,7 +63,7 @@ async def test_all_pools_end_and_can_begin_anew() -> None:
 
 async def test_a_gate_lets_few_wait() -> None:
     """Beyond those that wait, it refuses at once; who gives up makes room."""
-    gate, leave = Gate("test", 1, 2), asyncio.Event()
+    gate, leave = ConcurrencyLimit("test", 1, 2), asyncio.Event()
 
     async def enter() -> None:
         async with gate.entered():
@@ -71,7 +71,7 @@ async def test_a_gate_lets_few_wait() -> None:
 
     inside = [asyncio.ensure_future(enter()) for _ in range(3)]
     await asyncio.sleep(0)
-    with pytest.raises(Full):
+    with pytest.raises(PoolFull):
         await enter()
     inside.pop().cancel()
     await asyncio.sleep(0)

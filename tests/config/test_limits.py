@@ -7,7 +7,7 @@ import pytest
 
 from bridge.engine import settings as engine
 from config.errors import SettingsError
-from config.report_engine import Lifetimes, Rates, Sizes
+from config.report_engine import LifetimeSettings, Rates, Sizes
 from config.settings import parse
 
 LIMITS = """\
@@ -55,4 +55,6 @@ def test_the_defaults_are_the_engines_own() -> None:
     assert {name: own[name]["count"] for name in own} == Rates().model_dump()
     sizes, lives = asdict(engine.SizeLimits()), asdict(engine.AccessLifetimes())
     assert {name: sizes[name] for name in Sizes.model_fields} == Sizes().model_dump()
-    assert {name: lives[name] for name in Lifetimes.model_fields} == Lifetimes().model_dump()
+    assert {
+        name: lives[name] for name in LifetimeSettings.model_fields
+    } == LifetimeSettings().model_dump()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.checks.checks import check_home
-from bridge.admin.checks.findings import Severity
+from bridge.admin.checks.findings import CheckSeverity
 from config.example import fresh
 from config.partial_settings import further_mistakes, remains
 
@@ -88,7 +88,7 @@ def test_a_setting_without_effect_is_reported(tmp_path: Path, value: str) -> Non
     settings = home(tmp_path, f'[engine]\nsecond_process = "{value}"\n')
     (found,) = [each for each in check_home(settings) if "second_process" in each.place]
     assert (found.severity, found.message) == (
-        Severity.WARNING,
+        CheckSeverity.WARNING,
         "has no effect since 2026-11-24: use the roles of `bridge serve`",
     )
     assert "second_process" not in fresh()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.wiring.destination_definitions import NotRendered, outgoing, words_of
-from bridge.wiring.destinations import destination
+from bridge.wiring.destination_definitions import NotRendered, compile_outbound, rendering_options
+from bridge.wiring.destinations import make_destination
 from config.errors import SettingsError
 from config.sections import Rendering
 from config.settings import Settings, parse
@@ -52,14 +52,14 @@ def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
 
 def test_silence() -> None:
     """A destination that says nothing lays nothing over its mapping."""
-    assert words_of(Rendering()) == {}
+    assert rendering_options(Rendering()) == {}
 
 
 def compiled(home: Path, *lines: str) -> Any:
     """What a destination of a new home is sent."""
     create_data_directory(home)
     settings = read(home, *lines)
-    return outgoing(settings, settings.destination[0])
+    return compile_outbound(settings, settings.destination[0])
 
 
 def test_an_older_file_means_what_it_meant(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_addenda_as_documents(tmp_path: Path) -> None:
     )
     assert documents.events == {ResultEvent.ADDENDUM, ResultEvent.RETRACTION}
     assert {each.style.version for each in (documents, results, status)} == {"2.4"}
-    made = destination(
+    made = make_destination(
         read(tmp_path, 'addenda = "mdm"'), read(tmp_path, 'addenda = "mdm"').destination[0]
     )
     chosen = made.mapping_for(ResultEvent.ADDENDUM)

@@ -11,27 +11,27 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.admin.checks import connections
 from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unanswered
-from bridge.admin.checks.findings import Finding, Severity, placed
-from bridge.admin.checks.peers import Question, ask_all, greet, reason
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
+from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
 from bridge.admin.checks.security import sign_in
-from bridge.admin.definitions.activation import differing
+from bridge.admin.definitions.activation import differing_definitions
 from bridge.engine.service.sites.sites import list_sites
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, otlp_export
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import Find, in_force
+from bridge.wiring.active_definitions import SourceFinder, active_sources
 from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
-from bridge.wiring.saved_connections import WrongConnection
+from bridge.wiring.saved_connections import InvalidConnection
 from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.partial_settings import further_mistakes, remains
 from config.private_files import Exposure, close, wider
 from config.quantities import Address
-from config.sections import Destination
+from config.sections import DestinationSettings
 from mappings import compiler
 from mappings.language import diagnostics
 from mappings.language.errors import MappingErrors
@@ -43,7 +43,7 @@ _BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-large")
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
-def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
+def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
     """
     Look at everything; return what was found, errors first.
 
@@ -53,10 +53,10 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
         settings = load(home)
     except SettingsError as error:
         mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
-        known = [Finding(Severity.ERROR, each.place, each.message) for each in mistakes]
-        return placed(home, [*known, *_mappings(home), *_what_is_left(home)])
+        known = [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in mistakes]
+        return with_positions(home, [*known, *_mappings(home), *_what_is_left(home)])
     down = unanswered(settings)
-    looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    looks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
         _secrets,
         _exposures,
         _deprecated,
@@ -69,10 +69,12 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
         *((_reachable,) if reach else ()),
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
-    return sorted(placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
+    return sorted(
+        with_positions(home, found), key=lambda each: each.severity is not CheckSeverity.ERROR
+    )
 
 
-def as_in_force(settings: Settings) -> Settings:
+def active_or_file_settings(settings: Settings) -> Settings:
     """Lay what the console says over the settings, where there is a database that can be read."""
     url = settings.database_url()
     if is_missing(url):
@@ -89,7 +91,7 @@ def as_in_force(settings: Settings) -> Settings:
         database.dispose()
 
 
-def _what_is_left(home: Path) -> Iterator[Finding]:
+def _what_is_left(home: Path) -> Iterator[CheckFinding]:
     """Look at listeners and destinations beside mistakes that keep the settings from being read."""
     settings = remains(home)
     if settings is not None:
@@ -97,18 +99,18 @@ def _what_is_left(home: Path) -> Iterator[Finding]:
         yield from _destinations(settings)
 
 
-def _activations(settings: Settings) -> Iterator[Finding]:
+def _activations(settings: Settings) -> Iterator[CheckFinding]:
     """Name the files that say something else than what was put into force."""
     url = settings.database_url()
     if is_missing(url):
         return
     database = Database(url)
     try:
-        names = differing(settings, database)
+        names = differing_definitions(settings, database)
         current = active_settings.current(settings, database)
-        find = in_force(settings, database)
-    except WrongConnection as error:
-        yield Finding(Severity.ERROR, "console", str(error))
+        find = active_sources(settings, database)
+    except InvalidConnection as error:
+        yield CheckFinding(CheckSeverity.ERROR, "console", str(error))
         return
     except BridgeError:
         return  # `_database` has said why
@@ -118,10 +120,10 @@ def _activations(settings: Settings) -> Iterator[Finding]:
     for name in names:
         place = str(settings.home / "mappings" / f"{name}.yaml")
         message = f"another version is in force; `bridge mapping activate {name}` takes the file"
-        yield Finding(Severity.WARNING, place, message)
+        yield CheckFinding(CheckSeverity.WARNING, place, message)
 
 
-def _not_loaded(settings: Settings) -> Iterator[Finding]:
+def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
     """Name what a running service does not know yet: bridge.toml is read when it starts."""
     url = settings.database_url()
     if is_missing(url):
@@ -148,10 +150,12 @@ def _not_loaded(settings: Settings) -> Iterator[Finding]:
     for kind, name in enabled if loaded else ():
         if (kind, name) not in loaded:
             message = "no running node has loaded it: bridge.toml is read when the service starts"
-            yield Finding(Severity.WARNING, f"{kind} {name}", message)
+            yield CheckFinding(CheckSeverity.WARNING, f"{kind} {name}", message)
 
 
-def _said_in_console(settings: Settings, current: Settings, find: Find) -> Iterator[Finding]:
+def _said_in_console(
+    settings: Settings, current: Settings, find: SourceFinder
+) -> Iterator[CheckFinding]:
     """Look at what the console says of listeners and destinations, and name what it overrules."""
     own = {whose: each for each in _connections(settings) for whose in [(each.kind, each.name)]}
     for each in _connections(current):
@@ -159,18 +163,18 @@ def _said_in_console(settings: Settings, current: Settings, find: Find) -> Itera
         if before is not None and before.settings == each.settings:
             if before.mappings != each.mappings:
                 message = f"reads with {', '.join(each.mappings)}, whatever the settings say"
-                yield Finding(Severity.WARNING, place, message)
+                yield CheckFinding(CheckSeverity.WARNING, place, message)
             continue
         if before is not None:
             message = "is as the console says it, whatever bridge.toml says"
-            yield Finding(Severity.WARNING, place, message)
-        yield from _tried(place, connections.parts(current, each.kind, each.name, find))
+            yield CheckFinding(CheckSeverity.WARNING, place, message)
+        yield from _tried(place, connections.checks_of(current, each.kind, each.name, find))
 
 
 class _Connection(NamedTuple):
     kind: ChannelKind
     name: str
-    settings: Listener | Destination
+    settings: ListenerSettings | DestinationSettings
     mappings: Sequence[str]
 
 
@@ -182,20 +186,20 @@ def _connections(settings: Settings) -> Iterator[_Connection]:
         yield _Connection(ChannelKind.DESTINATION, chosen.name, chosen, ())
 
 
-def _errors(error: SettingsError) -> list[Finding]:
-    return [Finding(Severity.ERROR, each.place, each.message) for each in error.mistakes]
+def _errors(error: SettingsError) -> list[CheckFinding]:
+    return [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in error.mistakes]
 
 
-def _mappings(home: Path) -> Iterator[Finding]:
+def _mappings(home: Path) -> Iterator[CheckFinding]:
     folder = home / "mappings"
     for issue in compiler.check(folder):
         wrong = issue.severity is diagnostics.IssueSeverity.ERROR
         place = f"{folder / issue.file}:{issue.line}:{issue.column}"
         message = f"{issue.path}: {issue.message}" if issue.path else issue.message
-        yield Finding(Severity.ERROR if wrong else Severity.WARNING, place, message)
+        yield CheckFinding(CheckSeverity.ERROR if wrong else CheckSeverity.WARNING, place, message)
 
 
-def _secrets(settings: Settings) -> Iterator[Finding]:
+def _secrets(settings: Settings) -> Iterator[CheckFinding]:
     engine = settings.engine
     tokens = [settings.path(file) for file in engine.tokens.values()]
     if engine.is_internal or not tokens:
@@ -232,41 +236,41 @@ def fix_home(home: Path) -> list[Exposure]:
     return close(list(found))
 
 
-def _deprecated(settings: Settings) -> Iterator[Finding]:
+def _deprecated(settings: Settings) -> Iterator[CheckFinding]:
     """Name the settings that are still accepted and have no effect."""
     for name in Settings.model_fields.keys() - {"listener", "destination"}:
         section = getattr(settings, name)
         if not isinstance(section, BaseModel):
             continue
         for key in sorted(section.model_fields_set):
-            reason = type(section).model_fields[key].deprecated
-            if reason:
-                yield Finding(Severity.WARNING, f"{name}.{key}", str(reason))
+            explain_failure = type(section).model_fields[key].deprecated
+            if explain_failure:
+                yield CheckFinding(CheckSeverity.WARNING, f"{name}.{key}", str(explain_failure))
 
 
-def _descriptors(settings: Settings) -> Iterator[Finding]:
+def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
     """Compare the limit of file descriptors, as this account has it, with the settings."""
     place = "file descriptors"
     try:
         found = share(settings, reachable_limit())
     except TooFewDescriptors as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
         return
     if not found.suffice:
-        yield Finding(Severity.WARNING, place, found.shortage)
+        yield CheckFinding(CheckSeverity.WARNING, place, found.shortage)
 
 
-def _exposures(settings: Settings) -> Iterator[Finding]:
+def _exposures(settings: Settings) -> Iterator[CheckFinding]:
     found = list(exposures(settings))
     for each in found[:_MOST_EXPOSURES]:
         advice = "; `bridge check --fix` corrects it" if each.fixable else ""
-        yield Finding(Severity.WARNING, str(each.path), f"{each.problem}{advice}")
+        yield CheckFinding(CheckSeverity.WARNING, str(each.path), f"{each.problem}{advice}")
     if len(found) > _MOST_EXPOSURES:
         rest = f"{len(found) - _MOST_EXPOSURES} more files are open to other users"
-        yield Finding(Severity.WARNING, str(settings.home), rest)
+        yield CheckFinding(CheckSeverity.WARNING, str(settings.home), rest)
 
 
-def _sites(settings: Settings) -> Iterator[Finding]:
+def _sites(settings: Settings) -> Iterator[CheckFinding]:
     url = settings.engine_database_url()
     if not settings.engine.is_internal or is_missing(url):
         return
@@ -281,26 +285,26 @@ def _sites(settings: Settings) -> Iterator[Finding]:
     for listener in settings.listener:
         if listener.site and listener.site not in known:
             message = f"there is no site {listener.site}; `bridge site add` makes it"
-            yield Finding(Severity.WARNING, f"listener {listener.name}", message)
+            yield CheckFinding(CheckSeverity.WARNING, f"listener {listener.name}", message)
 
 
-def _listeners(settings: Settings) -> Iterator[Finding]:
+def _listeners(settings: Settings) -> Iterator[CheckFinding]:
     for listener in settings.listener:
         yield from _tried(f"listener {listener.name}", connections.of_listener(settings, listener))
 
 
-def _destinations(settings: Settings) -> Iterator[Finding]:
+def _destinations(settings: Settings) -> Iterator[CheckFinding]:
     for chosen in settings.destination:
         place = f"destination {chosen.name}"
         yield from _tried(place, connections.of_destination(settings, chosen))
 
 
-def _tracing(settings: Settings) -> Iterator[Finding]:
+def _tracing(settings: Settings) -> Iterator[CheckFinding]:
     if settings.tracing.endpoint:
         yield from _tried("tracing.endpoint", [otlp_export.require_sdk])
 
 
-def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:
+def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
     """Make each part as the service would; say what is wrong with any of them, each once."""
     said = set()
     for part in parts:
@@ -311,22 +315,22 @@ def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Findin
         except (BridgeError, TLSConfigurationError) as error:
             said.add(str(error))
     for message in sorted(said):
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
-def _reachable(settings: Settings) -> Iterator[Finding]:
-    yield from ask_all(
+def _reachable(settings: Settings) -> Iterator[CheckFinding]:
+    yield from run_checks(
         [
-            Question(f"destination {each.name}", partial(_reach, each.name, each.address))
+            PeerCheck(f"destination {each.name}", partial(_reach, each.name, each.address))
             for each in settings.destination
             if each.enabled and not isinstance(each.address, FolderAddress)
         ]
     )
 
 
-def _reach(name: str, address: Address | WebAddress) -> Iterator[Finding]:
+def _reach(name: str, address: Address | WebAddress) -> Iterator[CheckFinding]:
     try:
-        greet((address.host, address.port), _CONNECT_SECONDS).close()
+        connect((address.host, address.port), _CONNECT_SECONDS).close()
     except OSError as error:
-        message = reason(error, f"{address.host}:{address.port}")
-        yield Finding(Severity.WARNING, f"destination {name}", message)
+        message = explain_failure(error, f"{address.host}:{address.port}")
+        yield CheckFinding(CheckSeverity.WARNING, f"destination {name}", message)

@@ -12,14 +12,14 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.transports.http.protocol import read_authorization
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
-from bridge.wiring.active_definitions import Find
-from bridge.wiring.destination_definitions import names_of
+from bridge.wiring.active_definitions import SourceFinder
+from bridge.wiring.destination_definitions import destination_definition_names
 from bridge.wiring.listeners import validator
 from bridge.wiring.ports import folder_at, require_foreign_secret
 from config import Settings
 from config.addresses import FolderAddress, Where
-from config.listeners import Listener
-from config.sections import Destination
+from config.listeners import ListenerSettings
+from config.sections import DestinationSettings
 from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
@@ -27,7 +27,7 @@ Part = Callable[[], object]
 """Makes something, or raises what is wrong with it."""
 
 
-class NoSiteAnywhere(BridgeError):  # noqa: N818  # named for what happened
+class MissingSite(BridgeError):  # noqa: N818  # named for what happened
     """Neither a listener nor its definition can say whose a message is."""
 
     def __init__(self, listener: str, mapping: str) -> None:
@@ -36,7 +36,7 @@ class NoSiteAnywhere(BridgeError):  # noqa: N818  # named for what happened
         )
 
 
-class UsedTwice(BridgeError):  # noqa: N818  # named for what happened
+class AddressInUse(BridgeError):  # noqa: N818  # named for what happened
     """What only one listener can have is another's, or the web side's."""
 
     def __init__(self, listener: str, address: str, owner: str) -> None:
@@ -57,14 +57,16 @@ class UnusableFiles(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"{owner}: {problem}")
 
 
-def names_used(settings: Settings) -> list[str]:
+def used_definitions(settings: Settings) -> list[str]:
     """Name the definitions that listeners and destinations work with."""
     names = [name for listener in settings.listener for name in listener.mappings]
-    names += [name for chosen in settings.destination for name in names_of(chosen)]
+    names += [
+        name for chosen in settings.destination for name in destination_definition_names(chosen)
+    ]
     return list(dict.fromkeys(names))
 
 
-def verify(settings: Settings, name: str, find: Find) -> None:
+def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None:
     """
     See that everything in the settings that uses a definition can work with it.
 
@@ -72,26 +74,30 @@ def verify(settings: Settings, name: str, find: Find) -> None:
     """
     for listener in settings.listener:
         if name in listener.mappings:
-            listeners.compiled(settings, listener, find)
+            listeners.compile_inbound(settings, listener, find)
     for chosen in settings.destination:
-        if name in names_of(chosen):
-            destinations.destination(settings, chosen, find)
+        if name in destination_definition_names(chosen):
+            destinations.make_destination(settings, chosen, find)
 
 
-def verify_records(settings: Settings, records: Sequence[MappingVersion], find: Find) -> None:
-    """See that what the console says can be; raises as `verify`, and BridgeError."""
+def verify_records(
+    settings: Settings, records: Sequence[MappingVersion], find: SourceFinder
+) -> None:
+    """See that what the console says can be; raises as `verify_definition`, and BridgeError."""
     for each in records:
-        listener = active_settings.about(each.name)
+        listener = active_settings.listener_of_record(each.name)
         if listener:
-            listeners.compiled(settings, _listener(settings, listener), find)
+            listeners.compile_inbound(settings, _listener(settings, listener), find)
             continue
-        whose = saved_connections.about(each.name)
-        if whose is not None and saved_connections.table_in(each) is not None:
-            for part in parts(settings, *whose, find):
+        whose = saved_connections.parse_record_name(each.name)
+        if whose is not None and saved_connections.table_of(each) is not None:
+            for part in checks_of(settings, *whose, find):
                 part()
 
 
-def parts(settings: Settings, kind: ChannelKind, name: str, find: Find | None = None) -> list[Part]:
+def checks_of(
+    settings: Settings, kind: ChannelKind, name: str, find: SourceFinder | None = None
+) -> list[Part]:
     """Give what a connection of the settings is made of; what TLS raises is a BridgeError here."""
     if kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
@@ -103,7 +109,9 @@ def parts(settings: Settings, kind: ChannelKind, name: str, find: Find | None = 
     return [partial(_explained, f"{kind} {name}", each) for each in found]
 
 
-def of_listener(settings: Settings, listener: Listener, find: Find | None = None) -> list[Part]:
+def of_listener(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
+) -> list[Part]:
     """Give what a listener is made of."""
     found: list[Part] = [
         partial(_charset, listener),
@@ -117,20 +125,22 @@ def of_listener(settings: Settings, listener: Listener, find: Find | None = None
     return found
 
 
-def of_destination(settings: Settings, chosen: Destination, find: Find | None = None) -> list[Part]:
+def of_destination(
+    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
+) -> list[Part]:
     """Give what a destination is made of."""
     return [
-        partial(destinations.destination, settings, chosen, find),
+        partial(destinations.make_destination, settings, chosen, find),
         partial(destinations.tls_options, settings, chosen),
         partial(_authorization, settings, chosen),
         partial(_folder, settings, f"destination {chosen.name}", chosen.address),
     ]
 
 
-def _listener(settings: Settings, name: str) -> Listener:
+def _listener(settings: Settings, name: str) -> ListenerSettings:
     found = next((each for each in settings.listener if each.name == name), None)
     if found is None:
-        raise active_settings.NoListener(name)
+        raise active_settings.NoSuchListener(name)
     return found
 
 
@@ -141,7 +151,7 @@ def _explained(owner: str, part: Part) -> None:
         raise UnusableFiles(owner, str(error)) from None
 
 
-def _authorization(settings: Settings, chosen: Listener | Destination) -> None:
+def _authorization(settings: Settings, chosen: ListenerSettings | DestinationSettings) -> None:
     file = chosen.authorization_file
     read_authorization(chosen.name, require_foreign_secret(settings, chosen.name, file))
 
@@ -151,29 +161,29 @@ def _folder(settings: Settings, owner: str, where: Where) -> None:
         folder_at(settings, owner, where)
 
 
-def _site(settings: Settings, listener: Listener, find: Find | None) -> None:
+def _site(settings: Settings, listener: ListenerSettings, find: SourceFinder | None) -> None:
     """See that messages of a listener can have a SiteID at all."""
-    for definition in listeners.compiled(settings, listener, find):
+    for definition in listeners.compile_inbound(settings, listener, find):
         if not listener.site and definition.plan.tags["SiteID"].of_listener:
-            raise NoSiteAnywhere(listener.name, definition.name)
+            raise MissingSite(listener.name, definition.name)
 
 
-def _charset(listener: Listener) -> None:
-    """Ask for the charset also where the definitions, which `compiled` reads first, are wrong."""
+def _charset(listener: ListenerSettings) -> None:
+    """Check the charset also if the definitions, which are compiled first, have mistakes."""
     if not is_codec(listener.charset):
         raise listeners.UnknownCharset(listener.name)
 
 
-def _alone(settings: Settings, listener: Listener) -> None:
+def _alone(settings: Settings, listener: ListenerSettings) -> None:
     """See that a listener's address is nobody else's."""
     if listener.share_port and settings.database_url().startswith("sqlite:"):
         raise NeedsPostgreSQL(listener.name)
     for owner, address in _addresses(settings, listener):
         if listener.enabled and address == _place(listener):
-            raise UsedTwice(listener.name, str(listener.bind), owner)
+            raise AddressInUse(listener.name, str(listener.bind), owner)
 
 
-def _addresses(settings: Settings, but: Listener) -> Iterator[tuple[str, str]]:
+def _addresses(settings: Settings, but: ListenerSettings) -> Iterator[tuple[str, str]]:
     for each in settings.listener:
         if each.enabled and each.name != but.name:
             yield f"listener {each.name}", _place(each)
@@ -181,7 +191,7 @@ def _addresses(settings: Settings, but: Listener) -> Iterator[tuple[str, str]]:
         yield "the web side (http.bind)", f"{settings.http.bind.port}"
 
 
-def _place(listener: Listener) -> str:
+def _place(listener: ListenerSettings) -> str:
     """Give what two listeners cannot share: a folder, or a port; port 0 is another each time."""
     bind = listener.bind
     if isinstance(bind, FolderAddress):

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy.exc import ArgumentError
 
 from bridge import index_key
-from bridge.admin.checks.findings import Finding, Severity
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.errors import BridgeError
 from bridge.queue.payload_blobs import count_lost, folder_of
 from bridge.store import keyed_columns
@@ -45,11 +45,11 @@ def unanswered(settings: Settings) -> dict[str, str]:
     return down
 
 
-def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
+def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFinding]:
     """Look at both databases, the engine's only where it is our own."""
     own, place = settings.database_url(), "database.url"
     if own in down:
-        yield Finding(Severity.ERROR, place, down[own])
+        yield CheckFinding(CheckSeverity.ERROR, place, down[own])
     else:
         yield from _database(place, own, "bridge.store", "alembic_version")
         yield from _doubts(settings, place, own)
@@ -62,20 +62,22 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
     if url not in down:
         yield from _database(place, url, package, versions)
     elif url != own:
-        yield Finding(Severity.ERROR, place, down[url])
+        yield CheckFinding(CheckSeverity.ERROR, place, down[url])
     if url not in {*down, own}:
         yield from _doubts(settings, place, url)
     if url not in down:
         yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
 
 
-def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
+def _database(place: str, url: str, package: str, versions: str) -> Iterator[CheckFinding]:
     if is_missing(url):
         folder = sqlite_file(url).parent
         if os.access(folder, os.W_OK | os.X_OK):
-            yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
+            yield CheckFinding(
+                CheckSeverity.WARNING, place, "does not exist yet; `bridge serve` makes it"
+            )
         else:
-            yield Finding(Severity.ERROR, place, f"no file can be made in {folder}")
+            yield CheckFinding(CheckSeverity.ERROR, place, f"no file can be made in {folder}")
         return
     database = Database(url)
     try:
@@ -85,25 +87,25 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Fin
                 ", ".join(heads(package)),
             )
             message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
-            yield Finding(Severity.WARNING, place, message)
+            yield CheckFinding(CheckSeverity.WARNING, place, message)
     except BridgeError as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
     finally:
         database.dispose()
 
 
-def _synchronous(place: str, database: Database) -> Iterator[Finding]:
+def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
     if database.dialect != "postgresql":
         message = "require_synchronous is set, and SQLite has no standbys"
-        yield Finding(Severity.WARNING, place, message)
+        yield CheckFinding(CheckSeverity.WARNING, place, message)
         return
     try:
         database.synchronous_commit.require()
     except NotSynchronous as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
 
 
-def _doubts(settings: Settings, place: str, url: str) -> Iterator[Finding]:
+def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
     """See whether the server and our role there are such that messages can be kept."""
     if is_missing(url):
         return
@@ -114,14 +116,16 @@ def _doubts(settings: Settings, place: str, url: str) -> Iterator[Finding]:
         if settings.database.require_synchronous:
             yield from _synchronous(place, database)
         for each in server_problems(database):
-            yield Finding(Severity.ERROR if each.is_fatal else Severity.WARNING, place, each.text)
+            yield CheckFinding(
+                CheckSeverity.ERROR if each.is_fatal else CheckSeverity.WARNING, place, each.text
+            )
     except BridgeError as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
     finally:
         database.dispose()
 
 
-def _index_key(settings: Settings, url: str, table: str) -> Iterator[Finding]:
+def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFinding]:
     """See that the key of index hashes is the one that the rows of the database have."""
     if is_missing(url):
         return
@@ -133,16 +137,16 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[Finding]:
             return  # `bridge migrate` or `bridge serve` makes the key, and keys the rows
         own = index_key.fingerprint(read_index_key(path))
         if own != kept:
-            yield Finding(Severity.ERROR, str(path), str(WrongIndexKey()))
+            yield CheckFinding(CheckSeverity.ERROR, str(path), str(WrongIndexKey()))
     except SettingsError:
-        yield Finding(Severity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
+        yield CheckFinding(CheckSeverity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
     except BridgeError as error:
-        yield Finding(Severity.ERROR, str(path), str(error))
+        yield CheckFinding(CheckSeverity.ERROR, str(path), str(error))
     finally:
         database.dispose()
 
 
-def _contents(place: str, url: str) -> Iterator[Finding]:
+def _contents(place: str, url: str) -> Iterator[CheckFinding]:
     """See whether the files are there that earlier releases wrote for large messages."""
     if is_missing(url):
         return
@@ -150,10 +154,12 @@ def _contents(place: str, url: str) -> Iterator[Finding]:
     try:
         lost = count_lost(database) if is_ready(database, "bridge.store", "alembic_version") else 0
     except BridgeError as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
     else:
         if lost:
-            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url))))
+            yield CheckFinding(
+                CheckSeverity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url)))
+            )
     finally:
         database.dispose()
 

@@ -31,7 +31,7 @@ _SPEAKS_OF: Final = (
 """What a message says, to the key that it is about where it names none."""
 
 
-class Pointer:
+class SettingsLocator:
     """Knows the settings file of one home."""
 
     def __init__(self, home: Path) -> None:
@@ -77,7 +77,7 @@ def _key(entry: Mapping[str, Any], message: str) -> tuple[str, ...]:
     return ()
 
 
-class Severity(StrEnum):
+class CheckSeverity(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"
@@ -86,19 +86,19 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One thing, and where it stands."""
 
-    severity: Severity
+    severity: CheckSeverity
     place: str
     message: str
 
 
-def placed(home: Path, found: Sequence[Finding]) -> list[Finding]:
+def with_positions(home: Path, found: Sequence[CheckFinding]) -> list[CheckFinding]:
     """Say where in the file what is wrong with a setting stands."""
-    pointer = Pointer(home)
+    pointer = SettingsLocator(home)
     return [
-        Finding(each.severity, pointer.place(each.place, said), said)
+        CheckFinding(each.severity, pointer.place(each.place, said), said)
         for each in found
         for said in [each.message.removeprefix(f"{each.place}: ")]
     ]

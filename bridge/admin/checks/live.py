@@ -15,9 +15,17 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from bridge.admin.checks.checks import as_in_force
-from bridge.admin.checks.findings import Finding, Severity, placed
-from bridge.admin.checks.peers import First, Question, ask_all, first, greet, reason, root
+from bridge.admin.checks.checks import active_or_file_settings
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
+from bridge.admin.checks.peers import (
+    FirstAction,
+    PeerCheck,
+    connect,
+    explain_failure,
+    first_action,
+    root_cause,
+    run_checks,
+)
 from bridge.contract import TOKEN_HEADER
 from bridge.errors import BridgeError
 from bridge.transports.errors import TransportError
@@ -26,7 +34,7 @@ from bridge.wiring.ports import folder_at
 from bridge.wiring.secrets import read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
-from config.sections import Destination
+from config.sections import DestinationSettings
 
 _SECONDS: Final = 5.0
 _UNAUTHORIZED: Final = frozenset({401, 403, 407})
@@ -36,8 +44,8 @@ _OTHER_METHODS: Final = frozenset({501, 505})
 
 
 def ask_web(
-    settings: Settings, chosen: Destination, address: WebAddress, tls: ssl.SSLContext | None
-) -> Iterator[Finding]:
+    settings: Settings, chosen: DestinationSettings, address: WebAddress, tls: ssl.SSLContext | None
+) -> Iterator[CheckFinding]:
     """Ask the address of a destination; `tls`: how its handshake is made."""
     place, host = f"destination {chosen.name}", f"{address.host}:{address.port}"
     name = (chosen.tls.server_name if chosen.tls else None) or address.host
@@ -47,17 +55,17 @@ def ask_web(
         return  # the check that asks nobody has said what is wrong
     except httpx.TimeoutException:
         message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.RemoteProtocolError:
         message = f"{host} does not answer as HTTP does: is that its port?"
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.HTTPError as error:
-        yield Finding(Severity.ERROR, place, reason(root(error), host))
+        yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(root_cause(error), host))
     else:
         yield from _said(place, host, status)
 
 
-def _headers(settings: Settings, chosen: Destination) -> dict[str, str]:
+def _headers(settings: Settings, chosen: DestinationSettings) -> dict[str, str]:
     file = chosen.authorization_file
     shown = read_authorization(
         f"destination {chosen.name}", None if file is None else settings.path(file)
@@ -73,18 +81,18 @@ def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, 
         return answer.status_code  # no more is read of it
 
 
-def _said(place: str, host: str, status: int) -> Iterator[Finding]:
+def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
     answers = f"{host} answers {status} to a question without a message"
     if status in _UNAUTHORIZED:
         message = f"{host} does not let us in ({status}): set authorization_file, or mend it"
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
     elif status in _GONE:
-        yield Finding(Severity.WARNING, place, f"{answers}: is that its path?")
+        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: is that its path?")
     elif httpx.codes.is_redirect(status):
         message = f"{host} sends us elsewhere ({status}), where no result goes: set that address"
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
     elif httpx.codes.is_server_error(status) and status not in _OTHER_METHODS:
-        yield Finding(Severity.WARNING, place, f"{answers}: look there")
+        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: look there")
 
 
 _REFUSED: Final = frozenset({401, 403})
@@ -93,36 +101,36 @@ _WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
 
 _BROKEN: Final = 500
 _MLLP: Final = {
-    First.LEAVES: "{where} closes each connection: does it know us, or take one at a time?",
-    First.SPEAKS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
+    FirstAction.LEAVES: "{where} closes each connection: does it know us, or take one at a time?",
+    FirstAction.SPEAKS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
 }
 _SERVICE: Final = "engine.base_url"
 
 
-def check_live(home: Path) -> list[Finding]:
+def check_live(home: Path) -> list[CheckFinding]:
     """Ask everybody at once; return what was found. Settings that cannot be read find nothing."""
     try:
-        settings = as_in_force(load(home))
+        settings = active_or_file_settings(load(home))
     except SettingsError:
         return []  # the check that asks nobody has said what is wrong
     questions = [
         *_services(settings),
         *(
-            Question(place, partial(_folder, settings, place, each.bind))
+            PeerCheck(place, partial(_folder, settings, place, each.bind))
             for each in settings.listener
             if each.enabled and isinstance(each.bind, FolderAddress)
             for place in [f"listener {each.name}"]
         ),
         *(
-            Question(f"destination {each.name}", partial(_destination, settings, each))
+            PeerCheck(f"destination {each.name}", partial(_destination, settings, each))
             for each in settings.destination
             if each.enabled
         ),
     ]
-    return placed(home, ask_all(questions))
+    return with_positions(home, run_checks(questions))
 
 
-def _services(settings: Settings) -> Iterator[Question]:
+def _services(settings: Settings) -> Iterator[PeerCheck]:
     """Ask the report service with each of the tokens that there are for it."""
     engine = settings.engine
     if engine.is_internal:
@@ -132,10 +140,10 @@ def _services(settings: Settings) -> Iterator[Question]:
             token = read_token(settings.path(file))
         except SettingsError:
             continue  # as above
-        yield Question(_SERVICE, partial(_service, engine.base_url, token, str(file)))
+        yield PeerCheck(_SERVICE, partial(_service, engine.base_url, token, str(file)))
 
 
-def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
+def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
     url = f"{base_url}/api/report/status"
     host = urlsplit(base_url).netloc
     try:
@@ -146,33 +154,35 @@ def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
             page = "html" in answer.headers.get("content-type", "")
     except httpx.TimeoutException:
         message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
-        yield Finding(Severity.ERROR, _SERVICE, message)
+        yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:
-        yield Finding(Severity.ERROR, _SERVICE, reason(root(error), host, is_set=False))
+        yield CheckFinding(
+            CheckSeverity.ERROR, _SERVICE, explain_failure(root_cause(error), host, is_set=False)
+        )
         return
     if status in _REFUSED:
         message = f"the token in {file} is refused ({status}): have a new one made there"
-        yield Finding(Severity.ERROR, _SERVICE, message)
+        yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
     elif page or status not in _WRONG_QUESTION:
         what = "look there" if status >= _BROKEN else "is it the address of a report service?"
         said = f"a page ({status})" if page and status < _BROKEN else f"{status}"
         message = f"{host} answers /api/report/status with {said}: {what}"
-        yield Finding(Severity.ERROR, _SERVICE, message)
+        yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
 
 
-def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[Finding]:
+def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[CheckFinding]:
     path = settings.path(Path(address.path))
     try:
         folder_at(settings, place, address).probe()
     except BridgeError as error:
-        yield Finding(Severity.ERROR, place, str(error))
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror}"
-        yield Finding(Severity.ERROR, place, message)
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
-def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
+def _destination(settings: Settings, chosen: DestinationSettings) -> Iterator[CheckFinding]:
     place, address = f"destination {chosen.name}", chosen.address
     if isinstance(address, FolderAddress):
         yield from _folder(settings, place, address)
@@ -185,28 +195,30 @@ def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
     name = (chosen.tls.server_name if chosen.tls else None) or address.host
     where, began = f"{address.host}:{address.port}", False
     try:
-        with greet((address.host, address.port), _SECONDS) as plain:
+        with connect((address.host, address.port), _SECONDS) as plain:
             began = True
             if context is None:
-                does = first(plain)
+                does = first_action(plain)
             else:
                 with context.wrap_socket(plain, server_hostname=name) as wire:
                     yield from _expiry(settings, place, wire)
-                    does = first(wire)
+                    does = first_action(wire)
     except TimeoutError as error:
         silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
-        yield Finding(Severity.ERROR, place, silent if began else reason(error, where))
+        yield CheckFinding(
+            CheckSeverity.ERROR, place, silent if began else explain_failure(error, where)
+        )
     except OSError as error:
         host = name if isinstance(error, ssl.SSLError) else where
-        yield Finding(Severity.ERROR, place, reason(error, host))
+        yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(error, host))
     else:
         if isinstance(address, WebAddress):
             yield from ask_web(settings, chosen, address, context)
         elif does in _MLLP:
-            yield Finding(Severity.WARNING, place, _MLLP[does].format(where=where))
+            yield CheckFinding(CheckSeverity.WARNING, place, _MLLP[does].format(where=where))
 
 
-def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:
+def _context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext:
     tls = chosen.tls
     ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
     context = ssl.create_default_context(cafile=ca)
@@ -220,11 +232,13 @@ def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:
     return context
 
 
-def _expiry(settings: Settings, place: str, wire: ssl.SSLSocket) -> Iterator[Finding]:
+def _expiry(settings: Settings, place: str, wire: ssl.SSLSocket) -> Iterator[CheckFinding]:
     shown = wire.getpeercert() or {}
     until = ssl.cert_time_to_seconds(str(shown["notAfter"])) if "notAfter" in shown else None
     if until is None:
         return
     left = until - datetime.now(UTC).timestamp()
     if left < settings.alerts.certificate_before:
-        yield Finding(Severity.WARNING, place, f"its certificate expires in {left / 86400:.0f} d")
+        yield CheckFinding(
+            CheckSeverity.WARNING, place, f"its certificate expires in {left / 86400:.0f} d"
+        )

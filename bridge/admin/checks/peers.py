@@ -11,7 +11,7 @@ from enum import Enum
 from threading import Thread
 from typing import Final, NamedTuple
 
-from bridge.admin.checks.findings import Finding, Severity
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 
 PATIENCE: Final = 20.0
 """Seconds for all of them."""
@@ -47,16 +47,16 @@ _HANDSHAKES: Final = {
 }
 
 
-class Question(NamedTuple):
+class PeerCheck(NamedTuple):
     """Somebody who is asked, and how."""
 
     place: str
-    ask: Callable[[], Iterable[Finding]]
+    ask: Callable[[], Iterable[CheckFinding]]
 
 
-def ask_all(questions: Sequence[Question], patience: float = PATIENCE) -> list[Finding]:
+def run_checks(questions: Sequence[PeerCheck], patience: float = PATIENCE) -> list[CheckFinding]:
     """Ask them at once; who has not answered in time is told as such. In the order given."""
-    heard: list[list[Finding] | Exception | None] = [None] * len(questions)
+    heard: list[list[CheckFinding] | Exception | None] = [None] * len(questions)
 
     def ask(at: int) -> None:
         try:
@@ -68,23 +68,23 @@ def ask_all(questions: Sequence[Question], patience: float = PATIENCE) -> list[F
     for thread in threads:
         thread.start()
     end = time.monotonic() + patience
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     for question, thread, at in zip(questions, threads, range(len(threads)), strict=True):
         thread.join(max(0.0, end - time.monotonic()))
         answer = heard[at]
         if isinstance(answer, Exception):
             raise answer
-        late = Finding(Severity.ERROR, question.place, f"no answer within {patience:g} s")
+        late = CheckFinding(CheckSeverity.ERROR, question.place, f"no answer within {patience:g} s")
         found += [late] if answer is None else answer
     return found
 
 
-def greet(address: tuple[str, int], limit: float) -> socket.socket:
+def connect(address: tuple[str, int], limit: float) -> socket.socket:
     """Connect; raises OSError."""
     return socket.create_connection(address, limit)
 
 
-class First(Enum):
+class FirstAction(Enum):
     """What the other side does first, while we say nothing."""
 
     LISTENS = "listens"
@@ -92,19 +92,19 @@ class First(Enum):
     LEAVES = "leaves"
 
 
-def first(wire: socket.socket) -> First:
+def first_action(wire: socket.socket) -> FirstAction:
     """Tell what the other side does first; raises what it says of TLS, such as SSLError."""
     before = wire.gettimeout()
     wire.settimeout(_LISTENS)
     try:
-        return First.SPEAKS if wire.recv(1) else First.LEAVES
+        return FirstAction.SPEAKS if wire.recv(1) else FirstAction.LEAVES
     except TimeoutError:
-        return First.LISTENS
+        return FirstAction.LISTENS
     finally:
         wire.settimeout(before)
 
 
-def reason(error: BaseException, host: str, *, is_set: bool = True) -> str:
+def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> str:
     """
     Say what came between us and a peer, and what to do, where that is known.
 
@@ -128,7 +128,7 @@ def _of_tls(error: ssl.SSLError) -> str:
     return _HANDSHAKES.get(what, f"TLS failed ({what.lower().replace('_', ' ')})")
 
 
-def root(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """Give the operating system's or OpenSSL's error behind a library's."""
     at: BaseException | None = error
     while at is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from bridge.admin.checks.findings import Finding, Severity
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from bridge.errors import BridgeError
 from bridge.network_source import Proxies
@@ -18,28 +18,30 @@ from config import Settings, SettingsError
 PLACE = "worker processes"
 
 
-def protections() -> list[Finding]:
+def protections() -> list[CheckFinding]:
     """List the protections that are active in a worker process, and warn of those that are not."""
     try:
         return findings(HOOKS.protections())
     except WorkerError as error:
-        return [Finding(Severity.WARNING, PLACE, f"none can be started here: {error}")]
+        return [CheckFinding(CheckSeverity.WARNING, PLACE, f"none can be started here: {error}")]
 
 
-def findings(active: Sequence[str]) -> list[Finding]:
+def findings(active: Sequence[str]) -> list[CheckFinding]:
     """Say what is active and what is not; own namespaces are of no use behind the filter."""
     found = []
     if active:
-        found.append(Finding(Severity.NOTE, PLACE, f"active protections: {'; '.join(active)}"))
+        found.append(
+            CheckFinding(CheckSeverity.NOTE, PLACE, f"active protections: {'; '.join(active)}")
+        )
     else:
         text = "no protection is active: hooks run with the rights of the service"
-        found.append(Finding(Severity.WARNING, PLACE, text))
+        found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
     missing = [each for each in ALL if each not in active]
     if FILTER in active and NAMESPACES in missing:
         missing.remove(NAMESPACES)
     if active and missing:
         text = f"not offered by this kernel or container: {'; '.join(missing)}"
-        found.append(Finding(Severity.WARNING, PLACE, text))
+        found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
     return found
 
 
@@ -49,22 +51,24 @@ _SHARED: Final = (
 )
 
 
-def sign_in(settings: Settings) -> Iterator[Finding]:
+def sign_in(settings: Settings) -> Iterator[CheckFinding]:
     """Look at how people sign in to the internal engine."""
     if not settings.engine.is_internal:
         return
     given = settings.sign_in
     if given.second_factor == "optional" and given.oidc is None and given.passwords:
         message = "accounts with a console role may sign in with a password alone"
-        yield Finding(Severity.WARNING, "sign_in.second_factor", message)
+        yield CheckFinding(CheckSeverity.WARNING, "sign_in.second_factor", message)
     declared = settings.http.trusted_proxies
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
     if undeclared := [each for each in _seen(settings) if not trusted.include(each)]:
         message = f"requests came by the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
-        yield Finding(Severity.WARNING, "http.trusted_proxies", message)
+        yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)
     elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):
-        yield Finding(Severity.WARNING, "http.trusted_proxies", f"behind a proxy {_SHARED}")
+        yield CheckFinding(
+            CheckSeverity.WARNING, "http.trusted_proxies", f"behind a proxy {_SHARED}"
+        )
 
 
 def _seen(settings: Settings) -> list[str]:

@@ -1,1 +1,1 @@
-"""Mapping definitions: drafts, trials, comparison, activation."""
+"""Use cases for mapping definitions: drafts, trials, comparison, activation."""

@@ -1,7 +1,8 @@
-"""Put versions of definitions into force: from files, from a draft, or an older one again.
+"""
+Activation of versions of definitions: from files, from a draft, or an older version again.
 
-Nothing comes into force that does not compile, or that a listener or destination of the
-settings could not work with. All nodes of an installation follow what is written here.
+A definition is activated only if it compiles and every listener and destination that uses it works
+with it. All nodes of an installation follow the activations in the database.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from bridge.admin.checks.connections import names_used, verify, verify_records
+from bridge.admin.checks.connections import used_definitions, verify_definition, verify_records
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError
@@ -20,7 +21,12 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
 from bridge.wiring import active_settings, saved_connections
-from bridge.wiring.active_definitions import Find, files_of, in_force, laid_upon
+from bridge.wiring.active_definitions import (
+    SourceFinder,
+    active_sources,
+    file_sources,
+    with_sources,
+)
 from config import Settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
@@ -29,45 +35,45 @@ from mappings.language.errors import MappingErrors
 _SERVICE, _AT_START = "service", "files of HOME at the start"
 _ATTEMPTS = 5
 _MOST_NAMED = 5
-_SHORTEST_VERSION = 4  # hex digits that are enough to name a version, if no other begins so
+_SHORTEST_VERSION = 4  # hex digits that identify a version if no other begins with them
 
 
 class NoSuchVersion(BridgeError):  # noqa: N818  # named for what happened
-    """A definition has no version of this name, or several begin so."""
+    """A definition has no version with this name, or several that begin with it."""
 
     def __init__(self, name: str, version: str) -> None:
-        super().__init__(f"mapping {name} has no version {version} (or several that begin so)")
+        super().__init__(f"mapping {name} has no version {version} (or several that begin with it)")
 
 
-class Overtaken(BridgeError):  # noqa: N818  # named for what happened
-    """Another version came into force since somebody began to write theirs."""
+class VersionConflict(BridgeError):  # noqa: N818  # named for what happened
+    """Another version was activated since the author began to edit."""
 
     def __init__(self, name: str, version: str) -> None:
         self.name = name
         self.version = version
-        super().__init__(f"mapping {name}: version {version} came into force meanwhile")
+        super().__init__(f"mapping {name}: version {version} was activated meanwhile")
 
 
-class NothingBefore(BridgeError):  # noqa: N818  # named for what happened
-    """No version was active before the active one, or rollbacks have reached the first one."""
+class NoPreviousVersion(BridgeError):  # noqa: N818  # named for what happened
+    """No version was active before the active one, or rollbacks have reached the first version."""
 
     def __init__(self, name: str, active: str = "", others: Sequence[str] = ()) -> None:
-        said = f"no version of mapping {name} was active before {active or 'now'}"
+        text = f"no version of mapping {name} was active before {active or 'now'}"
         if others:
-            said += f"; name another one with --to: {', '.join(others)}"
-        super().__init__(said)
+            text += f"; name another one with --to: {', '.join(others)}"
+        super().__init__(text)
 
 
-class Busy(BridgeError):  # noqa: N818  # named for what happened
-    """Others activate all the time."""
+class ActivationBusy(BridgeError):  # noqa: N818  # named for what happened
+    """Other activations interfered with each attempt."""
 
     def __init__(self) -> None:
-        super().__init__("others activate at this moment; try again")
+        super().__init__("other activations are in progress; try again")
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who activates, when (ms), and why."""
+    """The author of an activation, its time (ms), and its reason."""
 
     actor: str
     at: int
@@ -75,8 +81,8 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Activated:
-    """What came into force; `before` is the version until then, empty where there was none."""
+class ActivationResult:
+    """An activated version; `before` is the previously active version, empty if there was none."""
 
     name: str
     version: str
@@ -84,22 +90,23 @@ class Activated:
 
     @property
     def changed(self) -> bool:
-        """Whether it is another version than before."""
+        """Whether another version was active before."""
         return self.version != self.before
 
     @override
     def __str__(self) -> str:
-        """Tell it to whoever asked for it."""
+        """Describe the result for the output of a command."""
         if not self.changed:
-            return f"{self.name} {self.version} is in force"
-        return f"{self.name} {self.version} is in force now, before {self.before or 'nothing'}"
+            return f"{self.name}: version {self.version} is active"
+        previous = f"previous version {self.before}" if self.before else "no previous version"
+        return f"{self.name}: version {self.version} is active ({previous})"
 
 
 def activate_files(
     settings: Settings, database: Database, names: Sequence[str], who: Author
-) -> list[Activated]:
-    """Put the files of HOME into force, all of these definitions or none; raises as `verify`."""
-    find = files_of(settings)
+) -> list[ActivationResult]:
+    """Activate the files of these definitions, all or none. Raises as `verify_definition`."""
+    find = file_sources(settings)
     return activate(settings, database, [(name, find(name)) for name in names], who)
 
 
@@ -111,21 +118,20 @@ def activate(
     origin: ActivationOrigin = ActivationOrigin.ACTIVATE,
     begun_on: Mapping[str, str] = MappingProxyType({}),
     records: Sequence[MappingVersion] = (),
-) -> list[Activated]:
+) -> list[ActivationResult]:
     """
-    Put definitions into force, all or none; what is in force stays without a new entry.
+    Activate definitions, all or none. A version that is active already gets no new entry.
 
-    `begun_on` names the versions that must still be in force (empty: none), else Overtaken is
-    raised; `records` are what the console says of listeners and destinations from now on, see
-    `bridge.wiring.active_settings`. What these work with and nobody has put into force comes along.
-    Where
-    somebody else activates while this is checked, it is checked again beside what they changed.
+    `begun_on` has the versions that must still be active (empty: none), otherwise VersionConflict
+    is raised. `records` are listeners and destinations saved in the console
+    (`bridge.wiring.active_settings`); definitions that they use are activated too if they never
+    were. If another activation is committed during the check, the check is repeated.
     """
     for _ in range(_ATTEMPTS):
         done = _activate(settings, database, chosen, who, origin, begun_on, records)
         if done is not None:
             return done
-    raise Busy
+    raise ActivationBusy
 
 
 def _activate(
@@ -136,25 +142,28 @@ def _activate(
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
     records: Sequence[MappingVersion],
-) -> list[Activated] | None:
-    """Check and activate; None where what it was checked beside is no longer in force."""
+) -> list[ActivationResult] | None:
+    """Check and activate; return None if another activation was committed meanwhile."""
     with database.read() as connection:
-        checked_beside = kept.latest_activation_id(connection)
+        checked_against = kept.latest_activation_id(connection)
         active = kept.active_versions(connection)
     settings = active_settings.current(settings, database, records)
-    find = in_force(settings, database)
+    find = active_sources(settings, database)
     made = []
-    for name, sources in [*chosen, *_along(settings, records, find, {*active, *dict(chosen)})]:
+    for name, sources in [
+        *chosen,
+        *_missing_definitions(settings, records, find, {*active, *dict(chosen)}),
+    ]:
         compiled, needed = compile_with_files(sources, name)
-        find = laid_upon(find, name, needed)
+        find = with_sources(find, name, needed)
         made.append(MappingVersion(name, compiled.version, needed))
     for each in made:
-        verify(settings, each.name, find)
+        verify_definition(settings, each.name, find)
     verify_records(settings, records, find)
     made += records
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
-        if kept.latest_activation_id(connection) != checked_beside:
+        if kept.latest_activation_id(connection) != checked_against:
             return None
         done = _store(connection, made, who, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
@@ -166,15 +175,15 @@ def _store(
     who: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
-) -> list[Activated]:
-    """Activate checked versions, with their audit event. Raises Overtaken."""
+) -> list[ActivationResult]:
+    """Store checked versions as active, with an audit event. Raises VersionConflict."""
     before = kept.active_versions(connection)
     done = []
     for each in made:
         now = before[each.name].version if each.name in before else ""
         if begun_on.get(each.name, now) != now:
-            raise Overtaken(each.name, now)
-        done.append(Activated(each.name, each.version, now))
+            raise VersionConflict(each.name, now)
+        done.append(ActivationResult(each.name, each.version, now))
         if now != each.version or before[each.name].origin is ActivationOrigin.START:
             kept.activate(connection, each, who.at, who.actor, who.reason, origin)
     outbox.describe(
@@ -184,11 +193,14 @@ def _store(
     return done
 
 
-def _along(
-    settings: Settings, records: Sequence[MappingVersion], find: Find, known: Collection[str]
+def _missing_definitions(
+    settings: Settings,
+    records: Sequence[MappingVersion],
+    find: SourceFinder,
+    known: Collection[str],
 ) -> list[tuple[str, Sources]]:
-    """Give the definitions that nobody has put into force, and that a connection works with."""
-    own = {whose for each in records if (whose := saved_connections.about(each.name))}
+    """Return the definitions that these connections use and that were never activated."""
+    own = {whose for each in records if (whose := saved_connections.parse_record_name(each.name))}
     chosen = {
         "listener": [
             each for each in settings.listener if (ChannelKind.LISTENER, each.name) in own
@@ -197,7 +209,7 @@ def _along(
             e for e in settings.destination if (ChannelKind.DESTINATION, e.name) in own
         ],
     }
-    names = names_used(settings.model_copy(update=chosen))
+    names = used_definitions(settings.model_copy(update=chosen))
     return [(name, find(name)) for name in names if name not in known]
 
 
@@ -208,20 +220,24 @@ def rollback(
     who: Author,
     version: str = "",
     begun_on: Mapping[str, str] = MappingProxyType({}),
-) -> Activated:
-    """Put an older version into force: this one, or the one before the one in force."""
+) -> ActivationResult:
+    """Activate an older version, by default the previously active one."""
     with database.read() as connection:
-        wanted = resolve(connection, name, version) if version else before(connection, name)
+        wanted = (
+            find_version(connection, name, version)
+            if version
+            else previous_version(connection, name)
+        )
     chosen = [(name, wanted.sources)]
     (done,) = activate(settings, database, chosen, who, ActivationOrigin.ROLLBACK, begun_on)
     return done
 
 
-def before(connection: Connection, name: str) -> MappingVersion:
+def previous_version(connection: Connection, name: str) -> MappingVersion:
     """
-    Find what was in force before, whose place no rollback has taken since.
+    Return the previously active version that no rollback has replaced.
 
-    Rolling back twice goes back two versions, and not to and fro.
+    Two rollbacks go back two versions, not back and forth.
     """
     past = kept.history(connection, name)
     trail: list[Activation] = []
@@ -235,11 +251,11 @@ def before(connection: Connection, name: str) -> MappingVersion:
             return _found(connection, name, each.version)
     active = trail[-1].version if trail else ""
     others = dict.fromkeys(each.version for each in past if each.version != active)
-    raise NothingBefore(name, active, list(others)[:_MOST_NAMED])
+    raise NoPreviousVersion(name, active, list(others)[:_MOST_NAMED])
 
 
-def resolve(connection: Connection, name: str, version: str) -> MappingVersion:
-    """Find a version by the beginning of its name. Raises NoSuchVersion."""
+def find_version(connection: Connection, name: str, version: str) -> MappingVersion:
+    """Return a version by the beginning of its name. Raises NoSuchVersion."""
     known = [each for each in kept.versions(connection, name) if each.startswith(version)]
     if len(known) != 1 or len(version) < _SHORTEST_VERSION:
         raise NoSuchVersion(name, version)
@@ -253,17 +269,17 @@ def _found(connection: Connection, name: str, version: str) -> MappingVersion:
     return found
 
 
-def note_start(settings: Settings, database: Database, now: int) -> list[str]:
+def activate_at_start(settings: Settings, database: Database, now: int) -> list[str]:
     """
-    Let the files of HOME be in force where nobody has activated anything, as the service starts.
+    Activate the files of definitions that nobody has activated, when the service starts.
 
-    Files with mistakes do not replace what was in force. Gives the names of those; where
-    there was nothing, whoever compiles them next says what is wrong.
+    Files with mistakes do not replace the active version; their names are returned. Without an
+    active version, the next compilation reports the mistakes.
     """
     made: dict[str, MappingVersion | None] = {}
-    for name in names_used(active_settings.current(settings, database)):
+    for name in used_definitions(active_settings.current(settings, database)):
         try:
-            compiled, needed = compile_with_files(files_of(settings)(name), name)
+            compiled, needed = compile_with_files(file_sources(settings)(name), name)
         except MappingErrors:
             made[name] = None
             continue
@@ -292,15 +308,15 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
     return [name for name, version in made.items() if version is None and name in at_start]
 
 
-def differing(settings: Settings, database: Database) -> list[str]:
-    """Name the definitions whose files say something else than what is in force."""
+def differing_definitions(settings: Settings, database: Database) -> list[str]:
+    """Return the names of the definitions whose files differ from the active version."""
     with database.read() as connection:
         active = kept.active_versions(connection)
     found = []
     for name, each in active.items():
-        if each.origin is ActivationOrigin.START:  # the next start takes the files
+        if each.origin is ActivationOrigin.START:  # the next start activates the files
             continue
-        sources = files_of(settings)(name)
+        sources = file_sources(settings)(name)
         if f"{name}.yaml" not in sources:
             continue
         try:

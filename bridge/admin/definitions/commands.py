@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from bridge.admin.audit_events import audited
-from bridge.admin.checks.connections import names_used
+from bridge.admin.checks.connections import used_definitions
 from bridge.admin.definitions import activation, drafts
-from bridge.admin.definitions.activation import Activated, Author
+from bridge.admin.definitions.activation import ActivationResult, Author
 from bridge.admin.definitions.comparison import (
     OrderReader,
-    compared,
-    comparing,
-    reader_of,
-    reader_of_files,
+    compare_samples,
+    file_order_reader,
+    make_comparison,
+    order_reader,
 )
-from bridge.admin.definitions.samples import Sample, from_files, stored
+from bridge.admin.definitions.samples import MessageSample, file_samples, stored_samples
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.intake.validation.findings import Finding
@@ -30,7 +30,7 @@ from bridge.wiring import active_settings
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config import load as load_settings
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from mappings import compiler
 from mappings.authoring.comparison import FieldDifference
 from mappings.authoring.inference import infer_definition
@@ -54,7 +54,7 @@ def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
 
 def propose(files: Sequence[Path]) -> str:
     """Infer a definition from the messages of a sender. Raises UnusableRequest without any."""
-    payloads = [each.payload for each in from_files(files, "")]
+    payloads = [each.payload for each in file_samples(files, "")]
     if not payloads:
         raise UnusableRequest("there is no HL7 message in these files")
     return infer_definition(payloads).text
@@ -129,7 +129,9 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
     return trials
 
 
-def _outbound_trial(mapping: OutboundMapping, reader: OrderReader, sample: Sample) -> OutboundTrial:
+def _outbound_trial(
+    mapping: OutboundMapping, reader: OrderReader, sample: MessageSample
+) -> OutboundTrial:
     try:
         orders = reader(sample)
         if orders is None:
@@ -140,26 +142,26 @@ def _outbound_trial(mapping: OutboundMapping, reader: OrderReader, sample: Sampl
     return OutboundTrial(sample.label, tuple(each.decode().replace("\r", "\n") for each in written))
 
 
-def _prepare(request: TrialRequest) -> tuple[Compiled, list[Sample], OrderReader]:
+def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], OrderReader]:
     """Compile and read. For files, a data directory without database and settings is enough."""
     if request.version == drafts.FILES and request.files and not request.listener:
         mapping = compiler.load(request.home / "mappings", request.name)
-        samples = from_files(request.files, request.site)
-        return mapping, samples, reader_of_files(request.home, request.orders)
+        samples = file_samples(request.files, request.site)
+        return mapping, samples, file_order_reader(request.home, request.orders)
     settings = load_settings(request.home)
     with bridge_database(request.home) as database:
-        mapping = drafts.chosen(settings, database, request.name, request.version)
+        mapping = drafts.compile_version(settings, database, request.name, request.version)
         listener = _listener(request.listener, settings, database)
         samples = (
-            from_files(request.files, request.site, listener)
+            file_samples(request.files, request.site, listener)
             if request.files
-            else stored(settings, database, request.name, request.last)
+            else stored_samples(settings, database, request.name, request.last)
         )
-        reader = reader_of(settings, database, samples, request.orders)
+        reader = order_reader(settings, database, samples, request.orders)
     return mapping, samples, reader
 
 
-def _listener(name: str, settings: Settings, database: Database) -> Listener | None:
+def _listener(name: str, settings: Settings, database: Database) -> ListenerSettings | None:
     """Return a listener with its active settings; None without a name."""
     if not name:
         return None
@@ -176,21 +178,23 @@ class VersionComparison:
     before: str
     after: str
     count: int
-    differing: Sequence[tuple[Sample, Sequence[FieldDifference]]]
+    differing: Sequence[tuple[MessageSample, Sequence[FieldDifference]]]
 
 
 def compare_versions(request: TrialRequest, before: str) -> VersionComparison:
     """Compare the version `before` with the version of the request, message by message."""
     settings = load_settings(request.home)
     with bridge_database(request.home) as database:
-        old = drafts.chosen(settings, database, request.name, before)
-        new = drafts.chosen(settings, database, request.name, request.version)
+        old = drafts.compile_version(settings, database, request.name, before)
+        new = drafts.compile_version(settings, database, request.name, request.version)
         if request.files:
-            samples = from_files(request.files, request.site)
+            samples = file_samples(request.files, request.site)
         else:
-            samples = stored(settings, database, request.name, request.last)
-        compare = comparing(old, new, reader_of(settings, database, samples, request.orders))
-    differing = compared(samples, compare).differing
+            samples = stored_samples(settings, database, request.name, request.last)
+        compare = make_comparison(
+            old, new, order_reader(settings, database, samples, request.orders)
+        )
+    differing = compare_samples(samples, compare).differing
     return VersionComparison(old.version, new.version, len(samples), differing)
 
 
@@ -201,7 +205,7 @@ def author(name: str | None, reason: str) -> Author:
 
 def activate(
     home: Path, names: Sequence[str], by: Author, *, version: str = "", draft: bool = False
-) -> list[Activated]:
+) -> list[ActivationResult]:
     """
     Activate the files of these definitions, a kept version, or the draft; audited.
 
@@ -213,7 +217,7 @@ def activate(
         bridge_database(home) as database,
         audited(home, database, "activate", target, reason=by.reason),
     ):
-        names = names or names_used(active_settings.current(settings, database))
+        names = names or used_definitions(active_settings.current(settings, database))
         if version:
             return [activation.rollback(settings, database, each, by, version) for each in names]
         if draft:
@@ -221,7 +225,7 @@ def activate(
         return activation.activate_files(settings, database, names, by)
 
 
-def roll_back(home: Path, name: str, by: Author, version: str) -> Activated:
+def roll_back(home: Path, name: str, by: Author, version: str) -> ActivationResult:
     """Activate an older version, by default the previously active one; audited."""
     with (
         bridge_database(home) as database,
@@ -243,7 +247,7 @@ def assign_definitions(
         bridge_database(home) as database,
         audited(home, database, "read with", ("listener", listener), reason=by.reason),
     ):
-        record = active_settings.version(listener, names)
+        record = active_settings.make_record(listener, names)
         activation.activate(settings, database, [], by, records=[record])
         current = active_settings.current(settings, database).listener
     return next(each.mappings for each in current if each.name == listener)

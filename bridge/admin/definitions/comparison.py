@@ -1,21 +1,27 @@
-"""Compare what two versions of a definition make of the same messages.
+"""
+Comparison of two versions of a definition on the same messages.
 
-A stored message is read by the version that it was stored with. Other messages are read by what
-their listener reads with now: the first of its definitions that accepts the message.
+The orders of a stored message are read by the version that it was stored with. Those of other
+messages are read by the first definition of their listener that accepts the message.
 
-Used by `bridge mapping diff` and by the console. Patient data: for a screen and no log.
+`bridge mapping diff` and the console use it. Results contain patient data and are never logged.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.admin.definitions.problems import checked
-from bridge.admin.definitions.samples import Sample
+from bridge.admin.definitions.problems import check_cached
+from bridge.admin.definitions.samples import MessageSample
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import Find, files_of, in_force, recaller
+from bridge.wiring.active_definitions import (
+    SourceFinder,
+    active_sources,
+    file_sources,
+    version_finder,
+)
 from config import Settings
 from config import load as load_settings
 from config.settings import FILE_NAME
@@ -28,31 +34,31 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.errors import MappingError, MappingErrors
 from mappings.outbound.definition import OutboundMapping
 
-OrderReader = Callable[[Sample], InboundMapping | None]
-"""Returns the definition that reads a message's orders; None where there is none."""
+OrderReader = Callable[[MessageSample], InboundMapping | None]
+"""Returns the definition that reads the orders of a message, or None."""
 
 _USUAL = "orders"
 Recall = Callable[[str, str], InboundMapping | None]
 
 
-class NotReading(BridgeError):  # noqa: N818  # named for what happened
-    """The definition that is to read orders writes messages."""
+class NotAnOrderReader(BridgeError):  # noqa: N818  # named for what happened
+    """The definition given as reader of orders writes messages."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not read messages: --orders names a definition that does")
 
 
 class OrderReaders:
-    """Finds readers; raises MappingErrors for a definition that has mistakes."""
+    """Finds the definition that reads a message. Raises MappingErrors if it has mistakes."""
 
-    def __init__(self, settings: Settings, find: Find, recall: Recall) -> None:
-        """Find sources with `find`, among the listeners of the active `settings`."""
+    def __init__(self, settings: Settings, find: SourceFinder, recall: Recall) -> None:
+        """Look up sources with `find` and versions with `recall`; `settings` are active."""
         self._settings = settings
         self._find = find
         self._recall = recall
 
-    def __call__(self, sample: Sample) -> InboundMapping | None:
-        """Return the definition that reads a message's orders."""
+    def __call__(self, sample: MessageSample) -> InboundMapping | None:
+        """Return the definition that reads the orders of a message."""
         if sample.mapping:
             kept = self._recall(sample.mapping, sample.version)
             return kept or self._compiled(sample.mapping)
@@ -64,78 +70,75 @@ class OrderReaders:
         return next((each for each in made if each is not None and each.accepts(header)), None)
 
     def _names(self, listener: str) -> Sequence[str]:
-        """List the definitions of a message's listener; of every listener where it has none."""
+        """List the definitions of a listener, or of all listeners if there is no such listener."""
         known = self._settings.listener
         chosen = [each for each in known if each.name == listener] or known
         return list(dict.fromkeys(name for each in chosen for name in each.mappings))
 
     def _compiled(self, name: str) -> InboundMapping | None:
-        found = checked(self._find(name), name)
+        found = check_cached(self._find(name), name)
         if found.made is None:
             raise MappingErrors(found.issues)
         return found.made if isinstance(found.made, InboundMapping) else None
 
 
-def reader_of(
-    settings: Settings, database: Database, samples: Sequence[Sample], orders: str = ""
+def order_reader(
+    settings: Settings, database: Database, samples: Sequence[MessageSample], orders: str = ""
 ) -> OrderReader:
-    """Find the readers of these messages, or take `orders`, a definition among the files."""
+    """Return a reader for these messages, or the definition `orders` of the files."""
     if orders:
         return _named(settings.home, orders)
-    # The reader is used after the database is closed: the versions are recalled now.
-    recall = recaller(database)
+    # The reader is used after the database is closed, so the versions are loaded now.
+    recall = version_finder(database)
     stored_with = {(each.mapping, each.version) for each in samples if each.mapping}
     kept = {key: recall(*key) for key in stored_with}
-    current, find = active_settings.current(settings, database), in_force(settings, database)
+    current, find = active_settings.current(settings, database), active_sources(settings, database)
     return OrderReaders(current, find, lambda name, version: kept.get((name, version)))
 
 
-def reader_of_files(home: Path, orders: str = "") -> OrderReader:
-    """Find readers among the files of a data directory; without settings, take `orders`."""
+def file_order_reader(home: Path, orders: str = "") -> OrderReader:
+    """Return a reader among the files of a data directory, or the definition `orders`."""
     if orders or not (home / FILE_NAME).exists():
         return _named(home, orders or _USUAL)
     settings = load_settings(home)
-    return OrderReaders(settings, files_of(settings), lambda name, version: None)
+    return OrderReaders(settings, file_sources(settings), lambda name, version: None)
 
 
 def _named(home: Path, name: str) -> OrderReader:
     made = load(home / "mappings", name)
     if not isinstance(made, InboundMapping):
-        raise NotReading(name)
+        raise NotAnOrderReader(name)
     return lambda sample: made
 
 
-Comparing = Callable[[Sample], Sequence[FieldDifference]]
+SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]
 
 
 class NotComparable(BridgeError):  # noqa: N818  # named for what happened
-    """Two versions do not do the same kind of thing."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    """One version reads messages and the other writes them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """How many messages were compared, and those that differ; `left` were not reached in time."""
+class ComparisonResult:
+    """The number of compared messages, those that differ, and `left`, not compared in time."""
 
     count: int
-    differing: tuple[tuple[Sample, Sequence[FieldDifference]], ...]
+    differing: tuple[tuple[MessageSample, Sequence[FieldDifference]], ...]
     left: int = 0
 
 
-def comparing(before: Compiled, after: Compiled, reader: OrderReader) -> Comparing:
+def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> SampleComparison:
     """
-    Compare what is read; of definitions that write, what they write for each order.
+    Return a function that compares the events that two versions read, or the messages they write.
 
-    `reader` gives the definition that reads a message's orders. Raises NotComparable.
+    `reader` returns the definition that reads the orders of a message. Raises NotComparable.
     """
     if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
         return lambda each: compare(before, after, each.payload, each.defaults, each.charset)
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
         raise NotComparable("one version reads messages, the other writes them")
 
-    def written(each: Sample) -> list[FieldDifference]:
+    def written(each: MessageSample) -> list[FieldDifference]:
         orders = reader(each)
         if orders is None:
             return []
@@ -144,22 +147,26 @@ def comparing(before: Compiled, after: Compiled, reader: OrderReader) -> Compari
     return written
 
 
-def _written(mapping: OutboundMapping, reader: InboundMapping, sample: Sample) -> list[bytes]:
+def _written(
+    mapping: OutboundMapping, reader: InboundMapping, sample: MessageSample
+) -> list[bytes]:
     try:
         return render_samples(mapping, reader, sample.payload, sample.defaults, sample.charset)
     except MappingError:
         return []
 
 
-def compared(
-    samples: Iterable[Sample], look: Comparing, late: Callable[[], bool] = lambda: False
-) -> Compared:
-    """Compare message by message, until it is late."""
+def compare_samples(
+    samples: Iterable[MessageSample],
+    look: SampleComparison,
+    late: Callable[[], bool] = lambda: False,
+) -> ComparisonResult:
+    """Compare each message until `late` returns True."""
     every = list(samples)
-    differing: list[tuple[Sample, Sequence[FieldDifference]]] = []
+    differing: list[tuple[MessageSample, Sequence[FieldDifference]]] = []
     for count, sample in enumerate(every):
         if late():
-            return Compared(count, tuple(differing), len(every) - count)
+            return ComparisonResult(count, tuple(differing), len(every) - count)
         if found := look(sample):
             differing.append((sample, found))
-    return Compared(len(every), tuple(differing))
+    return ComparisonResult(len(every), tuple(differing))

@@ -1,8 +1,8 @@
-"""Definitions, drafts and versions for the console.
+"""
+Definitions, drafts and versions for the console.
 
-What is in force changes through `bridge.admin.definitions.activation` only, which lets nothing
-through that
-has a mistake, or that a listener or destination could not work with.
+Activations go through `bridge.admin.definitions.activation`, which checks the definition together
+with the listeners and destinations that use it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,16 @@ from typing_extensions import override
 
 from bridge.admin.definitions import code_entries, overview, problems
 from bridge.admin.definitions import drafts as drafting
-from bridge.admin.definitions.activation import Author, activate, before, resolve, rollback
-from bridge.admin.definitions.drafts import SavedElsewhere
-from bridge.admin.definitions.hook_permission import brings_code, require_code
-from bridge.admin.definitions.problems import admit, checked, refusals
+from bridge.admin.definitions.activation import (
+    Author,
+    activate,
+    find_version,
+    previous_version,
+    rollback,
+)
+from bridge.admin.definitions.drafts import DraftConflict
+from bridge.admin.definitions.hook_permission import adds_code, require_code_permission
+from bridge.admin.definitions.problems import as_console_errors, check_cached, require_readable
 from bridge.console.context import ActivationRequest, CodeEntry, DefinitionDrafts, DraftEdit
 from bridge.console.errors import NoSuchItem
 from bridge.store.database import Database
@@ -26,7 +32,7 @@ from bridge.store.records import unmapped_codes as unknown_codes
 from bridge.store.records.mapping_versions import MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import files_of, whole
+from bridge.wiring.active_definitions import all_sources, file_sources
 from config import Settings
 from mappings.language.code_tables import file_of
 from mappings.language.diagnostics import Sources
@@ -51,10 +57,10 @@ class ConsoleDrafts(DefinitionDrafts):
             version = active and kept.find(connection, name, active.version)
             drafts = [each for each in kept.drafts(connection) if each.name == name]
         own = next((each for each in drafts if each.actor == actor), None)
-        home = files_of(self._settings)(name)
+        home = file_sources(self._settings)(name)
         if active is None and not drafts and f"{name}.yaml" not in home:
             raise NoSuchItem("there is no such definition")
-        sources = whole(self._settings, self._database, name)
+        sources = all_sources(self._settings, self._database, name)
         draft = dict(own.sources) if own else {}
         return {
             "name": name,
@@ -70,9 +76,9 @@ class ConsoleDrafts(DefinitionDrafts):
 
     @override
     def save(self, writing: DraftEdit) -> Mapping[str, Any]:
-        with refusals():
-            admit(writing.files)
-        known = whole(self._settings, self._database, writing.name)
+        with as_console_errors():
+            require_readable(writing.files)
+        known = all_sources(self._settings, self._database, writing.name)
         sources = {**known, **writing.files}
         self._require_code(writing, sources, writing.files)
         draft = MappingDraft(
@@ -81,11 +87,11 @@ class ConsoleDrafts(DefinitionDrafts):
             writing.files,
             writing.begun_on,
             writing.revision,
-            checked(sources, writing.name).version,
+            check_cached(sources, writing.name).version,
             self._clock(),
         )
-        with refusals():
-            saved = drafting.keep(self._database, draft)
+        with as_console_errors():
+            saved = drafting.store_draft(self._database, draft)
         return {**problems.draft(saved), **self._checked(writing.name, sources)}
 
     @override
@@ -100,8 +106,8 @@ class ConsoleDrafts(DefinitionDrafts):
 
     @override
     def version(self, name: str, version: str) -> Mapping[str, Any]:
-        with refusals(), self._database.read() as connection:
-            found = resolve(connection, name, version)
+        with as_console_errors(), self._database.read() as connection:
+            found = find_version(connection, name, version)
         return {"version": found.version, "files": found.sources}
 
     @override
@@ -114,23 +120,23 @@ class ConsoleDrafts(DefinitionDrafts):
                 own = kept.draft(connection, name, change.actor)
             written = dict(own.sources) if own else {}
         else:
-            with refusals(), self._database.read() as connection:
+            with as_console_errors(), self._database.read() as connection:
                 older = self._older(connection, change).sources
-            return brings_code(self._settings, self._database, name, older)
-        sources = {**whole(self._settings, self._database, name), **written}
-        return brings_code(self._settings, self._database, name, sources, written)
+            return adds_code(self._settings, self._database, name, older)
+        sources = {**all_sources(self._settings, self._database, name), **written}
+        return adds_code(self._settings, self._database, name, sources, written)
 
     @override
     def activate(self, decision: ActivationRequest) -> Mapping[str, Any]:
         name = decision.name
         with self._database.read() as connection:
             draft = kept.draft(connection, name, decision.actor)
-        with refusals():
+        with as_console_errors():
             if draft is None:
                 raise drafting.NoDraft(name)
             if draft.revision != decision.revision:
-                raise SavedElsewhere(name)
-            sources = whole(self._settings, self._database, name, draft.sources)
+                raise DraftConflict(name)
+            sources = all_sources(self._settings, self._database, name, draft.sources)
             self._require_code(decision, sources, draft.sources)
             chosen = [(name, sources)]
             begun_on, records = {name: decision.begun_on}, self._lists(decision)
@@ -148,7 +154,7 @@ class ConsoleDrafts(DefinitionDrafts):
     @override
     def rollback(self, decision: ActivationRequest) -> Mapping[str, Any]:
         name = decision.name
-        with refusals():
+        with as_console_errors():
             with self._database.read() as connection:
                 wanted = self._older(connection, decision)
             self._require_code(decision, wanted.sources)
@@ -164,7 +170,9 @@ class ConsoleDrafts(DefinitionDrafts):
 
     @override
     def unmapped_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
-        return code_entries.listed(self._database, lambda name: self._draft(name, actor)[0])
+        return code_entries.list_unmapped_codes(
+            self._database, lambda name: self._draft(name, actor)[0]
+        )
 
     @override
     def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
@@ -176,20 +184,20 @@ class ConsoleDrafts(DefinitionDrafts):
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
         files, begun_on, revision = self._draft(entry.name, entry.actor)
         file = file_of(entry.table)
-        text = {**whole(self._settings, self._database, entry.name), **files}.get(file)
+        text = {**all_sources(self._settings, self._database, entry.name), **files}.get(file)
         if text is None:
             raise NoSuchItem("there is no such code table")
         pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
-        with refusals():
-            written = {**files, file: code_entries.with_entry(text, *pair)}
+        with as_console_errors():
+            written = {**files, file: code_entries.set_entry(text, *pair)}
         return self.save(DraftEdit(entry.name, entry.actor, written, begun_on, revision))
 
     @override
     def set_listener_definitions(
         self, decision: ActivationRequest, names: Sequence[str]
     ) -> Mapping[str, Any]:
-        record = active_settings.version(decision.name, names)
-        with refusals():
+        record = active_settings.make_record(decision.name, names)
+        with as_console_errors():
             activate(
                 self._settings,
                 self._database,
@@ -216,15 +224,15 @@ class ConsoleDrafts(DefinitionDrafts):
         for name in decision.listeners:
             found = next((each.mappings for each in known if each.name == name), None)
             if found is None:
-                raise active_settings.NoListener(name)
+                raise active_settings.NoSuchListener(name)
             if decision.name not in found:
-                lists.append(active_settings.version(name, [decision.name, *found]))
+                lists.append(active_settings.make_record(name, [decision.name, *found]))
         return lists
 
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
         """Give the files that say something else by now where they come from."""
-        known = whole(self._settings, self._database, "")
-        own = files_of(self._settings)(name)
+        known = all_sources(self._settings, self._database, "")
+        own = file_sources(self._settings)(name)
         latest = {
             file: own.get(file, "") if file == f"{name}.yaml" else known[file] for file in held
         }
@@ -232,12 +240,12 @@ class ConsoleDrafts(DefinitionDrafts):
 
     def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
         """Name the files of a definition that was never in force."""
-        made = checked(sources, name).made
+        made = check_cached(sources, name).made
         own = f"{name}.yaml"
         return list(made.files) if made else [own] if own in sources else []
 
     def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
-        found = checked(sources, name)
+        found = check_cached(sources, name)
         return {
             "kind": problems.kind(found.made),
             "version": found.version,
@@ -247,8 +255,8 @@ class ConsoleDrafts(DefinitionDrafts):
 
     def _older(self, connection: Connection, decision: ActivationRequest) -> MappingVersion:
         if decision.version:
-            return resolve(connection, decision.name, decision.version)
-        return before(connection, decision.name)
+            return find_version(connection, decision.name, decision.version)
+        return previous_version(connection, decision.name)
 
     def _require_code(
         self,
@@ -256,7 +264,9 @@ class ConsoleDrafts(DefinitionDrafts):
         sources: Sources,
         written: Sources = MappingProxyType({}),
     ) -> None:
-        require_code(self._settings, self._database, by.name, sources, written, code=by.code)
+        require_code_permission(
+            self._settings, self._database, by.name, sources, written, code=by.code
+        )
 
     def _who(self, decision: ActivationRequest) -> Author:
         return Author(decision.actor, self._clock(), decision.reason)

@@ -1,11 +1,11 @@
-"""Trying, comparing and inferring definitions for the console.
+"""
+Trials, comparisons and inference of definitions for the console.
 
-The message goes along field by field, so that the page can mark used and unused fields,
-repetitions and components in it.
+A trial returns the fields of the message, so that the page can mark used and unused ones.
 
-Without the right to read bodies only the fields are told, and how often each differs.
+Without the permission to read bodies, a comparison returns field names and counts only.
 
-Bounded in time: what is not reached by then is left out, and how much that was is told.
+Each request is limited in time. Messages that are not reached are counted in `left`.
 """
 
 import base64
@@ -18,25 +18,25 @@ from typing import Any
 from typing_extensions import override
 
 from bridge.admin.definitions.comparison import (
-    Compared,
-    Comparing,
+    ComparisonResult,
     NotComparable,
     OrderReader,
     OrderReaders,
-    compared,
-    comparing,
+    SampleComparison,
+    compare_samples,
+    make_comparison,
 )
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
-from bridge.admin.definitions.hook_permission import require_code
-from bridge.admin.definitions.problems import checked, issue, refusals
-from bridge.admin.definitions.samples import Sample, stored, stored_one
+from bridge.admin.definitions.hook_permission import require_code_permission
+from bridge.admin.definitions.problems import as_console_errors, check_cached, issue
+from bridge.admin.definitions.samples import MessageSample, stored_sample, stored_samples
 from bridge.console.context import ComparisonRequest, DefinitionTrials, TrialMessage
 from bridge.console.errors import InvalidContent
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, search_messages
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import in_force, recaller, whole
+from bridge.wiring.active_definitions import active_sources, all_sources, version_finder
 from config import Settings
 from mappings.authoring.comparison import FieldDifference, compare
 from mappings.authoring.dependencies import find_dependencies
@@ -55,7 +55,7 @@ from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
 
-def sample(found: Sample) -> Mapping[str, Any]:
+def sample(found: MessageSample) -> Mapping[str, Any]:
     """Tell a stored message, its bytes as base64."""
     return {
         "label": found.label,
@@ -67,7 +67,7 @@ def sample(found: Sample) -> Mapping[str, Any]:
 
 
 def trial(
-    mapping: Compiled, found: Sample, reader: OrderReader, late: Late = never
+    mapping: Compiled, found: MessageSample, reader: OrderReader, late: Late = never
 ) -> Mapping[str, Any]:
     """Try a message until it is too `late`; raises nothing for what is wrong with it."""
     shown = {"segments": _segments(found)}
@@ -88,7 +88,7 @@ def trial(
 
 
 def _written(
-    mapping: OutboundMapping, found: Sample, find: OrderReader, late: Late
+    mapping: OutboundMapping, found: MessageSample, find: OrderReader, late: Late
 ) -> Mapping[str, Any]:
     told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
     written: list[str] = []
@@ -106,7 +106,7 @@ def _written(
     return {**told, "accepted": bool(written), "issues": issues, "hl7": written}
 
 
-def _segments(found: Sample) -> list[dict[str, Any]]:
+def _segments(found: MessageSample) -> list[dict[str, Any]]:
     """Give segments with all their fields as texts, delimiters and escapes as they were sent."""
     try:
         message = Message.parse(found.payload, fallback=found.charset)
@@ -123,7 +123,7 @@ def _segments(found: Sample) -> list[dict[str, Any]]:
 _MOST_SHOWN = 50
 
 
-def answer(found: Compared, after: str, *, values: bool) -> Mapping[str, Any]:
+def answer(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
     """Tell what was compared; at most so many messages with their fields."""
     fields = Counter(each.field for _, differences in found.differing for each in differences)
     shown = found.differing[:_MOST_SHOWN]
@@ -146,7 +146,7 @@ def _told(found: FieldDifference, values: bool) -> dict[str, str]:
     return {"field": found.field}
 
 
-def as_read_now(settings: Settings, database: Database, after: Compiled) -> Comparing:
+def as_read_now(settings: Settings, database: Database, after: Compiled) -> SampleComparison:
     """
     Compare with whatever reads each message now, where the other version would take it.
 
@@ -154,12 +154,12 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Comp
     """
     if not isinstance(after, InboundMapping):
         raise NotComparable("only what reads messages can take one from another definition")
-    find, lists = in_force(settings, database), {}
+    find, lists = active_sources(settings, database), {}
     for listener in active_settings.current(settings, database).listener:
-        made = [checked(find(name), name).made for name in listener.mappings]
+        made = [check_cached(find(name), name).made for name in listener.mappings]
         lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
 
-    def look(sample: Sample) -> list[FieldDifference]:
+    def look(sample: MessageSample) -> list[FieldDifference]:
         try:
             header = peek(sample.payload)
         except MalformedMessage:
@@ -187,7 +187,7 @@ class ConsoleTrials(DefinitionTrials):
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._recall = recaller(database)
+        self._recall = version_finder(database)
 
     @override
     def messages_in_text(self, text: str) -> Sequence[bytes]:
@@ -212,7 +212,7 @@ class ConsoleTrials(DefinitionTrials):
         *,
         code: bool = False,
     ) -> Mapping[str, Any]:
-        with refusals():
+        with as_console_errors():
             made = self._made(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
@@ -228,35 +228,37 @@ class ConsoleTrials(DefinitionTrials):
     def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
         name, actor = question.name, question.actor
         samples = self._last(name, question.last)
-        with refusals():
+        with as_console_errors():
             after = self._made(name, actor, question.after, code=question.code)
             if question.before == NOW:
                 look = as_read_now(self._settings, self._database, after)
             else:
                 before = self._made(name, actor, question.before, code=question.code)
-                look = comparing(before, after, self._reader())
+                look = make_comparison(before, after, self._reader())
         return answer(
-            compared(samples, look, deadline(_SECONDS)), after.version, values=question.values
+            compare_samples(samples, look, deadline(_SECONDS)),
+            after.version,
+            values=question.values,
         )
 
     @override
     def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
         return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
 
-    def _last(self, name: str, count: int) -> list[Sample]:
-        return stored(self._settings, self._database, name, count)
+    def _last(self, name: str, count: int) -> list[MessageSample]:
+        return stored_samples(self._settings, self._database, name, count)
 
-    def _numbered(self, control: str) -> list[Sample]:
+    def _numbered(self, control: str) -> list[MessageSample]:
         wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
         known = active_settings.current(self._settings, self._database).listener
         listeners = {each.name: each for each in known}
         return [
-            stored_one(self._database, listeners[row.listener], row)
+            stored_sample(self._database, listeners[row.listener], row)
             for row in search_messages(self._database, wanted).rows
             if row.listener in listeners
         ]
 
-    def _sample(self, name: str, specimen: TrialMessage) -> Sample:
+    def _sample(self, name: str, specimen: TrialMessage) -> MessageSample:
         """Lend a message what its listener knows; what was pasted comes by one that reads so."""
         known = active_settings.current(self._settings, self._database).listener
         fit = [each for each in known if each.name == specimen.listener]
@@ -264,9 +266,9 @@ class ConsoleTrials(DefinitionTrials):
         listener = next(iter([*fit, *known]), None)
         now = datetime.now(UTC)
         if listener is None:
-            return Sample("", specimen.payload, ListenerDefaults("", "UTC", now))
+            return MessageSample("", specimen.payload, ListenerDefaults("", "UTC", now))
         defaults = ListenerDefaults(listener.site, listener.time_zone, now)
-        return Sample(
+        return MessageSample(
             "",
             specimen.payload,
             defaults,
@@ -283,9 +285,9 @@ class ConsoleTrials(DefinitionTrials):
         except NoDraft:
             if version != DRAFT:
                 raise
-            sources = whole(self._settings, self._database, name)
-        require_code(self._settings, self._database, name, sources, code=code)
-        found = checked(sources, name)
+            sources = all_sources(self._settings, self._database, name)
+        require_code_permission(self._settings, self._database, name, sources, code=code)
+        found = check_cached(sources, name)
         if found.made is None:
             raise InvalidContent(
                 "the definition has mistakes", issues=[issue(each) for each in found.issues]
@@ -295,4 +297,4 @@ class ConsoleTrials(DefinitionTrials):
     def _reader(self) -> OrderReader:
         """Find what reads orders: the version that each message was stored with."""
         current = active_settings.current(self._settings, self._database)
-        return OrderReaders(current, in_force(self._settings, self._database), self._recall)
+        return OrderReaders(current, active_sources(self._settings, self._database), self._recall)

@@ -1,20 +1,26 @@
-"""Drafts of definitions: saved, checked, activated; and versions by name.
+"""
+Drafts of definitions: save, check and activate them; and versions by name.
 
-Each author has their own. A draft is laid over what is in force, so it holds only what it
-changes. Its state is `draft` until a check finds no error, then `checked`.
+Each author has an own draft. It contains only the files that differ from the active version.
 
-A version's name may be shortened to what is unambiguous. Of several authors' drafts, `draft` is
-the one that was saved last.
+A version name may be shortened as long as it is unambiguous. If several authors have drafts,
+`draft` is the most recently saved one.
 """
 
 from dataclasses import dataclass, replace
 
-from bridge.admin.definitions.activation import Activated, Author, activate, before, resolve
+from bridge.admin.definitions.activation import (
+    ActivationResult,
+    Author,
+    activate,
+    find_version,
+    previous_version,
+)
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.active_definitions import files_of, in_force, whole
+from bridge.wiring.active_definitions import active_sources, all_sources, file_sources
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
 from mappings.language.diagnostics import Issue, Sources
@@ -22,72 +28,72 @@ from mappings.language.errors import MappingErrors
 
 
 class NoDraft(BridgeError):  # noqa: N818  # named for what happened
-    """Nobody, or not this author, has written a draft of this definition."""
+    """There is no draft of this definition, or none by this author."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"mapping {name} has no draft")
 
 
-class SavedElsewhere(BridgeError):  # noqa: N818  # named for what happened
-    """The same author saved another revision meanwhile, in another window."""
+class DraftConflict(BridgeError):  # noqa: N818  # named for what happened
+    """The author saved another revision in another window."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the draft of mapping {name} was saved in another window meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What a check of sources found; `made` is None where there is an error."""
+class CheckResult:
+    """The issues of a definition; `made` is the compiled definition, None if there is an error."""
 
     issues: tuple[Issue, ...]
     made: Compiled | None = None
 
     @property
     def version(self) -> str:
-        """The version it would be; empty where there is an error."""
+        """The version of the compiled definition; empty if there is an error."""
         return "" if self.made is None else self.made.version
 
 
 def save(
     settings: Settings, database: Database, draft: MappingDraft
-) -> tuple[MappingDraft, Checked]:
+) -> tuple[MappingDraft, CheckResult]:
     """
-    Keep a draft, whatever is wrong with it, and say what that is.
+    Store a draft, also one with mistakes; return it with its issues.
 
-    `draft.revision` is the one it was written on, 0 for a new draft. Raises SavedElsewhere.
+    `draft.revision` is the revision that was edited, 0 for a new draft. Raises DraftConflict.
     """
-    found = check(whole(settings, database, draft.name, draft.sources), draft.name)
-    return keep(database, replace(draft, checked_version=found.version)), found
+    found = check(all_sources(settings, database, draft.name, draft.sources), draft.name)
+    return store_draft(database, replace(draft, checked_version=found.version)), found
 
 
-def keep(database: Database, draft: MappingDraft) -> MappingDraft:
-    """Keep a draft that was checked; give it with its revision. Raises SavedElsewhere."""
+def store_draft(database: Database, draft: MappingDraft) -> MappingDraft:
+    """Store a checked draft; return it with its new revision. Raises DraftConflict."""
     with database.write() as connection:
         revision = kept.save_draft(connection, draft)
     if not revision:
-        raise SavedElsewhere(draft.name)
+        raise DraftConflict(draft.name)
     return replace(draft, revision=revision)
 
 
-def check(sources: Sources, name: str) -> Checked:
-    """Name every mistake of a definition, and compile it where there is none."""
+def check(sources: Sources, name: str) -> CheckResult:
+    """Check a definition, and compile it if it has no error."""
     issues = tuple(check_sources(sources, [name], tables=False))
     try:
         made, _ = compile_with_files(sources, name)
     except MappingErrors:
-        return Checked(issues)
-    return Checked(issues, made)
+        return CheckResult(issues)
+    return CheckResult(issues, made)
 
 
 def activate_draft(
     settings: Settings, database: Database, name: str, who: Author, author: str = ""
-) -> Activated:
-    """Put an author's draft into force, and drop it; without one the draft saved last."""
+) -> ActivationResult:
+    """Activate and drop the draft of an author, by default the most recently saved draft."""
     with database.read() as connection:
         draft = kept.draft(connection, name, author)
     if draft is None:
         raise NoDraft(name)
-    sources = whole(settings, database, name, draft.sources)
+    sources = all_sources(settings, database, name, draft.sources)
     (done,) = activate(settings, database, [(name, sources)], who)
     with database.write() as connection:
         kept.drop_draft(connection, name, draft.actor)
@@ -97,25 +103,25 @@ def activate_draft(
 FILES, ACTIVE, PREVIOUS, DRAFT = "files", "active", "previous", "draft"
 
 
-def chosen(settings: Settings, database: Database, name: str, word: str) -> Compiled:
+def compile_version(settings: Settings, database: Database, name: str, version: str) -> Compiled:
     """Compile one version. Raises MappingErrors, NoSuchVersion, NothingBefore, NoDraft."""
-    return compile_sources(sources_of(settings, database, name, word), name)
+    return compile_sources(sources_of(settings, database, name, version), name)
 
 
 def sources_of(
-    settings: Settings, database: Database, name: str, word: str, author: str = ""
+    settings: Settings, database: Database, name: str, version: str, author: str = ""
 ) -> Sources:
-    """Give the sources of one version; raises as `chosen`, but for mistakes in them."""
-    if word == FILES:
-        return files_of(settings)(name)
-    if word == ACTIVE:
-        return in_force(settings, database)(name)
+    """Return the sources of one version. Raises NoSuchVersion, NoPreviousVersion, NoDraft."""
+    if version == FILES:
+        return file_sources(settings)(name)
+    if version == ACTIVE:
+        return active_sources(settings, database)(name)
     with database.read() as connection:
-        if word == PREVIOUS:
-            return before(connection, name).sources
-        if word != DRAFT:
-            return resolve(connection, name, word).sources
+        if version == PREVIOUS:
+            return previous_version(connection, name).sources
+        if version != DRAFT:
+            return find_version(connection, name, version).sources
         draft = kept.draft(connection, name, author)
     if draft is None:
         raise NoDraft(name)
-    return whole(settings, database, name, draft.sources)
+    return all_sources(settings, database, name, draft.sources)

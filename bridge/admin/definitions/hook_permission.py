@@ -1,9 +1,10 @@
-"""Who may bring foreign code into a definition: those with the permission `code`.
+"""
+The permission `code`: who may add Python code to a definition.
 
-The one rule, for drafts, trials, comparisons, activations and rollbacks of the console: without the
-permission a person neither adds nor changes a hook file, nor refers to a hook that the active
-version of the definition does not use. Imports of interfaces need the permission in any case.
-With the permission, what brings code needs a fresh proof of identity.
+The rule applies to drafts, trials, comparisons, activations and rollbacks of the console. Without
+the permission, an author can neither add or change a hook file nor refer to a hook that the active
+version does not use. Imports of interface packages always need the permission. With the permission,
+a change of code needs a fresh proof of identity.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ from types import MappingProxyType
 from bridge.console.errors import PermissionDenied
 from bridge.console.permissions import Permission
 from bridge.store.database import Database
-from bridge.wiring.active_definitions import in_force, whole
+from bridge.wiring.active_definitions import active_sources, all_sources
 from config import Settings
 from mappings.language.diagnostics import Sources
 from mappings.language.hooks import SUFFIX, changes_hooks
 
 
-def brings_code(
+def adds_code(
     settings: Settings,
     database: Database,
     name: str,
@@ -26,18 +27,18 @@ def brings_code(
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """
-    Tell whether a definition would run other code than its active version.
+    Tell whether a definition runs other code than its active version.
 
-    `sources` are all that the definition may refer to; `written` are the person's own files.
+    `sources` are all files that the definition may refer to; `written` are the author's files.
     """
-    known = whole(settings, database, name)
+    known = all_sources(settings, database, name)
     own = {file: text for file, text in written.items() if file.endswith(SUFFIX)}
     if any(known.get(file) != text for file, text in own.items()):
         return True
-    return changes_hooks(in_force(settings, database)(name), sources, name)
+    return changes_hooks(active_sources(settings, database)(name), sources, name)
 
 
-def require_code(
+def require_code_permission(
     settings: Settings,
     database: Database,
     name: str,
@@ -46,6 +47,6 @@ def require_code(
     *,
     code: bool,
 ) -> None:
-    """Raise NotPermitted where a person without the permission (`code`) would run other code."""
-    if not code and brings_code(settings, database, name, sources, written):
+    """Raise NotPermitted if the definition adds code and the author has no permission (`code`)."""
+    if not code and adds_code(settings, database, name, sources, written):
         raise PermissionDenied(Permission.CODE)

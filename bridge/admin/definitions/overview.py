@@ -1,30 +1,34 @@
-"""The list of definitions: which are in force, since when and by whom, and who works with them."""
+"""The list of definitions for the console: active versions, drafts, and who uses them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from bridge.admin.definitions import problems
-from bridge.admin.definitions.activation import differing
-from bridge.admin.definitions.problems import checked
+from bridge.admin.definitions.activation import differing_definitions
+from bridge.admin.definitions.problems import check_cached
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import files_of, whole
-from bridge.wiring.destination_definitions import names_of
+from bridge.wiring.active_definitions import all_sources, file_sources
+from bridge.wiring.destination_definitions import destination_definition_names
 from config import Settings
 from mappings.compiler import definition_names
 
 
 def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
-    """List listeners and destinations with their definitions, and all definitions there are."""
+    """List listeners and destinations with their definitions, and all definitions."""
     current = active_settings.current(settings, database)
     with database.read() as connection:
         active = kept.active_versions(connection)
         drafts = kept.drafts(connection)
     own = {each.name: each.mappings for each in settings.listener}
-    known = {*definition_names(files_of(settings)("")), *active, *(each.name for each in drafts)}
-    differ = set(differing(settings, database))
+    known = {
+        *definition_names(file_sources(settings)("")),
+        *active,
+        *(each.name for each in drafts),
+    }
+    differ = set(differing_definitions(settings, database))
     return {
         "listeners": [
             {
@@ -32,18 +36,24 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "address": str(each.bind),
                 "mappings": each.mappings,
                 "settings": own.get(each.name, each.mappings),
-                "said": _said(active.get(active_settings.record(each.name))),
+                "said": _activation(active.get(active_settings.record_name(each.name))),
             }
             for each in current.listener
         ],
         "destinations": [
-            {"name": each.name, "address": str(each.address), "mappings": list(names_of(each))}
+            {
+                "name": each.name,
+                "address": str(each.address),
+                "mappings": list(destination_definition_names(each)),
+            }
             for each in current.destination
         ],
         "definitions": [
             {
                 "name": name,
-                "kind": problems.kind(checked(whole(settings, database, name), name).made),
+                "kind": problems.kind(
+                    check_cached(all_sources(settings, database, name), name).made
+                ),
                 "in_force": problems.activation(active[name]) if name in active else None,
                 "used": users(current, name),
                 "drafts": [problems.draft(each) for each in drafts if each.name == name],
@@ -56,25 +66,28 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
 
 
 def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
-    """Say of each definition that can be worked with what it maps: `orders`, `results`, …"""
+    """Return the kind (`orders`, `patients`, `results`) of each definition without errors."""
     with database.read() as connection:
         active = {
             name for name in kept.active_versions(connection) if not active_settings.is_record(name)
         }
-    known = sorted({*definition_names(files_of(settings)("")), *active})
+    known = sorted({*definition_names(file_sources(settings)("")), *active})
     found = {
-        name: problems.kind(checked(whole(settings, database, name), name).made) for name in known
+        name: problems.kind(check_cached(all_sources(settings, database, name), name).made)
+        for name in known
     }
     return {name: kind for name, kind in found.items() if kind}
 
 
 def users(settings: Settings, name: str) -> dict[str, list[str]]:
-    """Name the listeners and destinations that work with a definition."""
+    """Return the listeners and destinations that use a definition."""
     return {
         "listeners": [each.name for each in settings.listener if name in each.mappings],
-        "destinations": [each.name for each in settings.destination if name in names_of(each)],
+        "destinations": [
+            each.name for each in settings.destination if name in destination_definition_names(each)
+        ],
     }
 
 
-def _said(found: Activation | None) -> dict[str, Any] | None:
+def _activation(found: Activation | None) -> dict[str, Any] | None:
     return problems.activation(found) if found else None

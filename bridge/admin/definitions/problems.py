@@ -1,4 +1,4 @@
-"""Problems with definitions as the console shows them, and the cache of compiled definitions."""
+"""JSON forms of issues, activations and drafts, console errors, and a cache of checks."""
 
 import json
 from collections import OrderedDict
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from bridge.admin.definitions.activation import NoSuchVersion, NothingBefore, Overtaken
-from bridge.admin.definitions.drafts import Checked, NoDraft, SavedElsewhere, check
+from bridge.admin.definitions.activation import NoPreviousVersion, NoSuchVersion, VersionConflict
+from bridge.admin.definitions.drafts import CheckResult, DraftConflict, NoDraft, check
 from bridge.console.errors import (
     ChangeConflict,
     ConsoleError,
@@ -20,7 +20,7 @@ from bridge.console.errors import (
 from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
 from bridge.store.records.mapping_versions import Activation, MappingDraft
-from bridge.wiring.active_settings import NoListener
+from bridge.wiring.active_settings import NoSuchListener
 from bridge.workers.documents import parse
 from bridge.workers.errors import WorkerBusy
 from mappings.compiler import Compiled
@@ -33,7 +33,7 @@ from parsers.limits import DEFINITIONS
 
 
 def issue(found: Issue) -> dict[str, Any]:
-    """Tell an issue with its place."""
+    """Return the JSON form of an issue."""
     return {
         "file": found.file,
         "line": found.line,
@@ -46,7 +46,7 @@ def issue(found: Issue) -> dict[str, Any]:
 
 
 def activation(found: Activation) -> dict[str, Any]:
-    """Tell who put a version into force, when, why, and how."""
+    """Return the JSON form of an activation."""
     return {
         "version": found.version,
         "at": found.at,
@@ -57,7 +57,7 @@ def activation(found: Activation) -> dict[str, Any]:
 
 
 def draft(found: MappingDraft) -> dict[str, Any]:
-    """Tell of a draft without what it says."""
+    """Return the JSON form of a draft, without its files."""
     return {
         "actor": found.actor,
         "saved_at": found.saved_at,
@@ -68,7 +68,7 @@ def draft(found: MappingDraft) -> dict[str, Any]:
 
 
 def kind(made: Compiled | None) -> str:
-    """Say what a definition maps: orders, patients or results; empty where it has mistakes."""
+    """Return what a definition maps: orders, patients or results; empty if it has errors."""
     if made is None:
         return ""
     if not isinstance(made, InboundMapping):
@@ -76,12 +76,12 @@ def kind(made: Compiled | None) -> str:
     return "orders" if isinstance(made.plan, OrderRules) else "patients"
 
 
-_NOT_THERE = (NoSuchVersion, NothingBefore, NoDraft, NoListener)
+_NOT_THERE = (NoSuchVersion, NoPreviousVersion, NoDraft, NoSuchListener)
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what this package's callees raise into refusals of the console."""
+def as_console_errors() -> Iterator[None]:
+    """Convert errors of use cases to errors of the console."""
     try:
         yield
     except MappingErrors as errors:
@@ -89,9 +89,9 @@ def refusals() -> Iterator[None]:
         raise InvalidContent(
             f"{count} mistakes", issues=[issue(each) for each in errors.issues]
         ) from None
-    except SavedElsewhere as error:
+    except DraftConflict as error:
         raise ChangeConflict("saved_elsewhere", str(error)) from None
-    except Overtaken as error:
+    except VersionConflict as error:
         raise ChangeConflict("overtaken", str(error), version=error.version) from None
     except _NOT_THERE as error:
         raise NoSuchItem(str(error)) from None
@@ -108,22 +108,22 @@ def refusals() -> Iterator[None]:
 _MOST = 64
 
 _Key = tuple[str, frozenset[str], frozenset[tuple[str, str]]]
-_known: OrderedDict[_Key, Checked] = OrderedDict()
+_known: OrderedDict[_Key, CheckResult] = OrderedDict()
 _guard = Lock()
 
 
-def admit(files: Sources) -> None:
+def require_readable(files: Sources) -> None:
     """
-    Read files that an author sends in a worker process, before this process reads them.
+    Read the files of an author in a worker process, before this process reads them.
 
     Raises TooCostly, Unparsable, WorkerBusy.
     """
     parse("definitions", json.dumps(dict(files)).encode(), limits=DEFINITIONS)
 
 
-def checked(sources: Sources, name: str) -> Checked:
-    """Check a definition, or remember what was found; failures are looked at each time."""
-    # A hook is an installed module's only as long as no file has its name.
+def check_cached(sources: Sources, name: str) -> CheckResult:
+    """Check a definition; results without errors are cached."""
+    # A hook file hides an installed module with the same name, so file names are part of the key.
     hooks = frozenset(file for file in sources if file.endswith(".py"))
     with _guard:
         for key, found in _known.items():

@@ -1,4 +1,4 @@
-"""Messages to try a definition on: from files and folders, or the last ones that came in."""
+"""Messages to try a definition on: from files and folders, or the most recent stored ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from bridge.queue.listing_rows import MessageRow
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from config import Settings
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from mappings.hl7.batch import messages_in
 from mappings.language.scope import ListenerDefaults
 
@@ -22,8 +22,8 @@ _BEGINNINGS = (b"MSH", b"FHS", b"BHS")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One message, what to call it, and what its listener knows where it is silent."""
+class MessageSample:
+    """A message with a label, and the defaults of its listener."""
 
     label: str
     payload: bytes
@@ -31,15 +31,17 @@ class Sample:
     charset: str = _CHARSET
     listener: str = ""
     mapping: str = ""
-    """The definition that a stored message was read with, and its version."""
+    """The definition that read a stored message; `version` is its version."""
     version: str = ""
 
 
-def from_files(paths: Sequence[Path], site: str, listener: Listener | None = None) -> list[Sample]:
+def file_samples(
+    paths: Sequence[Path], site: str, listener: ListenerSettings | None = None
+) -> list[MessageSample]:
     """
-    Read files, and all files of folders; a file may hold several messages.
+    Read the messages of files and folders; a file may contain several messages.
 
-    Where messages are silent `listener` says the rest; without one `site`, UTC and UTF-8 hold.
+    The defaults are those of `listener`; without a listener they are `site`, UTC and UTF-8.
     """
     defaults, charset = ListenerDefaults(site, "UTC", datetime.now(UTC)), _CHARSET
     if listener is not None:
@@ -52,12 +54,12 @@ def from_files(paths: Sequence[Path], site: str, listener: Listener | None = Non
             messages = [each for each in messages if each.startswith(_BEGINNINGS)]
         for number, message in enumerate(messages, start=1):
             label = str(file) if len(messages) == 1 else f"{file}#{number}"
-            found.append(Sample(label, message, defaults, charset))
+            found.append(MessageSample(label, message, defaults, charset))
     return found
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """Give each file, and whether it was named itself; folders hold other things too."""
+    """Yield each file, and whether it was named; a folder may contain other files too."""
     for path in paths:
         if not path.is_dir():
             yield path, True
@@ -67,11 +69,13 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
                 yield each, False
 
 
-def stored(settings: Settings, database: Database, name: str, most: int) -> list[Sample]:
+def stored_samples(
+    settings: Settings, database: Database, name: str, most: int
+) -> list[MessageSample]:
     """
-    Give the last messages of the listeners that read with a definition, the newest first.
+    Return the latest messages of the listeners that use a definition, newest first.
 
-    Where no listener does, those of all listeners. No more than the newest are looked through.
+    If no listener uses it, messages of all listeners. Only the newest `_WINDOW` rows are searched.
     """
     settings = active_settings.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
@@ -81,16 +85,16 @@ def stored(settings: Settings, database: Database, name: str, most: int) -> list
     found = []
     for row in islice(wanted, most):
         listener = listeners[row.listener]
-        found.append(stored_one(database, listener, row))
+        found.append(stored_sample(database, listener, row))
     return found
 
 
-def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sample:
-    """Give a stored message with what its listener knows."""
+def stored_sample(database: Database, listener: ListenerSettings, row: MessageRow) -> MessageSample:
+    """Return a stored message with the defaults of its listener."""
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
     payload = queries.message(database, row.id).payload
-    return Sample(
+    return MessageSample(
         f"message {row.id}",
         payload,
         defaults,

@@ -33,7 +33,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings, saved_connections
-from bridge.wiring.active_definitions import whole
+from bridge.wiring.active_definitions import all_sources
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 from config.forms import written
@@ -82,24 +82,28 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     require_connections_only(files[FILE])
     database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
     packaged = parse(f"{files[FILE]}\n{database_section}", settings.home, Path(FILE))
-    every = saved_connections.every
-    own = {(kind, each.name): each for kind in ChannelKind for each in every(packaged, kind)}
+    own = {
+        (kind, each.name): each
+        for kind in ChannelKind
+        for each in saved_connections.connections_of(packaged, kind)
+    }
     if not own:
         raise NotImported(f"{FILE} has no listener and no destination")
     current = active_settings.current(settings, database)
     for kind, name in own:
-        if any(each.name == name for each in saved_connections.every(current, kind)):
+        if any(each.name == name for each in saved_connections.connections_of(current, kind)):
             raise NotImported(f"{kind}.name {name} is used more than once")
     for each in own.values():
         require_files(settings, each)
     records = tuple(
-        saved_connections.version(kind, name, written(each)) for (kind, name), each in own.items()
+        saved_connections.make_record(kind, name, written(each))
+        for (kind, name), each in own.items()
     )
     planned = active_settings.current(settings, database, records)
-    known, mapping_files = whole(settings, database, ""), mappings_of(files)
+    known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
     for kind, name in own:
-        for part in connections.parts(planned, kind, name, lambda _: sources):
+        for part in connections.checks_of(planned, kind, name, lambda _: sources):
             part()
     names = [name for _, name in own]
     definitions = definitions_of(planned, names)

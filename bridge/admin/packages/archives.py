@@ -14,7 +14,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from bridge.admin.definitions.activation import Author
-from bridge.admin.definitions.problems import refusals
+from bridge.admin.definitions.problems import as_console_errors
 from bridge.admin.packages import activation
 from bridge.admin.packages.activation import ActivationPlan
 from bridge.admin.packages.folder_import import (
@@ -120,7 +120,7 @@ class ConsolePackages(InterfacePackages):
                 "overtaken", "the package or the active versions changed since the preview"
             )
         author = Author(parcel.actor, self._clock(), parcel.reason)
-        with refusals():
+        with as_console_errors():
             activation.activate_package(
                 self._settings, self._database, found, author, replace=parcel.replace
             )
@@ -128,7 +128,7 @@ class ConsolePackages(InterfacePackages):
 
     def _plan(self, data: bytes) -> ActivationPlan:
         try:
-            with refusals():
+            with as_console_errors():
                 return activation.plan_activation(self._settings, self._database, unpacked(data))
         except SettingsError as error:
             text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from bridge.admin.checks.connections import names_used
+from bridge.admin.checks.connections import used_definitions
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners, saved_connections
-from bridge.wiring.active_definitions import in_force
+from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config.forms import written as as_written
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.private_files import replace_all
 from config.settings import FILE_NAME, load, parse
 from config.toml_text import read
@@ -65,7 +65,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     text = (settings.home / FILE_NAME).read_text("utf-8")
     current = active_settings.current(settings, database)
     tables = _tables(read(text, settings.home / FILE_NAME), settings, current, names)
-    find = in_force(current, database)
+    find = active_sources(current, database)
     files = {FILE: "\n".join(written(kind, table) for kind, table in tables)}
     for name in definitions_of(current, names):
         _, needed = compile_with_files(find(name), name)
@@ -79,7 +79,7 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
         "listener": [each for each in settings.listener if each.name in names],
         "destination": [each for each in settings.destination if each.name in names],
     }
-    return names_used(settings.model_copy(update=chosen))
+    return used_definitions(settings.model_copy(update=chosen))
 
 
 def written(kind: str, table: Mapping[str, Any]) -> str:
@@ -95,12 +95,12 @@ def _tables(
     found = []
     for kind in KINDS:
         file = {table.get("name"): table for table in values.get(kind, [])}
-        for each in saved_connections.every(current, kind):
+        for each in saved_connections.connections_of(current, kind):
             if each.name not in names:
                 continue
-            from_file = saved_connections.source(own, current, kind, each.name) == "file"
+            from_file = saved_connections.origin_of(own, current, kind, each.name) == "file"
             table = file[each.name] if from_file and each.name in file else as_written(each)
-            if isinstance(each, Listener) and table.get("mappings") != each.mappings:
+            if isinstance(each, ListenerSettings) and table.get("mappings") != each.mappings:
                 table = {**table, "mappings": each.mappings}
             found.append((kind, table))
     for name in names:
@@ -227,11 +227,11 @@ def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:
     for listener in settings.listener:
         if listener.name in names:
             require_files(settings, listener)
-            listeners.compiled(settings, listener, lambda _: sources)
+            listeners.compile_inbound(settings, listener, lambda _: sources)
     for destination in settings.destination:
         if destination.name in names:
             require_files(settings, destination)
-            destinations.destination(settings, destination, lambda _: sources)
+            destinations.make_destination(settings, destination, lambda _: sources)
 
 
 def require_files(settings: Settings, section: BaseModel) -> None:

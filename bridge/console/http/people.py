@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.authority import Action
+from bridge.authority import AccountAction
 from bridge.console.access import Administrator, GrantEntry, require_authority
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import GrantBody
@@ -43,7 +43,7 @@ async def set_user(
     """
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "users")
-    known, rule = await _rule(context, user, site, email, Action.INVITE)
+    known, rule = await _rule(context, user, site, email, AccountAction.INVITE)
     made: dict[str, Any] = await change(
         request,
         user,
@@ -72,7 +72,7 @@ async def remove_user(
 ) -> Any:
     """Remove a user from a site; their reports stay."""
     path = ("DELETE", "sites", site, "users", email)
-    _, rule = await _rule(context, user, site, email, Action.REMOVE)
+    _, rule = await _rule(context, user, site, email, AccountAction.REMOVE)
     return await change(request, user, "remove user", path, rule=rule)
 
 
@@ -83,7 +83,7 @@ async def create_token(
     """Create a token for a user of the site; only this response contains its secret."""
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "tokens")
-    _, rule = await _rule(context, user, site, email, Action.CREATE_TOKEN)
+    _, rule = await _rule(context, user, site, email, AccountAction.CREATE_TOKEN)
     subject = f"user {email}"
     return await change(
         request, user, "create token", path, body, subject=subject, rule=rule, fresh=always_fresh
@@ -100,7 +100,7 @@ async def revoke_token(
     if Permission.ADMINISTER in user.grant.permissions and user.grant.reaches([site]):
         listed = await context.engine.call("GET", "sites", site, "tokens")
         owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
-    _, rule = await _rule(context, user, site, owner, Action.REVOKE_TOKEN)
+    _, rule = await _rule(context, user, site, owner, AccountAction.REVOKE_TOKEN)
     return await change(request, user, "revoke token", path, rule=rule)
 
 
@@ -203,13 +203,13 @@ def _row(entry: GrantEntry) -> dict[str, Any]:
 
 
 async def _rule(
-    context: ConsoleContext, user: ConsoleUser, site: str, who: str, action: Action
+    context: ConsoleContext, user: ConsoleUser, site: str, who: str, action: AccountAction
 ) -> tuple[AccountInfo | None, Callable[[], None]]:
     """Return an account, and the rule of `bridge.authority` for an action on it at a site."""
     may_administer = Permission.ADMINISTER in user.grant.permissions
     account, role = await context.access.find(who) if may_administer else (None, None)
-    if account is not None and action is Action.INVITE and site in account.sites:
-        action = Action.CHANGE_ROLE
+    if account is not None and action is AccountAction.INVITE and site in account.sites:
+        action = AccountAction.CHANGE_ROLE
     by = _administrator(user)
 
     def rule() -> None:

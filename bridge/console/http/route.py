@@ -20,7 +20,7 @@ from bridge.console.errors import ConsoleOverloaded, InvalidJson, RequestTooLarg
 from bridge.console.http.guard import authenticate, record_refusal
 from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
-from bridge.executors import Full
+from bridge.executors import PoolFull
 from bridge.request_body import (
     BodyTooLarge,
     BoundedRequest,
@@ -77,7 +77,7 @@ class ConsoleRoute(APIRoute):
                     return await handler(bounded)
                 except BodyTooLarge:
                     raise RequestTooLarge from None
-                except (BudgetExhausted, Full):
+                except (BudgetExhausted, PoolFull):
                     raise ConsoleOverloaded from None
                 except ClientDisconnect:  # there is no client to respond to
                     return Response(status_code=400)

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author
-from bridge.admin.definitions.drafts import NoDraft, SavedElsewhere, activate_draft, save
+from bridge.admin.definitions.drafts import DraftConflict, NoDraft, activate_draft, save
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.stores import bridge_database
@@ -31,7 +31,7 @@ def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
         assert any("did you mean" in str(each) for each in found.issues)
         with pytest.raises(MappingErrors):
             activate_draft(settings, database, "orders", ANN)
-        with pytest.raises(SavedElsewhere):
+        with pytest.raises(DraftConflict):
             save(settings, database, replace(draft, sources=good))
         _, checked = save(settings, database, replace(kept_draft, sources=good))
         assert checked.version

@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.activation import Author, Overtaken, activate
+from bridge.admin.definitions.activation import Author, VersionConflict, activate
 from bridge.admin.packages.folder_import import export
 from bridge.cli.application import application
 from bridge.store.records import mapping_versions as kept
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import whole
-from bridge.wiring.listeners import WrongKind
+from bridge.wiring.active_definitions import all_sources
+from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 from mappings.language.errors import MappingErrors
@@ -44,13 +44,13 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     """Both in one step; an empty list gives the settings their word back."""
     names = ["ris-c", "orders", "patients"]
     with bridge_database(settings.home) as database:
-        sources = whole(settings, database, "ris-c", OVERLAY)
+        sources = all_sources(settings, database, "ris-c", OVERLAY)
         chosen = [("ris-c", sources)]
         (done,) = activate(
-            settings, database, chosen, ANN, records=[active_settings.version("ris", names)]
+            settings, database, chosen, ANN, records=[active_settings.make_record("ris", names)]
         )
         with database.read() as connection:
-            last = kept.history(connection, active_settings.record("ris"))[0]
+            last = kept.history(connection, active_settings.record_name("ris"))[0]
     assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
@@ -59,7 +59,7 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
             database,
             [],
             replace(ANN, at=2_000),
-            records=[active_settings.version("ris", [])],
+            records=[active_settings.make_record("ris", [])],
         )
     assert lists(settings) == ["orders", "patients"]
 
@@ -67,13 +67,13 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
 def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_path: Path) -> None:
     """The folder has the list that is in force, and what was written in the console."""
     with bridge_database(settings.home) as database:
-        chosen = [("ris-c", whole(settings, database, "ris-c", OVERLAY))]
+        chosen = [("ris-c", all_sources(settings, database, "ris-c", OVERLAY))]
         activate(
             settings,
             database,
             chosen,
             ANN,
-            records=[active_settings.version("ris", ["ris-c", "orders"])],
+            records=[active_settings.make_record("ris", ["ris-c", "orders"])],
         )
         export(settings.home, ["ris"], tmp_path / "folder")
     told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
@@ -103,8 +103,8 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
     with bridge_database(settings.home) as database:
         for wrong, refusal in (
             ({"ris": ["none"]}, MappingErrors),
-            ({"ris": ["results"]}, WrongKind),
-            ({"none": ["orders"]}, active_settings.NoListener),
+            ({"ris": ["results"]}, NotInbound),
+            ({"none": ["orders"]}, active_settings.NoSuchListener),
         ):
             with pytest.raises(refusal):
                 activate(
@@ -112,20 +112,20 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
                     database,
                     [],
                     ANN,
-                    records=[active_settings.version(*each) for each in wrong.items()],
+                    records=[active_settings.make_record(*each) for each in wrong.items()],
                 )
         with database.read() as connection:
-            assert kept.history(connection, active_settings.record("ris")) == []
+            assert kept.history(connection, active_settings.record_name("ris")) == []
     assert lists(settings) == ["orders", "patients"]
 
 
 def test_who_was_overtaken_is_told_and_changes_nothing(settings: Settings) -> None:
     """What was begun on another version than the one in force stays a draft."""
     with bridge_database(settings.home) as database:
-        sources = whole(settings, database, "ris-c", OVERLAY)
+        sources = all_sources(settings, database, "ris-c", OVERLAY)
         (first,) = activate(settings, database, [("ris-c", sources)], ANN, begun_on={"ris-c": ""})
         other = {**sources, "ris-c.yaml": OVERLAY["ris-c.yaml"] + "tags: {Notes: PID-3}\n"}
-        with pytest.raises(Overtaken) as raised:
+        with pytest.raises(VersionConflict) as raised:
             activate(settings, database, [("ris-c", other)], ANN, begun_on={"ris-c": ""})
         with database.read() as connection:
             assert kept.active_versions(connection)["ris-c"].version == first.version

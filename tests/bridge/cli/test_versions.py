@@ -9,13 +9,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.activation import note_start
+from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import Answers
 from bridge.intake.receive.verdict import Judge
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
-from bridge.wiring.listeners import ControlIds, listenings
+from bridge.wiring.listeners import ControlIds, make_listeners
 from bridge.wiring.stores import bridge_database
 from config import load
 from mllp.framing import Frame
@@ -64,7 +64,7 @@ class Home:
     def start(self) -> list[str]:
         """Do what a service does with the files as it starts."""
         with bridge_database(self.folder) as database:
-            return note_start(load(self.folder), database, 1_000)
+            return activate_at_start(load(self.folder), database, 1_000)
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
     home.write(OWN_ACCESSION)
     home.done("activate", "orders")
     settings = load(home.folder)
-    listening = listenings(settings)["ris-orders"]
+    listening = make_listeners(settings)["ris-orders"]
     moment = datetime.now(UTC)
     verdict = Judge(listening, print).judge(Frame(BOTH.encode()), moment)
     arrival = Answers(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)

@@ -9,7 +9,7 @@ from bridge.delivery.report_texts import ReportContent, ReportTexts
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.wiring.destination_definitions import outgoing
+from bridge.wiring.destination_definitions import compile_outbound
 from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.language.code_tables import UnmappedCode
@@ -78,7 +78,7 @@ async def test_whoever_composes_tells_which_codes_are_missing(
     """By the name and version that are in force, whatever words the destination lays over them."""
     (tmp_path / "bridge.toml").write_text(SETTINGS, "utf-8")
     settings = load(tmp_path)
-    mappings = outgoing(settings, settings.destination[0], lambda _: SOURCES)
+    mappings = compile_outbound(settings, settings.destination[0], lambda _: SOURCES)
     here = destination(mappings=mappings)
     told: list[tuple[str, str, list[UnmappedCode]]] = []
     async with open_hospital(tmp_path, database, here) as hospital:

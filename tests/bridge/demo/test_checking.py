@@ -7,7 +7,7 @@ import pytest
 
 from bridge.demo.checks import expect, unless_over, until
 from bridge.demo.errors import Interrupted, SamplesMissing, ServiceEnded, TooLate, Unexpected
-from bridge.demo.script import CHANGED, NEW, REFUSED, Sample
+from bridge.demo.script import CHANGED, NEW, REFUSED, SampleMessage
 
 
 def test_a_difference_ends_the_story() -> None:
@@ -62,7 +62,7 @@ def test_who_ends_it(who: str) -> None:
 def test_samples_that_are_missing_are_named(tmp_path: Path) -> None:
     """An installed package has none, and says where they are."""
     with pytest.raises(SamplesMissing, match=r"no .*none\.hl7: .* part of the checkout"):
-        Sample("orders/none.hl7", "RIS A", "").read()
+        SampleMessage("orders/none.hl7", "RIS A", "").read()
 
 
 def test_every_sample_of_the_script_is_there() -> None:

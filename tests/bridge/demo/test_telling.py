@@ -2,7 +2,7 @@
 
 from io import BytesIO, StringIO, TextIOWrapper
 
-from bridge.demo.narration import Teller
+from bridge.demo.narration import Narrator
 
 ORU = (
     "MSH|^~\\&|B|S|R|N|20260302||ORU^R01^ORU_R01|1|P|2.5.1||||||UNICODE UTF-8\r"
@@ -15,7 +15,7 @@ def test_a_message_is_shown_whole_and_never_too_wide() -> None:
     markup, and wide characters count twice.
     """
     out = StringIO()
-    Teller(out).message(ORU.encode())
+    Narrator(out).message(ORU.encode())
     lines = out.getvalue().splitlines()
 
     assert [line.strip()[:3] for line in lines if not line.startswith(" " * 10)] == [
@@ -29,7 +29,7 @@ def test_an_ascii_terminal_does_not_end_the_story() -> None:
     """What cannot be printed is replaced."""
     raw = BytesIO()
     out = TextIOWrapper(raw, encoding="ascii")
-    Teller(out).done("Müller: released", "F  2 ORU")
+    Narrator(out).done("Müller: released", "F  2 ORU")
     out.flush()
 
     assert b"M?ller: released" in raw.getvalue()
@@ -38,7 +38,7 @@ def test_an_ascii_terminal_does_not_end_the_story() -> None:
 def test_long_steps_are_wrapped_beside_their_note() -> None:
     """The note stays whole on the first line."""
     out = StringIO()
-    Teller(out, clock=lambda: 0.0).done("word " * 40, "AA  3 ms")
+    Narrator(out, clock=lambda: 0.0).done("word " * 40, "AA  3 ms")
     first, *rest = out.getvalue().splitlines()
 
     assert first.endswith("AA  3 ms")

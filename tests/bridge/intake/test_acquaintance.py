@@ -11,7 +11,7 @@ from bridge.intake.receive.listener import Acknowledge, Merged
 from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
-from bridge.wiring.listeners import acquaintance, policy
+from bridge.wiring.listeners import merged_patient_check, with_checks
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.desk import LISTENING, Desk, open_desk, order
 from tests.bridge.intake.stories import adt
@@ -26,9 +26,9 @@ async def refusing(database: Database, merged: Merged = Merged.REFUSE) -> AsyncI
         with database.write() as connection:
             merged_patients.merge(connection, "SITE1", "O1", "N1")
         listening = desk.handler._listening
-        check = acquaintance(listening, database)
+        check = merged_patient_check(listening, database)
         assert check is not None
-        desk.handler.adopt(policy(listening, check))
+        desk.handler.adopt(with_checks(listening, check))
         aside = FrameOffload(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
         desk.front = lambda handle: aside
         yield desk
@@ -79,8 +79,8 @@ async def test_a_merge_that_leads_back(database: Database) -> None:
 
 def test_nobody_is_asked_in_vain(database: Database) -> None:
     """Where messages are redirected only merges are looked up; where they are stored, nothing."""
-    known = acquaintance(LISTENING, database)
+    known = merged_patient_check(LISTENING, database)
     assert known is not None
     assert [known.asks(each) for each in (order(), adt("A40", "A", "B"))] == [False, True]
     stored = replace(LISTENING, merged=Merged.REFUSE, acknowledge=Acknowledge.STORED)
-    assert acquaintance(stored, database) is None
+    assert merged_patient_check(stored, database) is None

@@ -22,7 +22,7 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.wiring.listeners import acquaintance, policy
+from bridge.wiring.listeners import merged_patient_check, with_checks
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
@@ -152,9 +152,9 @@ async def test_it_is_refused_before_the_acknowledgment(database: Database) -> No
         with database.write() as connection:
             key = OrderIndexKey("SITE1", "M1", "A1")
             order_writes.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
-        check = acquaintance(listening, database)
+        check = merged_patient_check(listening, database)
         assert check is not None
-        desk.handler.adopt(policy(listening, check))
+        desk.handler.adopt(with_checks(listening, check))
         aside = FrameOffload(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
         desk.front = lambda handle: aside
         change = line("XO", "P1", "F1", accession="A1")

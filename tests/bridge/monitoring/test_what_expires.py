@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.monitoring.conditions import DAY
-from bridge.wiring.alerts import ends
+from bridge.wiring.alerts import expiring_files
 from config import load
 from tests.acceptance.certificates import NOW as ISSUED
 from tests.acceptance.certificates import Office
@@ -39,7 +39,7 @@ tls = {{ ca = "{tmp_path / "gone.pem"}" }}
         "utf-8",
     )
     today = ISSUED.timestamp() * 1000
-    found = ends(load(tmp_path / "home"))
+    found = expiring_files(load(tmp_path / "home"))
     assert {name: round((life.ends - today) / DAY) for name, life in found.items()} == {
         "certificate of listener a": 9,
         "client_ca of listener a": 3650,

@@ -18,7 +18,7 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.active_settings import current
-from bridge.wiring.saved_connections import every, source
+from bridge.wiring.saved_connections import connections_of, origin_of
 from config import Settings, load
 
 SETTINGS = """
@@ -55,7 +55,7 @@ class Office:
 
     def address(self, name: str) -> str:
         """The address of a destination in force; empty where there is none."""
-        found = every(current(self.settings, self.database), ChannelKind.DESTINATION)
+        found = connections_of(current(self.settings, self.database), ChannelKind.DESTINATION)
         return next((str(each.address) for each in found if each.name == name), "")  # type: ignore[union-attr]
 
     def wrong(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
@@ -133,7 +133,7 @@ def test_the_consoles_word_goes_before_the_files(office: Office) -> None:
     version = office.put("back", {"address": "folder:back"})
     assert office.address("back") == "folder:back"
     now = current(office.settings, office.database)
-    assert source(office.settings, now, ChannelKind.DESTINATION, "back") == "both"
+    assert origin_of(office.settings, now, ChannelKind.DESTINATION, "back") == "both"
     told = [each.message for each in check_home(office.settings.home)]
     assert "is as the console says it, whatever bridge.toml says" in told
     office.put("street", {"address": "127.0.0.1:1"}, new=True)
@@ -141,7 +141,7 @@ def test_the_consoles_word_goes_before_the_files(office: Office) -> None:
     assert asked == ["destination street"], "each is asked as it is in force"
     office.put("back", None, on=version)
     assert office.address("back") == "127.0.0.1:9"
-    assert source(office.settings, office.settings, ChannelKind.DESTINATION, "back") == "file"
+    assert origin_of(office.settings, office.settings, ChannelKind.DESTINATION, "back") == "file"
 
 
 def test_a_definition_that_only_a_file_has_comes_along(office: Office) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from bridge.wiring.descriptors import LEAST, TooFewDescriptors, share
 from config import Settings
-from config.listeners import Listener
+from config.listeners import ListenerSettings
 from config.sections import Http
 
 
 def settings(listeners: int = 500, http: int = 1000) -> Settings:
     """One listener, and the HTTP side."""
-    listener = Listener.model_validate(
+    listener = ListenerSettings.model_validate(
         {"name": "a", "bind": "127.0.0.1:2575", "max_connections": listeners}
     )
     return Settings(home=Path("/none"), listener=[listener], http=Http(max_connections=http))

@@ -16,9 +16,9 @@ import trustme
 from typing_extensions import override
 
 from bridge.admin.checks.checks import check_home
-from bridge.admin.checks.findings import Finding, Severity
+from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.admin.checks.live import check_live
-from bridge.admin.checks.peers import Question, ask_all
+from bridge.admin.checks.peers import PeerCheck, run_checks
 from bridge.admin.data_directory import create_data_directory
 from tests.conftest import ask_server
 
@@ -138,7 +138,7 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
     for name, message in said.items():
         assert wanted[name][2] in message
     assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in told)
-    assert {each.severity for each in told if "leaves" in each.place} == {Severity.WARNING}
+    assert {each.severity for each in told if "leaves" in each.place} == {CheckSeverity.WARNING}
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_nobody_is_waited_for_long() -> None:
     """Who holds his answer back holds up no other, and not the end."""
     held = Event()
 
-    def slow() -> list[Finding]:
+    def slow() -> list[CheckFinding]:
         held.wait(30)
         return []
 
-    quick = Finding(Severity.ERROR, "quick", "told")
+    quick = CheckFinding(CheckSeverity.ERROR, "quick", "told")
     began = time.monotonic()
-    found = ask_all([Question("slow", slow), Question("quick", lambda: [quick])], patience=0.1)
+    found = run_checks([PeerCheck("slow", slow), PeerCheck("quick", lambda: [quick])], patience=0.1)
     held.set()
     assert time.monotonic() - began < 20
     assert [(each.place, each.message) for each in found] == [
@@ -237,7 +237,7 @@ def test_a_database_server_that_is_not_as_it_must_be(
     def told(url: str) -> list[str]:
         settings.write_text(plain.replace("sqlite:///bridge.db", url), "utf-8")
         found = check_home(folder, reach=False)
-        return [each.message for each in found if each.severity is Severity.ERROR]
+        return [each.message for each in found if each.severity is CheckSeverity.ERROR]
 
     (down,) = told("postgresql+psycopg://u:hidden@127.0.0.1:1/x")
     assert "Connection refused" in down

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bridge.admin.checks.findings import Severity
+from bridge.admin.checks.findings import CheckSeverity
 from bridge.admin.checks.security import findings, protections
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
@@ -16,7 +16,7 @@ from bridge.workers.confinement import ALL, FILTER, LANDLOCK, NAMESPACES
 def test_all_are_listed() -> None:
     """One note, no warning."""
     (note,) = findings(ALL)
-    assert note.severity is Severity.NOTE
+    assert note.severity is CheckSeverity.NOTE
     assert all(each in note.message for each in ALL)
 
 
@@ -24,7 +24,7 @@ def test_none_is_a_warning() -> None:
     """Hooks would have the rights of the service."""
     (warning,) = findings([])
     assert (warning.severity, "no protection is active" in warning.message) == (
-        Severity.WARNING,
+        CheckSeverity.WARNING,
         True,
     )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.checks.findings import Severity
+from bridge.admin.checks.findings import CheckSeverity
 from bridge.admin.checks.security import sign_in
 from bridge.admin.data_directory import create_data_directory
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
@@ -38,7 +38,7 @@ def test_what_is_reported(
         monkeypatch.setenv(name, value)
     found = list(sign_in(load(home)))
     assert [each.place for each in found] == place
-    assert all(each.severity is Severity.WARNING for each in found)
+    assert all(each.severity is CheckSeverity.WARNING for each in found)
 
 
 def test_a_proxy_that_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

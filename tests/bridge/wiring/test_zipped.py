@@ -15,7 +15,7 @@ from bridge.console.context import PackageImport
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.active_definitions import in_force
+from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.active_settings import current
 from config import Settings, load
 
@@ -50,7 +50,7 @@ class Home:
 
     def file(self, name: str) -> str:
         """What the definition `ris-u` in force has in a file."""
-        return in_force(self.settings, self.database)("ris-u")[name]
+        return active_sources(self.settings, self.database)("ris-u")[name]
 
 
 def parcel(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:

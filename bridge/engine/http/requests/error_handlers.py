@@ -18,7 +18,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_change
 from bridge.engine.http.requests.middleware import HEAD_PATHS
 from bridge.engine.http.requests.problems import FieldError, HttpProblem, Problem
-from bridge.executors import Full
+from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy
 
@@ -49,7 +49,7 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
     application.add_exception_handler(EngineError, _engine_error)
     application.add_exception_handler(RequestValidationError, _bad_shape)
     application.add_exception_handler(HTTPException, _plain)
-    for failure in (StoreUnavailable, Busy, Full):
+    for failure in (StoreUnavailable, Busy, PoolFull):
         application.add_exception_handler(failure, _unavailable)
     application.add_exception_handler(Conflict, _changed)
     application.add_exception_handler(WorkerBusy, _busy)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from bridge import authority
-from bridge.authority import Action
+from bridge.authority import AccountAction
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
@@ -45,7 +45,7 @@ class AccountRefused(EngineError):  # noqa: N818  # named for what happened
 
     status = 403
 
-    def __init__(self, refusal: authority.Refusal) -> None:
+    def __init__(self, refusal: authority.AccountRefusal) -> None:
         super().__init__(authority.TEXTS[refusal])
         self.code = refusal.value
 
@@ -53,7 +53,7 @@ class AccountRefused(EngineError):  # noqa: N818  # named for what happened
 def require_allowed(
     work: Work,
     caller: Caller,
-    action: Action,
+    action: AccountAction,
     site_id: str,
     account_id: int | None,
 ) -> None:
@@ -61,23 +61,23 @@ def require_allowed(
     found = administered_sites(work.connection, caller)
     administers = frozenset([site_id] if found is None else found)
     rights = authority.Rights(system=caller.service)
-    actor = authority.Actor(caller.account_id, rights, administers)
+    actor = authority.AccountActor(caller.account_id, rights, administers)
     target = target_of(work.connection, account_id)
-    refusal = authority.decide(actor, target, authority.Request(action, site_id))
+    refusal = authority.decide(actor, target, authority.AccountRequest(action, site_id))
     if refusal is not None:
         raise AccountRefused(refusal)
 
 
-def target_of(connection: Connection, account_id: int | None) -> authority.Target:
+def target_of(connection: Connection, account_id: int | None) -> authority.AccountTarget:
     """Return what the engine knows about the account of an action."""
     if account_id is None:
-        return authority.Target(None)
+        return authority.AccountTarget(None)
     query = select(users.ACCOUNTS).where(users.ACCOUNTS.c.id == account_id)
     row = connection.execute(query).one()
     # The engine knows which accounts have a console role, but not which role.
     role = frozenset({CONSOLE_ROLE} if row.second_factor_required else ())
     rights = authority.Rights(console=role, sites=None if role else frozenset())
-    return authority.Target(account_id, rights, enrolled=row.enrolled_at is not None)
+    return authority.AccountTarget(account_id, rights, enrolled=row.enrolled_at is not None)
 
 
 def add_member(
@@ -94,9 +94,11 @@ def add_member(
     member = users.find_member(work.connection, site_id, email)
     if member is None:
         known = users.find_account(work.connection, email)
-        require_allowed(work, caller, Action.INVITE, site_id, None if known is None else known.id)
+        require_allowed(
+            work, caller, AccountAction.INVITE, site_id, None if known is None else known.id
+        )
     else:
-        require_allowed(work, caller, Action.CHANGE_ROLE, site_id, member.id)
+        require_allowed(work, caller, AccountAction.CHANGE_ROLE, site_id, member.id)
     before = users.membership(work.connection, site_id, email)
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
     after = users.membership(work.connection, site_id, email)
@@ -109,7 +111,7 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
     person = _member(work, site_id, email)
     if person.id == caller.account_id:
         raise BadUser("nobody removes themselves", pointer="/email")
-    require_allowed(work, caller, Action.REMOVE, site_id, person.id)
+    require_allowed(work, caller, AccountAction.REMOVE, site_id, person.id)
     before = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": {}}
     users.leave(work.connection, site_id, person.id, work.now)
@@ -144,7 +146,7 @@ def make_token(
     person = _member(work, site_id, email)
     if users.is_disabled(work.connection, person.id):
         raise users.AccountDisabled
-    require_allowed(work, caller, Action.CREATE_TOKEN, site_id, person.id)
+    require_allowed(work, caller, AccountAction.CREATE_TOKEN, site_id, person.id)
     key, secret = tokens.create_token(
         work.connection,
         person.id,
@@ -184,6 +186,6 @@ def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
     account_id, made_for = tokens.owner_of(work.connection, token_id)
     if (made_for or users.home_site_of(work.connection, account_id)) != site_id:
         raise NotFound
-    require_allowed(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
+    require_allowed(work, caller, AccountAction.REVOKE_TOKEN, site_id, account_id)
     work.audit_members = tokens.revocation(work.connection, token_id, work.now)
     tokens.revoke_token(work.connection, token_id, work.now)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
-from bridge.authority import TEXTS, Refusal
+from bridge.authority import TEXTS, AccountRefusal
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.service.accounts import enrolment, revocation, users
@@ -40,8 +40,8 @@ class LastAdministrator(EngineError):  # noqa: N818  # named for whom it is abou
     """Without this account there would be no system administrator."""
 
     status = 409
-    code = Refusal.LAST_ADMINISTRATOR.value
-    text = TEXTS[Refusal.LAST_ADMINISTRATOR]
+    code = AccountRefusal.LAST_ADMINISTRATOR.value
+    text = TEXTS[AccountRefusal.LAST_ADMINISTRATOR]
 
 
 class ConsoleRoles(Protocol):

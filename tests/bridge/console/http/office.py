@@ -44,7 +44,7 @@ from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.listeners import ControlIds, listenings
+from bridge.wiring.listeners import ControlIds, make_listeners
 from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
@@ -202,7 +202,7 @@ class Office:
 
     def store(self, listener: str, payload: bytes) -> int:
         """Store a message as its listener would; give its id."""
-        listening = listenings(self.settings)[listener]
+        listening = make_listeners(self.settings)[listener]
         moment = datetime.now(UTC)
         verdict = Judge(listening, print).judge(Frame(payload), moment)
         arrival = Answers(listening, ControlIds()).arrival(verdict, payload, moment)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from typer.testing import CliRunner
 
-from bridge.admin.definitions.activation import note_start
+from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.runtime.schedule import now_ms
 from bridge.store.records import exceptions, merged_patients, order_writes, unmapped_codes
@@ -221,7 +221,7 @@ def test_one_number_is_asked_for(office: Office, body: dict[str, str]) -> None:
 
 def meet(office: Office, code: str, place: str = "PID-8.1") -> None:
     """Let the definition in force have met a code."""
-    note_start(office.settings, office.database, now_ms())
+    activate_at_start(office.settings, office.database, now_ms())
     version = office.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
     met = CodeUse(version, place, "empty", 3)
     unmapped_codes.add(office.database, {CodeKey("orders", "sex", code): met}, now_ms())

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.authority import Refusal
+from bridge.authority import AccountRefusal
 from bridge.engine.documents.errors import ImageFault, SrFault
 from bridge.engine.launch.outcome import LaunchWarning
 from bridge.engine.rules.passwords import Weakness
@@ -60,7 +60,7 @@ def test_the_page_lists_every_code() -> None:
         for path in (ROOT / "bridge" / "engine").rglob("*.py")
         for code in codes_of(ast.parse(path.read_text("utf-8")))
     }
-    for kind in (Reason, SrFault, ImageFault, Weakness, Refusal):
+    for kind in (Reason, SrFault, ImageFault, Weakness, AccountRefusal):
         found |= {each.value for each in kind}
     found |= {f"author_may_not_{each}" for each in (ReportAction.SIGN, ReportAction.PRELIM)}
     codes, _, warnings = PAGE.read_text("utf-8").partition("## Warnings")

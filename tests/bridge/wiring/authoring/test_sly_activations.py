@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.activation import Author, activate, note_start
+from bridge.admin.definitions.activation import Author, activate, activate_at_start
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
-from bridge.wiring.listeners import WrongKind
+from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import load
 
@@ -71,7 +71,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
     (mappings / "codes" / "race.csv").write_text("code,value\nW,White\n")
     (mappings / "foo.yaml").write_text("include: orders.yaml\n")
     with bridge_database(home) as database:
-        note_start(load(home), database, 1)
+        activate_at_start(load(home), database, 1)
         yield Room(home, database)
 
 
@@ -204,7 +204,7 @@ def test_two_that_are_right_and_wrong_together(room: Room) -> None:
 
     sources.meanwhile = set_listener_definitions
     before = room.version("own")
-    with pytest.raises(WrongKind):
+    with pytest.raises(NotInbound):
         activate(room.settings, room.database, [("own", sources)], Author(ANN, 5))
     assert room.version("own") == before
     assert room.desk.overview()["listeners"][0]["mappings"] == ["own", "orders"]
