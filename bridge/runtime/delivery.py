@@ -47,6 +47,9 @@ from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.destinations import (
+    make_destinations,
+    make_sender,
+    order_message_finder,
     retry_randomness,
 )
 from config import Settings

@@ -1,5 +1,5 @@
 """
-ListenerSettings registry: the listeners of a process, which start, stop and pause as the settings change.
+Listener registry: the listeners of a process, which start, stop and pause as the settings change.
 
 When the settings of a listener change, it answers its messages in progress and closes before a new
 one opens. Stored messages of a disabled or deleted listener are still processed by its mappings.

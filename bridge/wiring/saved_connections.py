@@ -20,10 +20,11 @@ from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
 from config.sections import DestinationSettings
 
+Connection = ListenerSettings | DestinationSettings
 Table = Mapping[str, Any]
 """A listener or destination as bridge.toml writes it: keys with plain values."""
 
-MODELS: Final[Mapping[ChannelKind, type[ListenerSettings | DestinationSettings]]] = {
+MODELS: Final[Mapping[ChannelKind, type[Connection]]] = {
     ChannelKind.LISTENER: ListenerSettings,
     ChannelKind.DESTINATION: DestinationSettings,
 }
@@ -120,9 +121,7 @@ def _made(
     }
 
 
-def build_section(
-    kind: ChannelKind, name: str, table: Table
-) -> ListenerSettings | DestinationSettings:
+def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
     """Make a section of a table. Raises WrongConnection."""
     try:
         return MODELS[kind].model_validate(dict(table))
@@ -149,16 +148,14 @@ def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) ->
     return "file" if before == now else "both"
 
 
-def connections_of(
-    settings: Settings, kind: ChannelKind
-) -> Sequence[ListenerSettings | DestinationSettings]:
+def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
     """Give the listeners, or the destinations."""
     return settings.listener if kind is ChannelKind.LISTENER else settings.destination
 
 
 def _bare(
-    section: ListenerSettings | DestinationSettings,
-) -> ListenerSettings | DestinationSettings:
+    section: Connection,
+) -> Connection:
     """Give a section without what a listener reads with, which is said apart."""
     if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})

@@ -13,6 +13,7 @@ from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import all_sources, file_sources
 from bridge.wiring.destination_definitions import destination_definition_names
 from config import Settings
+from config.sections import DestinationSettings
 from mappings.compiler import definition_names
 
 
@@ -23,11 +24,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
         active = kept.active_versions(connection)
         drafts = kept.drafts(connection)
     own = {each.name: each.mappings for each in settings.listener}
-    known = {
-        *definition_names(file_sources(settings)("")),
-        *active,
-        *(each.name for each in drafts),
-    }
+    known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
     differ = set(differing_definitions(settings, database))
     return {
         "listeners": [
@@ -41,20 +38,14 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
             for each in current.listener
         ],
         "destinations": [
-            {
-                "name": each.name,
-                "address": str(each.address),
-                "mappings": list(destination_definition_names(each)),
-            }
+            {"name": each.name, "address": str(each.address), "mappings": _mappings(each)}
             for each in current.destination
         ],
         "definitions": [
             {
                 "name": name,
-                "kind": problems.kind(
-                    check_cached(all_sources(settings, database, name), name).made
-                ),
-                "in_force": problems.activation(active[name]) if name in active else None,
+                "kind": _kind(settings, database, name),
+                "in_force": _activation(active.get(name)),
                 "used": users(current, name),
                 "drafts": [problems.draft(each) for each in drafts if each.name == name],
                 "files_differ": name in differ,
@@ -72,10 +63,7 @@ def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
             name for name in kept.active_versions(connection) if not active_settings.is_record(name)
         }
     known = sorted({*definition_names(file_sources(settings)("")), *active})
-    found = {
-        name: problems.kind(check_cached(all_sources(settings, database, name), name).made)
-        for name in known
-    }
+    found = {name: _kind(settings, database, name) for name in known}
     return {name: kind for name, kind in found.items() if kind}
 
 
@@ -91,3 +79,11 @@ def users(settings: Settings, name: str) -> dict[str, list[str]]:
 
 def _activation(found: Activation | None) -> dict[str, Any] | None:
     return problems.activation(found) if found else None
+
+
+def _mappings(destination: DestinationSettings) -> list[str]:
+    return list(destination_definition_names(destination))
+
+
+def _kind(settings: Settings, database: Database, name: str) -> str:
+    return problems.kind(check_cached(all_sources(settings, database, name), name).made)

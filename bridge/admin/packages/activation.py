@@ -34,6 +34,7 @@ from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings, saved_connections
 from bridge.wiring.active_definitions import all_sources
+from bridge.wiring.saved_connections import Connection
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 from config.forms import written
@@ -80,21 +81,7 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
     require_connections_only(files[FILE])
-    database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
-    packaged = parse(f"{files[FILE]}\n{database_section}", settings.home, Path(FILE))
-    own = {
-        (kind, each.name): each
-        for kind in ChannelKind
-        for each in saved_connections.connections_of(packaged, kind)
-    }
-    if not own:
-        raise NotImported(f"{FILE} has no listener and no destination")
-    current = active_settings.current(settings, database)
-    for kind, name in own:
-        if any(each.name == name for each in saved_connections.connections_of(current, kind)):
-            raise NotImported(f"{kind}.name {name} is used more than once")
-    for each in own.values():
-        require_files(settings, each)
+    own = _new_connections(settings, database, files[FILE])
     records = tuple(
         saved_connections.make_record(kind, name, written(each))
         for (kind, name), each in own.items()
@@ -119,6 +106,28 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
         chosen,
         begun_on,
     )
+
+
+def _new_connections(
+    settings: Settings, database: Database, text: str
+) -> dict[tuple[ChannelKind, str], Connection]:
+    """Return the connections of `interface.toml`, which must not exist yet. Raises NotImported."""
+    database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
+    packaged = parse(f"{text}\n{database_section}", settings.home, Path(FILE))
+    found = {
+        (kind, each.name): each
+        for kind in ChannelKind
+        for each in saved_connections.connections_of(packaged, kind)
+    }
+    if not found:
+        raise NotImported(f"{FILE} has no listener and no destination")
+    current = active_settings.current(settings, database)
+    for kind, name in found:
+        if any(each.name == name for each in saved_connections.connections_of(current, kind)):
+            raise NotImported(f"{kind}.name {name} is used more than once")
+    for each in found.values():
+        require_files(settings, each)
+    return found
 
 
 def activate_package(
