@@ -34,7 +34,7 @@ KINDS = {
     "results": OUTBOUND_KEYS,
     "status": OUTBOUND_KEYS,
 }
-GENERAL = ("kind", "about", "include")
+COMMON_KEYS = ("kind", "about", "include")
 
 
 def load(folder: Path, name: str) -> Compiled:
@@ -117,15 +117,15 @@ def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled 
         return None
     kind_node = root.get("kind")
     if kind_node is None:
-        if not diagnostics.failed:  # it may stand in what could not be included
+        if not diagnostics.failed:  # otherwise an include failed, which may contain it
             diagnostics.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
         return None
     kind = diagnostics.read_choice(kind_node, "kind", KINDS)
     if kind is None:
         return None
-    entries = diagnostics.read_mapping(root, (*GENERAL, *KINDS[kind]))
+    entries = diagnostics.read_mapping(root, (*COMMON_KEYS, *KINDS[kind]))
     context = CompilationContext(sources, diagnostics)
-    made = _made(kind, name, root, entries, context)
+    made = _compile_kind(kind, name, root, entries, context)
     files = tuple(sorted({file, *context.files, *diagnostics.included}))
     made = replace(made, version=_version(sources, files), files=files)
     if isinstance(made, InboundMapping):
@@ -133,16 +133,16 @@ def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled 
     return made
 
 
-def _made(
+def _compile_kind(
     kind: str, name: str, root: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
 ) -> Compiled:
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, context)
-    taken = compile_acceptance(entries.get("accept"), root, context.diagnostics)
+    acceptance = compile_acceptance(entries.get("accept"), root, context.diagnostics)
     plan: OrderRules | PatientRules
     compile_plan = compile_orders if kind == "orders" else compile_patients
     plan = compile_plan(root, entries, context)
-    return InboundMapping(name, "", taken, plan, takes_long=context.diagnostics.takes_long)
+    return InboundMapping(name, "", acceptance, plan, takes_long=context.diagnostics.takes_long)
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:

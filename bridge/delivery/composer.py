@@ -171,9 +171,9 @@ class Composer:
             time_zone=destination.time_zone,
             earlier=events_since_cancellation(known.delivered),
             files=files,
-            shown=known.shown,
+            sent_sections=known.shown,
             document=document_names(delivery.report_id, delivery.release_key, delivered),
-            missed=missed,
+            unmapped_codes=missed,
             **text_fields(draft.event, export, draft.addenda),
         )
         try:

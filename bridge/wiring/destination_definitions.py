@@ -53,7 +53,7 @@ def compile_outbound(
     if words.get("addenda") == _AS_DOCUMENTS:
         del words["addenda"]
         documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
-        mappings.append(documents.only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
+        mappings.append(documents.restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
     mappings.append(_compiled(find, chosen, chosen.mapping, words))
     if STATUS_MAPPING in destination_definition_names(chosen)[1:]:
         general = {word: value for word, value in words.items() if word in _EVERYWHERE}
@@ -97,4 +97,4 @@ def _compiled(
         raise NotOutbound(chosen.name, name)
     if not words:
         return made
-    return replace(made, over=(name, compile_sources(find(name), name).version))
+    return replace(made, base=(name, compile_sources(find(name), name).version))

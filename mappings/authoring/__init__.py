@@ -1,1 +1,1 @@
-"""Support for authors of definitions: try, compare, infer from samples."""
+"""Support for authors of definitions: trial, comparison, and inference from sample messages."""

@@ -1,6 +1,7 @@
-"""What two versions of a definition make of the same message, field by field.
+"""
+Comparison of two versions of an inbound definition: the differing results for one message.
 
-Patient data: for a screen and no log. Says what differs, and nothing of which one is right.
+Results contain patient data and must not be logged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,10 @@ from mappings.language.scope import ListenerDefaults
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """One field of what comes out; a text is empty where one version has nothing there."""
+    """A field with different values. A text is empty if one version has no such field."""
 
     field: str
-    """Such as `accepted`, `issues`, `lanes`, or `ORC[2].clinical_info.PatientName`."""
+    """For example `accepted`, `issues`, `lanes`, or `ORC[2].clinical_info.PatientName`."""
     before: str
     after: str
 
@@ -29,7 +30,7 @@ def compare(
     defaults: ListenerDefaults,
     charset: str = "utf-8",
 ) -> list[FieldDifference]:
-    """Try both versions on a message; nothing where they agree."""
+    """Return the differences between the results of two versions for a message."""
     old = dict(_flat(try_message(before, raw, defaults, charset)))
     new = dict(_flat(try_message(after, raw, defaults, charset)))
     fields = [*old, *(field for field in new if field not in old)]

@@ -1,9 +1,8 @@
-"""What of an order an outbound definition's messages depend on: fields of the message, tags,
-content.
+"""
+Dependencies of an outbound definition: the fields, tags and report content that its messages use.
 
-Found by leaving one thing out after the other, or writing it otherwise, and looking whether
-anything comes out otherwise: so it holds whatever way a value takes, through a tag, an echo or a
-condition. Patient data: for a screen and no log.
+Each value is left out or changed in turn, and is used if the rendered messages differ. This finds
+uses in tags, echoes and conditions. Results contain patient data and must not be logged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from mappings.outbound.results import ResultContext, ResultOrder
 
 _OTHER = "7"
 MOST_FIELDS = 500
-"""Fields of a message that are tried; those after them are not named."""
+"""Limit of the fields of a message that are tried. Further fields are not reported."""
 
 Written = TypeVar("Written")
 Value = TypeVar("Value")
@@ -32,7 +31,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class ValueUse:
-    """Something that a definition may write: its name, its value, and whether it does."""
+    """A value that a definition may write: its name, its text, and whether it is used."""
 
     name: str
     text: str
@@ -41,7 +40,7 @@ class ValueUse:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Fields of the message with a value, then parts of used ones; used or not; and facts."""
+    """Used and unused fields of the message, followed by parts of used fields, and other values."""
 
     used: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
@@ -56,7 +55,7 @@ def find_dependencies(
     charset: str,
     late: Late = never,
 ) -> Dependencies:
-    """Say what the specimens of a message depend on; nothing where there is none."""
+    """Return what the sample results of a message depend on; empty if there are none."""
     try:
         whole = render_samples(mapping, reader, raw, defaults, charset)
         message = Message.parse(raw, fallback=charset)
@@ -67,46 +66,46 @@ def find_dependencies(
 
     def differs(variant: bytes) -> bool:
         known = (mapping, reader, variant, defaults, message.encoding)
-        return _tried(partial(render_samples, *known)) != whole
+        return _rendered_or_none(partial(render_samples, *known)) != whole
 
     used: list[str] = []
     unused: list[str] = []
     for field in islice(fields_of(message), MOST_FIELDS):
         if late():
             break
-        matters = any(differs(each) for each in field.otherwise())
-        (used if matters else unused).append(field.place)
-    matter, idle = sort_parts(message, frozenset(used), differs)
+        has_effect = any(differs(each) for each in field.variants())
+        (used if has_effect else unused).append(field.place)
+    used_parts, unused_parts = sort_parts(message, frozenset(used), differs)
     made = sample_contexts(mapping, reader, raw, defaults, charset)
-    return Dependencies((*used, *matter), (*unused, *idle), _facts(mapping, made))
+    return Dependencies((*used, *used_parts), (*unused, *unused_parts), _value_uses(mapping, made))
 
 
-def _tried(write: Callable[[], Written]) -> Written | None:
+def _rendered_or_none(write: Callable[[], Written]) -> Written | None:
     try:
         return write()
     except MappingError:
         return None
 
 
-def _facts(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
-    """Tell each tag, Metadata key and part of the content once, used by any of the orders."""
+def _value_uses(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
+    """Return each tag, Metadata key and content value once; used if any order uses it."""
     found: dict[str, ValueUse] = {}
     for context in made:
         whole = mapping.render(context)
-        for name, text, others in _each_fact_otherwise(context):
-            used = any(_tried(partial(mapping.render, each)) != whole for each in others)
+        for name, text, others in _changed_values(context):
+            used = any(_rendered_or_none(partial(mapping.render, each)) != whole for each in others)
             before = found.get(name)
             found[name] = ValueUse(name, text, used or (before is not None and before.used))
     return tuple(found.values())
 
 
-def _each_fact_otherwise(context: ResultContext) -> Iterator[tuple[str, str, list[ResultContext]]]:
+def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[ResultContext]]]:
     (order,) = context.orders
     for tag, text in order.tags.items():
-        tags = (_less(order.tags, tag), {**order.tags, tag: f"{_OTHER}{text}"})
+        tags = (_without(order.tags, tag), {**order.tags, tag: f"{_OTHER}{text}"})
         yield f"clinicalInfo.{tag}", text, _with(context, [replace(order, tags=t) for t in tags])
     for key, value in order.metadata.items():
-        less = replace(order, metadata=_less(order.metadata, key))
+        less = replace(order, metadata=_without(order.metadata, key))
         yield f"Metadata.{key}", str(value), _with(context, [less])
     if text := order.placer:
         placers = ("", f"{_OTHER}{text}")
@@ -119,7 +118,7 @@ def _each_fact_otherwise(context: ResultContext) -> Iterator[tuple[str, str, lis
         yield "report.signedAt", at.isoformat(), [replace(context, signed_at=at.replace(year=1900))]
     signer = context.signed_by
     others = {
-        "name": replace(signer, name="Somebody Else"),
+        "name": replace(signer, name="Other Person"),
         "email": replace(signer, email=""),
         "identifier": replace(signer, identifier=""),
     }
@@ -131,5 +130,5 @@ def _with(context: ResultContext, orders: Sequence[ResultOrder]) -> list[ResultC
     return [replace(context, orders=(each,)) for each in orders]
 
 
-def _less(values: Mapping[str, Value], key: str) -> dict[str, Value]:
+def _without(values: Mapping[str, Value], key: str) -> dict[str, Value]:
     return {name: value for name, value in values.items() if name != key}

@@ -1,9 +1,9 @@
-"""Infer a definition from sample messages of a new sender, with the evidence for each line.
+"""
+Inference of a definition from sample messages of a new sender, with evidence in comments.
 
-The charset is judged by the bytes: what MSH-18 says is often wrong.
-
-A proposal is to be read, edited and checked: it counts what stands where, and knows nothing of
-what the sender means. Evidence tells places, counts and codes; no patient's values.
+The proposal must be reviewed: it is based on counts of values, not on their meaning. The character
+set is inferred from the bytes, because MSH-18 is often wrong. Evidence contains locations, counts
+and codes, but no values of patients.
 """
 
 import json
@@ -24,42 +24,42 @@ from mappings.language.transforms import is_uid
 
 _NOWHERE = YamlNode(None, "", 0, 0)
 _EURO_OR_C1 = frozenset({0xA4, 0xA6, 0xA8, 0xB4, 0xB8, 0xBC, 0xBD, 0xBE})
-"""Bytes that ISO 8859-15 reads otherwise than 8859-1: €, Š, š, Ž, ž, Œ, œ, Ÿ."""
+"""Bytes with other letters in ISO 8859-15 than in 8859-1: €, Š, š, Ž, ž, Œ, œ, Ÿ."""
 _LAST_C1 = 0x9F
 
 
 @dataclass(frozen=True, slots=True)
 class FieldStatistics:
-    """One place over all order groups."""
+    """The values of one location in all order groups."""
 
     path: str
     filled: int
     different: int
     longest: int
     digits: int
-    """How many values have a digit."""
+    """The number of values that contain a digit."""
     uids: bool
     """Whether all values are DICOM UIDs."""
 
-    def told(self, total: int) -> str:
-        """Say it in words."""
+    def describe(self, total: int) -> str:
+        """Return the counts as text."""
         return f"{self.filled} of {total} groups, {self.different} different values"
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Messages that could be read, and their order groups."""
+    """The parsed messages and their order groups."""
 
     messages: tuple[Message, ...]
     groups: tuple[MessageScope, ...]
     unread: int
 
     def value(self, group: MessageScope, path: str) -> str:
-        """Give what a path finds in a group."""
+        """Return the value of a path in a group."""
         return compile_path(path, _NOWHERE, Diagnostics())(group)
 
     def field(self, path: str) -> FieldStatistics:
-        """Count a place."""
+        """Return the statistics of a path."""
         get = compile_path(path, _NOWHERE, Diagnostics())
         values = [value for group in self.groups if (value := get(group))]
         return FieldStatistics(
@@ -72,7 +72,7 @@ class Samples:
         )
 
     def z_fields(self) -> list[FieldStatistics]:
-        """Count every field of every Z segment that has a value, set ids left out."""
+        """Return the statistics of all fields of Z segments with values, except set ids."""
         widths: dict[str, int] = {}
         for message in self.messages:
             for segment in message.segments:
@@ -88,14 +88,17 @@ class Samples:
 
     @property
     def most_repetitions(self) -> int:
-        """How many identifiers PID-3 has at most."""
+        """The largest number of identifiers in PID-3."""
         return max((len(_identifiers(group)) for group in self.groups), default=0)
 
-    def picked(self, kind: str, component: str) -> Counter[str]:
-        """Count the groups in which PID-3 has a repetition with each value of CX-4 or CX-5."""
+    def count_identifiers(self, component: int) -> Counter[str]:
+        """
+        Count the groups in which PID-3 has a repetition with each value of a component (CX-4,
+        CX-5).
+        """
         counts: Counter[str] = Counter()
         for group in self.groups:
-            parts = [_part(each, int(component), group.delimiters) for each in _identifiers(group)]
+            parts = [_part(each, component, group.delimiters) for each in _identifiers(group)]
             counts.update({each for each in parts if each and not {"[", "]", "="} & set(each)})
         return counts
 
@@ -112,7 +115,7 @@ def _part(text: str, number: int, delimiters: Delimiters) -> str:
 
 
 def read_samples(raw: Sequence[bytes]) -> Samples:
-    """Read what can be read."""
+    """Parse messages. Malformed ones are counted and skipped."""
     charset, _ = charset_of(raw)
     defaults = ListenerDefaults("", "UTC", datetime.now(UTC))
     messages: list[Message] = []
@@ -126,7 +129,7 @@ def read_samples(raw: Sequence[bytes]) -> Samples:
 
 
 def charset_of(raw: Sequence[bytes]) -> tuple[str, str]:
-    """Judge the charset by the bytes; give it with the reason."""
+    """Infer the character set from the bytes; return it with the reason."""
     foreign = [each for each in raw if not each.isascii()]
     if not foreign:
         return "utf-8", "All bytes are ASCII: any will do."
@@ -157,23 +160,23 @@ ACCESSION_PLACES = (
     *("OBR-20.1", "OBR-19.1", "OBR-2.1", "ORC-2.1"),
 )
 _ASSIGNERS = ("OBR-3.2", "ORC-3.2")
-_MOST = 0.9  # of the groups: a place that is filled, or differs, nearly always
-_HALF = 0.5  # an order is often spoken of twice: changed, cancelled
+_MOST = 0.9  # share of the groups with a value
+_HALF = 0.5  # several messages may be about one order: changes, cancellations
 _LONGEST_ACCESSION = 16  # DICOM SH
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A definition as YAML with its evidence as comments, and the charset for the listener."""
+    """A definition as YAML with evidence in comments, and the character set of the listener."""
 
     text: str
     charset: str
     unread: int
-    """Samples that could not be read at all."""
+    """The number of samples that could not be parsed."""
 
 
 def infer_definition(raw: Sequence[bytes]) -> Proposal:
-    """Propose a definition of orders from messages, as they were on the wire."""
+    """Propose a definition of orders from messages as received."""
     samples = read_samples(raw)
     charset, why = charset_of(raw)
     known = charset if is_codec(charset) else "utf-8"
@@ -217,7 +220,7 @@ def _tags(samples: Samples) -> list[str]:
     uid = next((each for each in samples.z_fields() if each.uids), None)
     if uid is not None and uid.path != "ZDS-1.1":
         lines += [
-            f"  # {uid.path} holds DICOM UIDs, {uid.told(len(samples.groups))}.",
+            f"  # {uid.path} holds DICOM UIDs, {uid.describe(len(samples.groups))}.",
             "  StudyInstanceUID:",
             "    - {from: IPC-3.1, as: study-uid}",
             f"    - {{from: {uid.path}, as: study-uid}}",
@@ -226,28 +229,32 @@ def _tags(samples: Samples) -> list[str]:
 
 
 def _mrn(samples: Samples) -> tuple[str, list[str], str]:
-    """Choose the place of the MRN: a repetition marked MR, one authority's, else what is filled."""
+    """
+    Choose the location of the MRN:
+
+    a repetition of type MR, one of an authority, else a filled field.
+    """
     total = len(samples.groups)
-    marked = samples.picked("CX-5", "5")
+    marked = samples.count_identifiers(5)
     if "MR" in marked and marked["MR"] >= _MOST * total:
-        authorities = samples.picked("CX-4", "4")
-        told = f", by {len(authorities)} authorities" if authorities else ""
-        why = f"PID-3 has a repetition marked MR in {marked['MR']} of {total} groups{told}."
+        authorities = samples.count_identifiers(4)
+        counted = f", by {len(authorities)} authorities" if authorities else ""
+        why = f"PID-3 has a repetition marked MR in {marked['MR']} of {total} groups{counted}."
         return "PID-3[CX-5=MR].1", _filled(samples, MRN_PLACES, ""), why
-    if samples.most_repetitions > 1 and (authorities := samples.picked("CX-4", "4")):
+    if samples.most_repetitions > 1 and (authorities := samples.count_identifiers(4)):
         name, count = authorities.most_common(1)[0]
         why = f"PID-3 marks none MR; authority {name} is in {count} of {total} groups."
         return f"PID-3[CX-4={name}].1", _filled(samples, MRN_PLACES, ""), why
     for path in MRN_PLACES:
         found = samples.field(path)
         if found.filled:
-            why = f"{path} is filled in {found.told(total)}; places before it are empty."
+            why = f"{path} is filled in {found.describe(total)}; places before it are empty."
             return path, _filled(samples, MRN_PLACES, path), why
     return "", [], "no value in PID-3, PID-2 or PID-4 of any sample; name its place."
 
 
 def _accession(samples: Samples) -> tuple[str, list[str], str]:
-    """Choose the first place that is filled and differs from order to order."""
+    """Choose the first location that is filled and differs between orders."""
     total = len(samples.groups)
     fields = [samples.field(path) for path in ACCESSION_PLACES]
 
@@ -260,7 +267,7 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
     for chosen in (suits, lambda each: each.filled > 0):
         for each in fields:
             if chosen(each):
-                why = f"{each.path}: {each.told(total)}, at most {each.longest} characters."
+                why = f"{each.path}: {each.describe(total)}, at most {each.longest} characters."
                 fit = [other.path for other in fields if other is not each and suits(other)]
                 why += f" As good: {', '.join(fit)}." if fit else ""
                 return each.path, _filled(samples, ACCESSION_PLACES, each.path), why
@@ -268,14 +275,14 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
 
 
 def _is_number(field: FieldStatistics, total: int) -> bool:
-    """OBR-3.2 and ORC-3.2 say who assigned a number, unless they differ like numbers."""
+    """Tell whether a field contains numbers. OBR-3.2 and ORC-3.2 usually contain the assigner."""
     if field.path not in _ASSIGNERS:
         return True
     return total > 1 and field.different >= _MOST * total and field.digits >= _MOST * field.filled
 
 
 def _filled(samples: Samples, places: Sequence[str], but: str) -> list[str]:
-    """Give further places: those with a value in groups where the first may have none."""
+    """Return further locations with values, for groups in which the first one is empty."""
     total = len(samples.groups)
     if but and samples.field(but).filled == total:
         return []
@@ -293,7 +300,7 @@ def _metadata(samples: Samples) -> list[str]:
     lines += ["metadata:", "  values:"]
     return lines + [
         f"    {each.path.replace('-', '_').replace('.', '_')}: {each.path}"
-        f"        # {each.told(total)}; rename it"
+        f"        # {each.describe(total)}; rename it"
         for each in found
     ]
 
@@ -301,9 +308,9 @@ def _metadata(samples: Samples) -> list[str]:
 def _controls(samples: Samples) -> list[str]:
     total = len(samples.groups)
     codes = Counter(filter(None, (samples.value(group, "ORC-1") for group in samples.groups)))
-    told = ", ".join(f"{code} {count}" for code, count in codes.most_common())
+    counted = ", ".join(f"{code} {count}" for code, count in codes.most_common())
     return (
-        ["", f"# Order control, ORC-1 of {total} groups: {_printable(told) or 'none'}."]
+        ["", f"# Order control, ORC-1 of {total} groups: {_printable(counted) or 'none'}."]
         if total
         else []
     )
@@ -314,5 +321,5 @@ def _quoted(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Keep a comment on its line, whatever a sender wrote."""
+    """Replace line breaks and control characters, so that a comment stays on its line."""
     return "".join(each if each.isprintable() else "?" for each in text)

@@ -1,6 +1,7 @@
-"""What an outbound definition would write for an order, with a report that nobody dictated.
+"""
+Sample results: what an outbound definition renders for an order with a sample report.
 
-For trying definitions and comparing versions of them; nothing of it is ever sent.
+They are for trials and comparisons of definitions, and are never sent.
 """
 
 from mappings.authoring.comparison import FieldDifference
@@ -23,9 +24,9 @@ def render_samples(
     defaults: ListenerDefaults,
     charset: str,
 ) -> list[bytes]:
-    """Write a result for each order of a message; none for what cannot be read, or is no order."""
-    made = sample_contexts(mapping, reader, raw, defaults, charset)
-    return [mapping.render(each) for each in made]
+    """Render a result for each order of a message; none if it is refused or has no order."""
+    contexts = sample_contexts(mapping, reader, raw, defaults, charset)
+    return [mapping.render(each) for each in contexts]
 
 
 def sample_contexts(
@@ -35,7 +36,7 @@ def sample_contexts(
     defaults: ListenerDefaults,
     charset: str,
 ) -> list[ResultContext]:
-    """Give what the results of a message's orders may say, one order each."""
+    """Return the result context of each order of a message."""
     try:
         events = reader.apply(Message.parse(raw, fallback=charset), defaults)
     except (MessageRefusal, RuleFailed):
@@ -64,7 +65,7 @@ def _context(
 
 
 def compare_results(before: list[bytes], after: list[bytes]) -> list[FieldDifference]:
-    """Compare what two versions write for the same message, field by field."""
+    """Return the differing fields of the results of two versions for the same message."""
     old, new = _fields(before), _fields(after)
     places = [*old, *(place for place in new if place not in old)]
     return [

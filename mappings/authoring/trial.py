@@ -1,7 +1,8 @@
-"""Try a definition on a message: what comes out, what is wrong, which fields were looked at.
+"""
+Trial of an inbound definition on a message: events, issues, and the fields that rules read.
 
-For `bridge mapping try` and the console. Everything in a Trial can be written as JSON; it
-holds patient data, so it belongs on a screen and in no log.
+Used by `bridge mapping try` and the console. A Trial can be written as JSON. It contains patient
+data and must not be logged.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a definition makes of one message."""
+    """The result of a trial."""
 
     accepted: bool
     issues: tuple[Issue, ...]
@@ -33,17 +34,23 @@ class Trial:
     events: tuple[dict[str, Any], ...]
     used: tuple[str, ...]
     """
-    Fields with a value that some rule looked at, in the order of the message: OBR[2]-4. After them
-    repetitions and components without which the events differ, where these were asked for.
+    Fields with a value that a rule read, in the order of the message:
+
+    OBR[2]-4. If requested, they are followed by the repetitions and components that have an effect
+    on the events.
     """
     unused: tuple[str, ...]
-    """Fields with a value that no rule looked at; parts of used fields that change nothing."""
+    """Fields with a value that no rule read, and parts of used fields that have no effect."""
     parked: bool = False
-    """A hook or pattern failed that no identifier needs: it is acknowledged, then parked."""
+    """
+    Whether a hook or pattern failed that no identifier needs:
+
+    the message is acknowledged, then parked.
+    """
 
 
-class _Fields(list[str]):
-    """Fields that tell which of them were read."""
+class _TrackedFields(list[str]):
+    """The fields of a segment; records which fields are read."""
 
     __slots__ = ("read",)
 
@@ -55,8 +62,8 @@ class _Fields(list[str]):
         return super().__getitem__(number)
 
 
-class _WatchedLines(SegmentLines):
-    """Lines that remember which of their fields were read."""
+class _TrackedLines(SegmentLines):
+    """Segment lines that record which fields are read."""
 
     __slots__ = ("read",)
 
@@ -74,18 +81,18 @@ class _WatchedLines(SegmentLines):
     def split(self, index: int) -> list[str]:
         known = self.fields[index]
         if known is None:
-            known = self.fields[index] = _Fields(super().split(index))
+            known = self.fields[index] = _TrackedFields(super().split(index))
             known.read = self.read[index]
         return known
 
 
-class _WatchedMessage(Message):
-    """A message of such lines."""
+class _TrackedMessage(Message):
+    """A message with tracked lines."""
 
     __slots__ = ()
 
-    lines: _WatchedLines
-    lines_type = _WatchedLines
+    lines: _TrackedLines
+    lines_type = _TrackedLines
 
 
 def try_message(
@@ -97,43 +104,43 @@ def try_message(
     components: bool = False,
 ) -> Trial:
     """
-    Run everything a message meets on its way in; raises nothing for bad messages.
+    Process a message as the listener does; raises nothing for malformed messages.
 
-    `charset` is the listener's, for messages that declare none. `components`: sort repetitions
-    and components of used fields, too. This maps the message once or twice for each of them, and
-    is left out for a definition with hooks.
+    `charset` is the codec if MSH-18 is empty. `components`: also examine repetitions and components
+    of used fields. This maps the message once or twice for each of them, and is skipped for
+    definitions with hooks.
     """
     try:
         message = Message.parse(raw, fallback=charset)
     except MessageRefusal as refusal:
         return _refused(refusal)
-    examination = mapping.examine(message, defaults)
-    issues = examination.issues
+    pre_check = mapping.pre_check(message, defaults)
+    issues = pre_check.issues
     if not mapping.accepts(message.header):
         issues = (Issue("MSH-9", "accept", "this mapping does not accept the message"), *issues)
-    accepted = not examination.refusals and mapping.accepts(message.header)
-    watched = _WatchedMessage.parse(raw, fallback=charset)
+    accepted = not pre_check.refusals and mapping.accepts(message.header)
+    tracked = _TrackedMessage.parse(raw, fallback=charset)
     events: list[OrderEvent] = []
     parked = False
     try:
-        events = mapping.apply(watched, defaults)
+        events = mapping.apply(tracked, defaults)
     except MessageRefusal:
-        accepted = False  # the examination has said why
+        accepted = False  # the pre-check has the reason
     except RuleFailed as failure:
         parked, accepted = accepted, False
         issues = (*issues, Issue("", "rule", str(failure)))
     if parked:
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
-    used, unused = _fields(watched)
+    used, unused = _fields(tracked)
     if components and accepted and not mapping.takes_long:
         whole = [replace(event, echo=()) for event in events]
         known = (message.encoding, defaults)
-        matter, idle = sort_parts(
+        used_parts, unused_parts = sort_parts(
             message, frozenset(used), lambda raw: _mapped(mapping, raw, *known) != whole
         )
-        used, unused = (*used, *matter), (*unused, *idle)
-    told = tuple(_told(event) for event in events) if accepted else ()
-    return Trial(accepted, issues, examination.lanes, told, used, unused, parked)
+        used, unused = (*used, *used_parts), (*unused, *unused_parts)
+    shown = tuple(_as_json(event) for event in events) if accepted else ()
+    return Trial(accepted, issues, pre_check.lanes, shown, used, unused, parked)
 
 
 def _refused(refusal: MessageRefusal) -> Trial:
@@ -141,20 +148,20 @@ def _refused(refusal: MessageRefusal) -> Trial:
     return Trial(False, (issue,), (), (), (), ())
 
 
-def _told(event: OrderEvent) -> dict[str, Any]:
-    """Write an event as JSON has it."""
-    told = asdict(event)
-    told["action"] = event.action.value
-    told["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
-    told["echo"] = list(event.echo)
+def _as_json(event: OrderEvent) -> dict[str, Any]:
+    """Convert an event to JSON values."""
+    values = asdict(event)
+    values["action"] = event.action.value
+    values["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
+    values["echo"] = list(event.echo)
     for rare in ("visit", "renumbers"):
-        if not told[rare]:
-            del told[rare]
-    return told
+        if not values[rare]:
+            del values[rare]
+    return values
 
 
-def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Name the fields that have a value, used ones and unused ones."""
+def _fields(message: _TrackedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the used and the unused fields with values."""
     used: list[str] = []
     unused: list[str] = []
     counts: dict[str, int] = {}
@@ -172,7 +179,7 @@ def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _mapped(
     mapping: InboundMapping, raw: bytes, charset: str, defaults: ListenerDefaults
 ) -> list[OrderEvent] | None:
-    """Map a variant; None where it is refused. What is echoed of the order is left aside."""
+    """Map a variant, without the echo; None if it is refused."""
     try:
         message = Message.parse(raw, fallback=charset)
         return [replace(event, echo=()) for event in mapping.apply(message, defaults)]

@@ -1,8 +1,9 @@
-"""Variants of a message: the same message with one value left out, or with another value there.
+"""
+Variants of a message: copies in which one value is removed or changed.
 
-A value matters to a definition if what the definition makes of a variant differs. `sort_parts`
-finds out for the repetitions and components of fields. `bridge mapping try`, the page of a
-message, and the preview of the console share it.
+A definition uses a value if the result for a variant differs. `sort_parts` examines the repetitions
+and components of fields. `bridge mapping try`, the page of a message and the preview of the console
+use it.
 """
 
 import time
@@ -13,24 +14,24 @@ from mappings.hl7.message import Message
 
 HEADER = "MSH"
 MOST_PARTS = 300
-"""Separators in the fields of a message that are tried; a field beyond them is not divided."""
+"""Limit of the separators in the fields of a message that are examined."""
 _OTHER = "7"
 
 MOST_SECONDS = 2.0
-"""How long the parts of a message are tried: a message may be large, and somebody waits."""
+"""Time limit for the parts of a message, because messages may be large and a user waits."""
 
 Late = Callable[[], bool]
 Differs = Callable[[bytes], bool]
-"""Whether a definition makes something else of a variant than of the message."""
+"""Tells whether the result for a variant differs from that for the message."""
 
 
 def never() -> bool:
-    """Set no limit of time."""
+    """Return False: there is no time limit."""
     return False
 
 
 def deadline(seconds: float) -> Late:
-    """Begin a span of time; the answer says whether it is over."""
+    """Start a time limit; return a function that tells whether it has expired."""
     until = time.monotonic() + seconds
     return lambda: time.monotonic() > until
 
@@ -38,9 +39,9 @@ def deadline(seconds: float) -> Late:
 @dataclass(frozen=True, slots=True)
 class FieldVariants:
     """
-    A field that has a value; `place` counts the segments of a name: `OBR[2]-4`.
+    A field with a value, and its variants; `place` has the number of the segment: `OBR[2]-4`.
 
-    A variant is written when it is asked for: a stored message may be large.
+    A variant is created on access, because messages may be large.
     """
 
     place: str
@@ -51,25 +52,25 @@ class FieldVariants:
     _message: Message
 
     def with_text(self, text: str) -> bytes:
-        """Write the message with another text in this field."""
+        """Return the message with another text in this field."""
         line, index = self._at
         values = [*self._values[:index], text, *self._values[index + 1 :]]
         written = self._message.delimiters.field.join(values)
         whole = "\r".join([*self._lines[:line], written, *self._lines[line + 1 :], ""])
         return whole.encode(self._message.encoding, "replace")
 
-    def otherwise(self) -> Iterator[bytes]:
+    def variants(self) -> Iterator[bytes]:
         """
-        Write the message without this field, and with another value in it.
+        Yield the message without this field, and with another value in it.
 
-        The second one shows that the first of two fields with the same value is used.
+        The changed value shows that the first of two fields with equal values is used.
         """
         yield self.with_text("")
         yield self.with_text(f"{_OTHER}{self.text}")
 
 
 def fields_of(message: Message) -> Iterator[FieldVariants]:
-    """Give each field that has a value, but none of the header: its fields decide who reads it."""
+    """Yield each field with a value, except those of the header, which select the definition."""
     lines = [each.text() for each in message.segments]
     for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
         if segment.id == HEADER:
@@ -83,8 +84,8 @@ def fields_of(message: Message) -> Iterator[FieldVariants]:
                 )
 
 
-class _Parts:
-    """The repetitions and components of a field, each left out and written otherwise."""
+class _FieldParts:
+    """The repetitions and components of a field, sorted by use."""
 
     def __init__(
         self, field: FieldVariants, message: Message, differs: Differs, late: Late
@@ -108,9 +109,9 @@ class _Parts:
         place = f"{self._field.place}[{at + 1}]"
         if len(self._texts) > 1:
             other = self._join.join(f"{_OTHER}{part}" for part in parts)
-            matters = self._matters(at, "", other)
-            if len(parts) == 1 or not matters:
-                (self.used if matters else self.unused).append(place)
+            has_effect = self._has_effect(at, "", other)
+            if len(parts) == 1 or not has_effect:
+                (self.used if has_effect else self.unused).append(place)
                 return
         if len(parts) == 1:
             return
@@ -120,11 +121,11 @@ class _Parts:
                     self._join.join([*parts[:nth], text, *parts[nth + 1 :]])
                     for text in ("", f"{_OTHER}{part}")
                 )
-                matters = self._matters(at, without, other)
+                has_effect = self._has_effect(at, without, other)
                 name = f"{place if at else self._field.place}.{nth + 1}"
-                (self.used if matters else self.unused).append(name)
+                (self.used if has_effect else self.unused).append(name)
 
-    def _matters(self, at: int, *others: str) -> bool:
+    def _has_effect(self, at: int, *others: str) -> bool:
         for other in others:
             text = self._repeat.join([*self._texts[:at], other, *self._texts[at + 1 :]])
             if not self._late() and self._differs(self._field.with_text(text)):
@@ -136,12 +137,11 @@ def sort_parts(
     message: Message, places: Collection[str], differs: Differs, late: Late | None = None
 ) -> tuple[list[str], list[str]]:
     """
-    Name the repetitions and components of fields that matter, and those that do not.
+    Return the repetitions and components of fields that are used, and those that are not.
 
     `PID-3[2]` is a repetition, `PID-3[2].1` a component of it; components of the first repetition
-    are named `PID-3.1`. A repetition that does not matter is named without its components. A field
-    is sorted as a whole or not at all. Fields that are not reached before it is `late`, after
-    MOST_SECONDS, are left out.
+    are named `PID-3.1`. Components of an unused repetition are not listed. A field is examined as a
+    whole or not at all. Fields that are not reached before the time limit are skipped.
     """
     late = late or deadline(MOST_SECONDS)
     used: list[str] = []
@@ -153,7 +153,7 @@ def sort_parts(
         if field.place not in places or separators > left:
             continue
         left -= separators
-        parts = _Parts(field, message, differs, late)
+        parts = _FieldParts(field, message, differs, late)
         parts.sort()
         if late():
             break

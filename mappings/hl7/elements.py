@@ -20,6 +20,12 @@ def is_null(text: str) -> bool:
     return text.strip() == NULL
 
 
+def without_null(text: str) -> str:
+    """Return a value without surrounding blanks, "" for a null."""
+    text = text.strip()
+    return "" if text == NULL else text
+
+
 class MessageSyntax(NamedTuple):
     """The delimiters and the character encoding with which the text of a message is read."""
 

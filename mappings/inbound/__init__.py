@@ -1,1 +1,1 @@
-"""Inbound definitions: an HL7 message becomes order and patient events."""
+"""Inbound definitions: HL7 messages become order events and patient events."""

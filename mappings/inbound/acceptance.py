@@ -1,7 +1,10 @@
-"""Which messages a definition takes: type and trigger, sender, version, processing id.
+"""
+Acceptance:
 
-The order of tests is the standard's: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Reads
-headers only.
+which messages a definition accepts, by type and trigger, sender, version, processing id.
+
+The order of the checks is that of the standard: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Only
+headers are read.
 """
 
 import re
@@ -28,14 +31,14 @@ VERSIONS = frozenset(
     | {"2.8", "2.8.1", "2.8.2", "2.9"}
 )
 PROCESSING = frozenset({"P", "D", "T"})
-"""Tables 0104 and 0103: what MSH-12 and MSH-11 can be."""
+"""The codes of table 0103 (MSH-11). `VERSIONS` has those of table 0104 (MSH-12)."""
 _FIRST_OF_SENDER = 3  # MSH-3
 _CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
 
 
 @dataclass(frozen=True, slots=True)
 class SenderPattern:
-    """Patterns (`*` and `?`) for MSH-3 to MSH-6; an empty one asks nothing."""
+    """Patterns (`*` and `?`) for MSH-3 to MSH-6. An empty pattern matches any value."""
 
     application: str = ""
     facility: str = ""
@@ -43,11 +46,11 @@ class SenderPattern:
     receiving_facility: str = ""
 
     def matches(self, header: Header) -> bool:
-        """Compare the first components, ends trimmed."""
+        """Compare the trimmed first components with the patterns."""
         return self.mismatch(header) is None
 
     def mismatch(self, header: Header) -> int | None:
-        """Return the number of the first field of MSH that does not match; None: all do."""
+        """Return the number of the first field of MSH that does not match, None if all match."""
         fields = (
             (self.application, header.sending_application),
             (self.facility, header.sending_facility),
@@ -75,18 +78,22 @@ class Acceptance:
     versions: frozenset[str] = frozenset()
     processing: frozenset[str] = frozenset()
 
-    def takes(self, header: Header) -> bool:
-        """Say whether type, trigger and sender are ours; dispatches on MSH-9.1 and 9.2 alone."""
-        known = self.knows(header)
+    def accepts(self, header: Header) -> bool:
+        """
+        Tell whether type, trigger and sender are accepted.
+
+        The type is that of MSH-9.1 and MSH-9.2.
+        """
+        known = self.accepts_type(header)
         return known and (not self.senders or any(s.matches(header) for s in self.senders))
 
-    def knows(self, header: Header) -> bool:
-        """Tell whether type and trigger are ours, from any sender."""
+    def accepts_type(self, header: Header) -> bool:
+        """Tell whether type and trigger are accepted, from any sender."""
         code = header.message_code
         return (code, header.trigger) in self.messages or (code, ANY) in self.messages
 
     def refusals(self, header: Header) -> list[MessageRefusal]:
-        """Say what else about the header is not acceptable; an empty set accepts anything."""
+        """Return refusals of version and processing id. An empty set accepts any value."""
         found: list[MessageRefusal] = []
         if self.versions and header.version not in self.versions:
             found.append(UnsupportedVersion())
@@ -97,12 +104,15 @@ class Acceptance:
 
 def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRefusal:
     """
-    Say why none of these takes a header: its sender, its trigger or its type is unknown.
+    Return why no definition accepts a header: its sender, trigger or type is unknown.
 
-    Of several patterns of senders, the one that matches furthest names the field.
+    If several sender patterns apply, the one that matches the most fields determines the reported
+    field.
     """
     acceptances = list(acceptances)
-    senders = [sender for each in acceptances if each.knows(header) for sender in each.senders]
+    senders = [
+        sender for each in acceptances if each.accepts_type(header) for sender in each.senders
+    ]
     if senders:
         furthest = max(sender.mismatch(header) or 0 for sender in senders)
         return UnknownSender(f"MSH-{furthest}")
@@ -114,7 +124,7 @@ def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRef
 def compile_acceptance(
     node: YamlNode | None, place: YamlNode, diagnostics: Diagnostics
 ) -> Acceptance:
-    """Read `accept:`; a definition that accepts nothing is a mistake."""
+    """Read `accept:`. A definition that accepts no message has an error."""
     entries = diagnostics.read_mapping(node, KEYS) if node is not None else {}
     messages = _messages(entries.get("messages"), diagnostics)
     if not messages:
@@ -136,7 +146,11 @@ def _items(entries: dict[str, YamlNode], key: str, diagnostics: Diagnostics) -> 
 
 
 def _listed(node: YamlNode, what: str, known: frozenset[str], diagnostics: Diagnostics) -> str:
-    """Read a code of a table; others are taken at their word, for nobody knows all senders."""
+    """
+    Read a code, and warn if it is not in its table.
+
+    It is accepted, because senders invent codes.
+    """
     text = diagnostics.read_text(node)
     if text and text not in known:
         diagnostics.warn(node, "accept", f"HL7 has no {what} {text!r}{suggestion(text, known)}")
@@ -159,7 +173,7 @@ def _messages(node: YamlNode | None, diagnostics: Diagnostics) -> list[tuple[str
 
 
 def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Accept a bare type (MSH-9 `ORM`, HL7 v2.1) where only one of its events is meant anyway."""
+    """Accept a bare type (MSH-9 `ORM`, HL7 v2.1) if the definition accepts one of its events."""
     codes = [code for code, _ in messages]
     return [(code, "") for code, trigger in messages if codes.count(code) == 1 and trigger != ANY]
 

@@ -1,7 +1,8 @@
-"""A compiled inbound definition: accepts, checks, names the lanes, maps.
+"""
+InboundMapping: a compiled inbound definition, which pre-checks messages and maps them to events.
 
-The check is what runs before the acknowledgment; it looks at the header, at required tags
-and at the order control, and at nothing that cannot refuse.
+The pre-check runs before the acknowledgment. It reads the header, the order control and the tags
+that may refuse a message, and returns the lanes.
 """
 
 from collections.abc import Sequence
@@ -21,26 +22,26 @@ from mappings.language.errors import RuleFailed
 from mappings.language.scope import ListenerDefaults, MessageScope
 
 MAX_GROUPS = 1000
-"""Orders or patients of one message: each of them becomes an event of several kilobytes."""
+"""Limit of the orders or patients of a message. Each becomes an event of several kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreCheck:
-    """What is known of a message before it is acknowledged."""
+    """The result of the check before the acknowledgment."""
 
     issues: tuple[Issue, ...]
     lanes: tuple[str, ...]
 
     @property
     def refusals(self) -> tuple[MessageRefusal, ...]:
-        """Why the message is not taken; empty when it is."""
-        if not self.issues:  # nearly always
+        """The reasons why the message is refused; empty if it is accepted."""
+        if not self.issues:  # the usual case
             return ()
         return tuple(issue.refusal for issue in self.issues if issue.refusal is not None)
 
 
 class Subjects(NamedTuple):
-    """The sites, patient ids and order numbers that a definition reads in a message."""
+    """The sites, patient ids and order numbers that a message is about."""
 
     sites: frozenset[str] = frozenset()
     patients: frozenset[str] = frozenset()
@@ -48,69 +49,69 @@ class Subjects(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """An examination of bytes, and whether they are in another charset than they say."""
+    """The pre-check of a message, and whether its bytes are not in the declared character set."""
 
-    examination: PreCheck
+    pre_check: PreCheck
     charset_suspect: bool
 
 
 @dataclass(frozen=True, slots=True)
 class InboundMapping:
-    """Immutable; `version` is a hash of everything it was compiled from (16 hex digits)."""
+    """A compiled definition. Immutable; `version` is a hash of its files (16 hex digits)."""
 
     name: str
     version: str
     acceptance: Acceptance
     plan: OrderRules | PatientRules
     files: tuple[str, ...] = ()
-    """Everything it was compiled from, by file name."""
+    """The names of the files of which it was compiled."""
     sources: Sources = field(default_factory=dict, repr=False, compare=False)
-    """The texts of those files: from them another process compiles the same."""
+    """The texts of these files, with which another process can compile the same mapping."""
     takes_long: bool = False
-    """Whether a hook or a large pattern is among its rules: read on a thread, then."""
+    """Whether a rule is a hook or a complex pattern, so that messages are read on a thread."""
 
     @property
     def patient_names(self) -> PatientNames:
-        """What becomes of an order whose patient is known by another name."""
+        """What happens to an order whose patient is known by another name."""
         if isinstance(self.plan, OrderRules):
             return self.plan.patient_names
         return PatientNames.EXACT
 
     def accepts(self, header: Header) -> bool:
-        """Say whether messages of this type, trigger and sender are this mapping's."""
-        return self.acceptance.takes(header)
+        """Tell whether messages of this type, trigger and sender are accepted."""
+        return self.acceptance.accepts(header)
 
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Read bytes whose header is known, and examine them. Raises Malformed alone."""
+        """Parse and pre-check a message whose header is known. Raises MalformedMessage."""
         message = Message.parse(raw, fallback=fallback, head=head)
-        return Inspection(self.examine(message, defaults), message.charset_suspect)
+        return Inspection(self.pre_check(message, defaults), message.charset_suspect)
 
-    def examine(self, message: Message, defaults: ListenerDefaults) -> PreCheck:
-        """Check a message and name its lanes, in one pass. Raises nothing."""
+    def pre_check(self, message: Message, defaults: ListenerDefaults) -> PreCheck:
+        """Check a message and determine its lanes. Raises nothing."""
         scopes = self.plan.scopes(message, defaults)
         if len(scopes) > MAX_GROUPS:
             return PreCheck((_issue(_too_many(scopes)),), ())
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
-            issues += (_SUSPECT,)
+            issues += (_SUSPECT_CHARSET,)
         return PreCheck(issues, self._lanes(scopes))
 
     def check(self, message: Message, defaults: ListenerDefaults) -> list[Issue]:
-        """Say what is wrong with a message; an issue with a refusal is not acceptable."""
-        return list(self.examine(message, defaults).issues)
+        """Return the issues of a message. A message with a refusal is not acceptable."""
+        return list(self.pre_check(message, defaults).issues)
 
     def lane(self, message: Message, defaults: ListenerDefaults) -> tuple[str, ...]:
-        """Name the patients a message is about, `SITE|MRN`; a merge names two or more."""
+        """Return the patients of a message as `SITE|MRN`; a merge has two or more."""
         return self._lanes(self.plan.scopes(message, defaults))
 
     def subjects(self, message: Message, defaults: ListenerDefaults) -> Subjects:
         """
-        Return what a message is about; parts that the definition cannot read are left out.
+        Return the subjects of a message. Those that cannot be read are left out.
 
-        Only identifiers are read: a mistake in another field hides none of them.
+        Only identifiers are read, so that errors in other fields have no effect.
         """
         try:
             scopes = self.plan.scopes(message, defaults)
@@ -129,25 +130,29 @@ class InboundMapping:
         return Subjects(*(frozenset(each - {""}) for each in (sites, patients, orders)))
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
-        """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
+        """
+        Return ORC-1 of the reply to an order control code.
+
+        '' if the mapping is not for orders.
+        """
         if isinstance(self.plan, OrderRules):
             return self.plan.control.reply(control, accepted=accepted)
         return ""
 
     def apply(self, message: Message, defaults: ListenerDefaults) -> list[OrderEvent]:
-        """Map a message; raises Refusal for one that was not checked, RuleFailed."""
+        """Map a message. Raises MessageRefusal if it was not pre-checked, and RuleFailed."""
         return self.events(self.plan.scopes(message, defaults), message)
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> list[OrderEvent]:
         """
-        Map a message as it was stored; `fallback` is the codec where MSH-18 says nothing.
+        Map a stored message; `fallback` is the codec if MSH-18 is empty.
 
-        Raises Refusal, RuleFailed.
+        Raises MessageRefusal, RuleFailed.
         """
         return self.apply(Message.parse(raw, fallback=fallback), defaults)
 
     def events(self, scopes: Sequence[MessageScope], message: Message) -> list[OrderEvent]:
-        """Map a message that is cut already; raises as `apply` does."""
+        """Map a message that is split into groups. Raises as `apply`."""
         if len(scopes) > MAX_GROUPS:
             raise _too_many(scopes)
         if isinstance(self.plan, OrderRules):
@@ -170,11 +175,11 @@ class InboundMapping:
         except (
             MessageRefusal,
             RuleFailed,
-        ):  # it is refused anyway, and a refused message has no lane
+        ):  # such a message is refused, and has no lane
             return ()
 
 
-_SUSPECT = Issue(
+_SUSPECT_CHARSET = Issue(
     "MSH-18",
     "charset",
     "the bytes are not in the declared character set; read as another",
@@ -191,5 +196,5 @@ def _issue(refusal: MessageRefusal) -> Issue:
 
 
 def _distinct(refusals: Sequence[MessageRefusal]) -> list[MessageRefusal]:
-    """Several groups may miss the same field of the one patient."""
+    """Remove duplicates: several groups may lack the same field of one patient."""
     return list({(type(each), each.place): each for each in refusals}.values())

@@ -1,7 +1,8 @@
-"""What an inbound message means: order events, and the issues found on the way.
+"""
+Order events: the results of inbound mappings, as plain values.
 
-Plain values only; how they come out of a message is `mappings.inbound.order_mapping` and
-`mappings.inbound.patient_mapping`, what is done about them is the bridge's business.
+`mappings.inbound.order_mapping` and `mappings.inbound.patient_mapping` create them; the bridge
+executes them.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 
 class OrderAction(StrEnum):
-    """What the sender wants done with an order or a patient."""
+    """The action that a sender requests for an order or a patient."""
 
     CREATE = "create"
     AWAIT = "await"
@@ -30,15 +31,16 @@ class OrderAction(StrEnum):
 
 
 CHILD_OF = "child-of"
-"""The kind of signal that names an order's parent by its number; it joins nobody."""
+"""The kind of signal that contains the number of an order's parent. It does not link reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSignal:
-    """Orders of one patient that carry an equal signal are read together.
+    """
+    A reason to link orders: orders of one patient with an equal signal share a report.
 
-    kind: study-uid | accession | message-group | printset | order-group | parent | custom:<name>,
-    or `CHILD_OF`.
+    `kind` is study-uid, accession, message-group, printset, order-group, parent, custom:<name> or
+    `CHILD_OF`.
     """
 
     kind: str
@@ -48,10 +50,10 @@ class LinkSignal:
 @dataclass(frozen=True, slots=True)
 class PatientVisit:
     """
-    The visit that a patient event is about: `number` as an order's Metadata has it under `key`.
+    The visit of a patient event; orders have its `number` in their Metadata under `key`.
 
-    A move gives the orders of visit `prior` to the event's patient under `number`; an update
-    brings `values` of Metadata to the orders of visit `number`.
+    A move assigns the orders of visit `prior` to the patient of the event, with `number`. An update
+    sets the Metadata `values` of the orders of visit `number`.
     """
 
     key: str
@@ -62,11 +64,12 @@ class PatientVisit:
 
 @dataclass(frozen=True, slots=True)
 class OrderEvent:
-    """One ORC/OBR group (or one PID of an ADT message), ready for the report service.
+    """
+    The result for one ORC/OBR group, or for one PID of an ADT message.
 
-    `clinical_info` holds only tags with a value; an explicit HL7 null (`""`) gives an
-    empty string: delete what is stored (HL7 v2.5.1 §2.5.3). `echo` keeps the raw segment
-    lines, MSH first, so that a result can repeat them.
+    `clinical_info` contains the tags with a value. An HL7 null (`""`) becomes an empty string,
+    which deletes the stored value (HL7 v2.5.1 §2.5.3). `echo` contains segments as sent, MSH first,
+    for the result message.
     """
 
     action: OrderAction
@@ -89,4 +92,4 @@ class OrderEvent:
     note: str = ""
     visit: PatientVisit | None = None
     renumbers: bool = False
-    """Of a merge: the patient alone gets a new number, which is nobody else's (A46, A47)."""
+    """Of a merge: the patient gets a new number that no other patient has (A46, A47)."""

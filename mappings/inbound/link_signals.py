@@ -1,13 +1,13 @@
-"""Link signals: which orders of one message, or of several, are read together.
+"""
+Link signals: the values by which orders of a patient are linked to one report.
 
-The kinds and what they stand on are data (`links:`), one line each, on or off. A signal is
-a value; that orders of different patients never join is the bridge's rule, not this file's.
+Definitions configure the signals (`links:`). The bridge links orders, and only those of one
+patient.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from mappings.hl7.elements import NULL
 from mappings.inbound.events import LinkSignal
@@ -25,32 +25,24 @@ KEYS = ("on", "value", "when", "unless_differ")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """What the signals between the groups of one message need to know of one group."""
+class OrderGroup:
+    """An ORC/OBR group of a message, with the patient and accession that signals compare."""
 
     scope: MessageScope
     mrn: str
     accession: str
 
 
-class Standing(NamedTuple):
-    """What counts of a group between the groups of one message; `differ` is `unless_differ`."""
-
-    mrn: str
-    accession: str
-    differ: str
-
-
 @dataclass(frozen=True, slots=True)
-class ValuedLink:
-    """A signal that one group shows by itself."""
+class LinkRule:
+    """A signal that depends on one group alone."""
 
     kind: str
     value: Rule
     condition: Condition | None
 
     def signal(self, scope: MessageScope) -> LinkSignal | None:
-        """Return the signal of a group, if it shows one."""
+        """Return the signal of a group, None if it has none."""
         if self.condition is not None and not self.condition(scope):
             return None
         value = self.value(scope)
@@ -58,70 +50,61 @@ class ValuedLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """The switched-on signals of a definition."""
+class LinkRules:
+    """The enabled signals of a definition."""
 
-    valued: tuple[ValuedLink, ...] = ()
+    valued: tuple[LinkRule, ...] = ()
     accession: bool = False
     message_group: bool = False
     unless_differ: Rule | None = None
 
-    def signals(self, members: Sequence[Member]) -> list[tuple[LinkSignal, ...]]:
-        """Return the signals of every group of one message, in order."""
-        if not members[1:]:
-            return [self._own(each.scope) for each in members]
-        between = self.between([self._standing(each) for each in members])
+    def signals(self, groups: Sequence[OrderGroup]) -> list[tuple[LinkSignal, ...]]:
+        """Return the signals of each group of one message, in order."""
+        own = [self._own(each.scope) for each in groups]
+        if len(groups) == 1:
+            return own
+        shared, names = self._shared_accessions(groups), self._group_names(groups)
         return [
-            (*self._own(member.scope), *others)
-            for member, others in zip(members, between, strict=True)
+            signals
+            + (LinkSignal(ACCESSION, group.accession),) * (group.accession in shared)
+            + (LinkSignal(MESSAGE_GROUP, name),) * bool(name)
+            for signals, group, name in zip(own, groups, names, strict=True)
         ]
 
     def _own(self, scope: MessageScope) -> tuple[LinkSignal, ...]:
-        """Return the signals that a group shows by itself."""
-        return tuple([shown for link in self.valued if (shown := link.signal(scope)) is not None])
+        """Return the signals that do not depend on other groups of the message."""
+        return tuple([found for rule in self.valued if (found := rule.signal(scope)) is not None])
 
-    def _standing(self, member: Member) -> Standing:
-        asked = self.unless_differ if self.message_group else None
-        differ = "" if asked is None else asked(member.scope)
-        return Standing(member.mrn, member.accession, differ)
-
-    def between(self, standings: Sequence[Standing]) -> list[list[LinkSignal]]:
-        """Return the signals that groups show by being in one message, in order."""
-        shared, groups = self._accessions(standings), self._groups(standings)
-        return [
-            [LinkSignal(ACCESSION, each.accession)] * (each.accession in shared)
-            + [LinkSignal(MESSAGE_GROUP, group)] * bool(group)
-            for each, group in zip(standings, groups, strict=True)
-        ]
-
-    def _accessions(self, standings: Sequence[Standing]) -> set[str]:
-        """Return the accessions that stand in several groups."""
+    def _shared_accessions(self, groups: Sequence[OrderGroup]) -> set[str]:
+        """Return the accessions that several groups have."""
         if not self.accession:
             return set()
-        counts = Counter(each.accession for each in standings)
+        counts = Counter(each.accession for each in groups)
         return {accession for accession, count in counts.items() if accession and count > 1}
 
-    def _groups(self, standings: Sequence[Standing]) -> list[str]:
-        """Name the group of each; "" where it is alone.
+    def _group_names(self, groups: Sequence[OrderGroup]) -> list[str]:
+        """
+        Return the name of each group's message group, "" if it has no other member.
 
-        The name is the first one's accession and no message id: a change that repeats the
-        groups shows the same signal again, a restarted counter of the sender joins nothing.
+        The name is the accession of the first member. It is not the message's control id, so that a
+        change that repeats the groups has the same signal.
         """
         if not self.message_group:
-            return [""] * len(standings)
-        keys = [(each.mrn, each.differ) for each in standings]
+            return [""] * len(groups)
+        rule = self.unless_differ
+        keys = [(each.mrn, rule(each.scope) if rule else "") for each in groups]
         sizes = Counter(keys)
         anchors: dict[tuple[str, str], str] = {}
-        for each, key in zip(standings, keys, strict=True):
+        for each, key in zip(groups, keys, strict=True):
             anchors.setdefault(key, each.accession)
         return [anchors[key] if sizes[key] > 1 else "" for key in keys]
 
 
-def compile_links(node: YamlNode | None, context: CompilationContext) -> Links:
-    """Read `links:`; what is not named is off."""
+def compile_links(node: YamlNode | None, context: CompilationContext) -> LinkRules:
+    """Read `links:`. Signals that are not listed are disabled."""
     if node is None:
-        return Links()
-    valued: list[ValuedLink] = []
+        return LinkRules()
+    valued: list[LinkRule] = []
     switched: dict[str, bool] = {}
     unless: Rule | None = None
     for kind, below in context.diagnostics.read_mapping(node).items():
@@ -137,7 +120,7 @@ def compile_links(node: YamlNode | None, context: CompilationContext) -> Links:
         else:
             known = (ACCESSION, MESSAGE_GROUP, *VALUED, CUSTOM + "name")
             context.diagnostics.unknown(below.at_key(), "link signal", kind, known)
-    return Links(
+    return LinkRules(
         tuple(valued), switched.get(ACCESSION, False), switched.get(MESSAGE_GROUP, False), unless
     )
 
@@ -153,12 +136,12 @@ def _entries(node: YamlNode, context: CompilationContext) -> dict[str, YamlNode]
 
 def _valued(
     kind: str, node: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
-) -> ValuedLink | None:
+) -> LinkRule | None:
     if "value" not in entries:
         if context.diagnostics.read_flag(entries.get("on"), default=True):
-            context.diagnostics.error(node, "link", f"{kind} needs `value`: where its value stands")
+            context.diagnostics.error(node, "link", f"{kind} needs `value`: the path of its value")
         return None
     condition = None
     if "when" in entries:
         condition = compile_condition(entries["when"], context.diagnostics)
-    return ValuedLink(kind, compile_rule(entries["value"], context), condition)
+    return LinkRule(kind, compile_rule(entries["value"], context), condition)

@@ -1,7 +1,8 @@
-"""Metadata: the open-ended part of clinicalInfo, and the choice of segments that fills it.
+"""
+Metadata: the open-ended part of clinicalInfo.
 
-Any key gets a rule; `each` makes keys out of repeated segments (observations nobody asked
-for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
+`values` has a rule for each key, `each` creates a key for each segment of a name, and `keep` stores
+whole segments (`Z*`) as sent.
 """
 
 import json
@@ -19,18 +20,18 @@ from mappings.language.scope import MessageScope
 
 @dataclass(frozen=True, slots=True)
 class SegmentSelection:
-    """Segment names, and beginnings of names."""
+    """Segment names and prefixes of segment names."""
 
     names: frozenset[str] = frozenset()
     beginnings: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Say whether a segment of this name is chosen."""
+        """Tell whether a segment name is selected."""
         return name in self.names or name.startswith(self.beginnings)
 
 
 def compile_selection(nodes: Sequence[YamlNode], diagnostics: Diagnostics) -> SegmentSelection:
-    """Read a list of segment names; a star at the end stands for any ending."""
+    """Read a list of segment names; a star at the end makes a prefix."""
     names, beginnings = set(), []
     for node in nodes:
         text = diagnostics.read_text(node)
@@ -42,7 +43,7 @@ def compile_selection(nodes: Sequence[YamlNode], diagnostics: Diagnostics) -> Se
 
 
 def segment_name(node: YamlNode, diagnostics: Diagnostics) -> str:
-    """Read the name of a segment: one of the standard's, or a Z segment."""
+    """Read the name of a segment: one of the standard, or a Z segment."""
     text = diagnostics.read_text(node)
     if text not in SEGMENTS and not text.startswith("Z"):
         diagnostics.unknown(node, "segment", text, SEGMENTS)
@@ -50,13 +51,13 @@ def segment_name(node: YamlNode, diagnostics: Diagnostics) -> str:
 
 
 LARGEST = 60_000
-"""Bytes of JSON that report services take in Metadata, with some room."""
+"""Bytes of JSON that the report service accepts in Metadata, with a reserve."""
 OMITTED = "MetadataOmitted"
-_ROOM_TO_SAY_SO = 2_000
-_LONGEST_CHARACTER = 8  # bytes of JSON a character can need, and some for its key
+_RESERVED = 2_000  # bytes for the list of omitted keys
+_LONGEST_CHARACTER = 8  # bytes of JSON for a character, with a share for its key
 
 SHORT = LARGEST // _LONGEST_CHARACTER
-"""Characters of keys and values that need no second look: they fit, whatever they are."""
+"""Metadata with fewer characters fits in any case, and needs no exact computation."""
 
 KEYS = ("values", "each", "keep")
 EACH_KEYS = ("segment", "key", "value", "when")
@@ -64,7 +65,7 @@ EACH_KEYS = ("segment", "key", "value", "when")
 
 @dataclass(frozen=True, slots=True)
 class SegmentKeyRule:
-    """One key per segment of a kind."""
+    """Creates one key for each segment of a name."""
 
     segment: str
     key: Rule
@@ -72,7 +73,7 @@ class SegmentKeyRule:
     condition: Condition | None
 
     def fill(self, scope: MessageScope, filled: dict[str, str]) -> None:
-        """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
+        """Add the keys of all segments. Equal keys are numbered. A null becomes an empty text."""
         numbers: dict[str, int] = {}
         for place in scope.all_positions(self.segment):
             one = scope.single(place)
@@ -82,7 +83,7 @@ class SegmentKeyRule:
             if key in ("", NULL) or not value:
                 continue
             name = key
-            while name in filled:  # a message may have any number of one key: count on
+            while name in filled:  # keys may repeat without limit
                 numbers[key] = numbers.get(key, 0) + 1
                 name = f"{key} ({numbers[key] + 1})"
             filled[name] = "" if value == NULL else value
@@ -90,14 +91,14 @@ class SegmentKeyRule:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRules:
-    """Everything a definition puts into Metadata."""
+    """The `metadata:` part of an orders definition."""
 
     values: dict[str, Rule]
     each: tuple[SegmentKeyRule, ...]
     keep: SegmentSelection
 
     def fill(self, scope: MessageScope) -> dict[str, str]:
-        """Fill Metadata; a null is an empty text."""
+        """Return the Metadata of a group. A null becomes an empty text."""
         filled: dict[str, str] = {}
         for key, rule in self.values.items():
             value = rule(scope)
@@ -111,24 +112,24 @@ class MetadataRules:
         for name, lines in kept.items():
             before = [filled[name]] if name in filled else []
             filled[name] = "\n".join([*before, *lines])
-        return fitting(filled)
+        return within_limit(filled)
 
 
-def fitting(filled: dict[str, str]) -> dict[str, str]:
-    """Leave out the keys, each whole, that a report service would not take any more; say which."""
+def within_limit(filled: dict[str, str]) -> dict[str, str]:
+    """Drop keys that exceed the limit of the report service, and list them in `MetadataOmitted`."""
     long = len("".join(filled)) + len("".join(filled.values()))
     if long < SHORT:
         return filled
-    kept, left_out, size = {}, [], _ROOM_TO_SAY_SO
+    kept, left_out, size = {}, [], _RESERVED
     for key, value in filled.items():
-        needed = len(json.dumps({key: value}, ensure_ascii=False).encode())
-        if size + needed > LARGEST:
+        check_identity_rules = len(json.dumps({key: value}, ensure_ascii=False).encode())
+        if size + check_identity_rules > LARGEST:
             left_out.append(key)
         else:
             kept[key] = value
-            size += needed
+            size += check_identity_rules
     if left_out:
-        kept[OMITTED] = ", ".join(left_out)[: _ROOM_TO_SAY_SO // _LONGEST_CHARACTER]
+        kept[OMITTED] = ", ".join(left_out)[: _RESERVED // _LONGEST_CHARACTER]
     return kept
 
 

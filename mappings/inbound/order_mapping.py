@@ -1,12 +1,10 @@
-"""Inbound orders: ORM^O01, OMG^O19, OMI^O23 become one event for each ORC/OBR group.
+"""
+Order mapping: ORM^O01, OMG^O19 and OMI^O23 become one event for each ORC/OBR group.
 
     NW: create          XO: change          XO/CM: change examined
 
-The pair is looked up first, in capitals as well, then ORC-1 alone. Statuses are not checked against
-table 0038: senders invent their own.
-
-Runs a compiled definition over scopes. What the events lead to is the bridge's business;
-which messages get here is `mappings.inbound.acceptance`'s.
+The order control table is looked up with the pair ORC-1/ORC-5, then with ORC-5 in capitals, then
+with ORC-1 alone. Order statuses need not be in table 0038, because senders invent their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,7 @@ from mappings.hl7.elements import NULL
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
-from mappings.inbound.link_signals import Links, Member, compile_links
+from mappings.inbound.link_signals import LinkRules, OrderGroup, compile_links
 from mappings.inbound.metadata import (
     MetadataRules,
     SegmentSelection,
@@ -37,12 +35,12 @@ CONTROL_KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")
 EXAMINED = "examined"
 ACCEPTED = ("OK", "UA")
-"""What ORC-1 of a reply says where the table has no reply: taken, or unable to."""
+"""ORC-1 of a reply if the table has none: accepted, or unable to accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderDecision:
-    """An action, and whether the examination is now done."""
+    """An action, and whether the examination has been performed."""
 
     action: OrderAction
     examined: bool = False
@@ -50,18 +48,18 @@ class OrderDecision:
 
 @dataclass(frozen=True, slots=True)
 class OrderControlTable:
-    """The table; `refuse_unknown` says what becomes of a code it does not have."""
+    """The `order_control:` part; `refuse_unknown`: refuse codes that the table does not have."""
 
     rows: Mapping[tuple[str, str], OrderDecision]
     refuse_unknown: bool = True
     replies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def reply(self, control: str, *, accepted: bool) -> str:
-        """Give ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
+        """Return ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
         return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
 
     def decide(self, control: str, status: str) -> OrderDecision | None:
-        """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
+        """Return the decision for a code and a status; None if the code is refused."""
         rows = self.rows
         found = rows.get((control, status)) or rows.get((control, status.upper()))
         found = found or rows.get((control, ""))
@@ -70,10 +68,10 @@ class OrderControlTable:
         return found
 
 
-def compile_control(
+def compile_order_control(
     node: YamlNode | None, place: YamlNode, diagnostics: Diagnostics
 ) -> OrderControlTable:
-    """Read `order_control:`; without it nothing could be decided."""
+    """Read `order_control:`, which is required."""
     if node is None:
         diagnostics.error(place, "order-control", "order_control is missing")
         return OrderControlTable({})
@@ -128,19 +126,19 @@ KEYS = (
     "patient_names",
 )
 LEFT_OUT = ("left out by `only`", "no imaging order")
-"""Notes of groups that order nothing for the worklist."""
+"""Notes of events for groups that are ignored."""
 
 NEEDED = ("PatientMRN", "Accession")
-"""The identity of a report, beside the SiteID that the listener can supply."""
+"""The tags that identify a report, in addition to SiteID, which the listener can supply."""
 
 
 @unique
 class PatientNames(StrEnum):
     """What happens to an order whose patient is known by another name (HL7 conformance page)."""
 
-    COMPATIBLE = "compatible"  # a spelling of the known name is that name; others are parked
-    EXACT = "exact"  # parked
-    UPDATE = "update"  # the order's name replaces the known one
+    COMPATIBLE = "compatible"  # a spelling of the known name matches; others are parked
+    EXACT = "exact"  # orders with another name are parked
+    UPDATE = "update"  # the name of the order replaces the known name
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +150,25 @@ class OrderRules:
     reporting_app: dict[str, TagRule]
     order: dict[str, Rule]
     control: OrderControlTable
-    links: Links
+    links: LinkRules
     echo: SegmentSelection
     only: Condition | None
     refusing: tuple[TagRule, ...]
-    """The tags that may make a message unacceptable."""
+    """The rules of tags that may refuse a message."""
     thorough: bool
-    """Whether rules beside the tags may refuse, so that checking means mapping."""
+    """Whether other rules may refuse a message, so that the pre-check maps the message."""
     patient_names: PatientNames = PatientNames.COMPATIBLE
 
     def scopes(self, message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
-        """Cut a message as this kind of definition wants it."""
+        """Split a message into its order groups."""
         return split_orders(message, defaults)
 
     def refusals(self, scopes: Sequence[MessageScope]) -> list[MessageRefusal]:
-        """Say why a message cannot be taken; rules beside the tags raise their Refusal."""
+        """
+        Return why a message is refused.
+
+        Rules other than those of tags raise their MessageRefusal.
+        """
         if not scopes:
             return [MissingField("ORC")]
         found: list[MessageRefusal] = []
@@ -178,40 +180,40 @@ class OrderRules:
         return found
 
     def patients(self, scopes: Sequence[MessageScope]) -> list[tuple[str, str]]:
-        """Site and MRN of every patient of a message, each once."""
+        """Return site and MRN of each patient of a message, without duplicates."""
         pairs = [(self.site(scope), self.tags["PatientMRN"].value(scope)) for scope in scopes]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
     def order_numbers(self, scopes: Sequence[MessageScope]) -> list[str]:
-        """Return the accession, placer and filler number of every group, without namespaces."""
+        """Return accession, placer and filler number of each group, without namespaces."""
         found = [self.tags["Accession"].value(scope) for scope in scopes]
         for name in ("placer", "filler"):
             found += [self._code(name, scope).partition("^")[0].strip() for scope in scopes]
         return found
 
     def events(self, scopes: Sequence[MessageScope]) -> list[OrderEvent]:
-        """Map every group; raises the first Refusal of a message that was not checked."""
+        """Map all groups. Raises a MessageRefusal if the message was not pre-checked."""
         if not scopes:
             raise MissingField("ORC")
         wanted = [scope for scope in scopes if self._wanted(scope)]
-        members = [self._member(scope) for scope in wanted]
-        signals = dict(zip(map(id, wanted), self.links.signals(members), strict=True))
+        groups = [self._group(scope) for scope in wanted]
+        signals = dict(zip(map(id, wanted), self.links.signals(groups), strict=True))
         return [
             self._event(scope, signals[id(scope)]) if id(scope) in signals else self._ignored(scope)
             for scope in scopes
         ]
 
     def site(self, scope: MessageScope) -> str:
-        """Return the SiteID of a group: what the mapping yields, else the listener's."""
+        """Return the SiteID of a group: the value of the mapping, else that of the listener."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
     def _wanted(self, scope: MessageScope) -> bool:
         return is_imaging(scope) and (self.only is None or self.only(scope))
 
-    def _member(self, scope: MessageScope) -> Member:
+    def _group(self, scope: MessageScope) -> OrderGroup:
         mrn, accession = (self.tags[tag].value(scope) for tag in NEEDED)
-        return Member(scope, mrn, accession)
+        return OrderGroup(scope, mrn, accession)
 
     def _decision(self, scope: MessageScope) -> OrderDecision | None:
         control, status = self._code("control", scope), self._code("status", scope)
@@ -233,7 +235,7 @@ class OrderRules:
             missing = not self._code("control", scope)
             found.append(MissingField(place) if missing else TableValueNotFound(place))
         found += [each for rule in self.refusing if (each := rule.refusal(scope)) is not None]
-        return found or no_site(self.tags["SiteID"], scope)
+        return found or missing_site(self.tags["SiteID"], scope)
 
     def _event(self, scope: MessageScope, signals: Any) -> OrderEvent:
         decision = self._decision(scope)
@@ -265,12 +267,12 @@ class OrderRules:
         )
 
     def _parents(self, scope: MessageScope) -> list[LinkSignal]:
-        """Name the order that this one is a child of, by each number that is given."""
+        """Return signals with the numbers of the parent order."""
         numbers = dict.fromkeys(self._code(name, scope) for name in PARENTS if name in self.order)
         return [LinkSignal(CHILD_OF, number) for number in numbers if number]
 
     def _ignored(self, scope: MessageScope) -> OrderEvent:
-        """Report a group that orders no examination, or that `only` leaves out."""
+        """Return the event of a group that is not an imaging order, or that `only` excludes."""
         note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
@@ -295,7 +297,7 @@ def compile_orders(
     tags = compile_tags(entries.get("tags"), context, TAGS)
     app = compile_tags(entries.get("reporting_app"), context, APP_TAGS)
     context.refusing = any(rule.refusing for rule in app.values())
-    needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), context)
+    check_identity_rules(tags, ("SiteID", *NEEDED), entries.get("tags", root), context)
     order = diagnostics.read_mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
     echo = diagnostics.read_items(entries["echo"]) if "echo" in entries else []
     if "control" not in order:
@@ -307,7 +309,7 @@ def compile_orders(
         metadata=compile_metadata(entries.get("metadata"), context),
         reporting_app=app,
         order={key: compile_rule(below, context) for key, below in order.items()},
-        control=compile_control(entries.get("order_control"), root, diagnostics),
+        control=compile_order_control(entries.get("order_control"), root, diagnostics),
         links=compile_links(entries.get("links"), context),
         echo=compile_selection(echo, context.diagnostics),
         only=compile_condition(entries["only"], diagnostics) if "only" in entries else None,
@@ -325,16 +327,16 @@ def _patient_names(node: YamlNode | None, diagnostics: Diagnostics) -> PatientNa
     return PatientNames(found) if found else PatientNames.COMPATIBLE
 
 
-def no_site(rule: TagRule, scope: MessageScope) -> list[MessageRefusal]:
-    """Say that neither the message nor its listener names a site."""
+def missing_site(rule: TagRule, scope: MessageScope) -> list[MessageRefusal]:
+    """Return a refusal if neither the message nor the listener has a site."""
     known = rule.value(scope) or scope.defaults.site
     return [] if known else [MissingField(rule.place(scope))]
 
 
-def needed(
+def check_identity_rules(
     tags: dict[str, TagRule], names: Sequence[str], node: YamlNode, context: CompilationContext
 ) -> None:
-    """Note which parts of a report's identity a definition cannot yield."""
+    """Report tags of a report's identity that the definition cannot fill."""
     for name in names:
         if name not in tags:
             context.diagnostics.error(

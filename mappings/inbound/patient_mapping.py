@@ -1,10 +1,10 @@
-"""Inbound patient messages: ADT events become patient updates, merges and visit changes.
+"""
+Patient mapping: ADT messages become patient updates, merges and visit moves.
 
-Visits are no concern of ours beyond what an order carries: its number, and where the patient is.
-
-A number says nothing without its authority: two hospitals number alike (HL7 v2.5.1 §2A.14.4).
-
-One scope per PID, since A39 and A40 may merge several pairs; one per MRG where visits move.
+Of a visit, only the values that orders carry matter: its number and the location of the patient. A
+patient number is valid only with its assigning authority, because hospitals use the same numbers
+(HL7 v2.5.1 §2A.14.4). A message is split at each PID, because A39 and A40 may merge several pairs,
+and at each MRG if visits move.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from mappings.hl7.elements import NULL
+from mappings.hl7.elements import without_null
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import (
     DuplicateKeyIdentifier,
@@ -22,7 +22,7 @@ from mappings.hl7.refusals import (
     UnsupportedEvent,
 )
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
-from mappings.inbound.order_mapping import needed, no_site
+from mappings.inbound.order_mapping import check_identity_rules, missing_site
 from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode
 from mappings.language.rules import Rule, compile_rule, without_filters
@@ -34,7 +34,7 @@ VISIT_KEYS = ("key", "number", "prior", "values")
 
 @dataclass(frozen=True, slots=True)
 class VisitRules:
-    """Where an event names its visit, what it was before, and what orders are told of it."""
+    """The `visit:` part: the visit of an event, its prior number, and Metadata for its orders."""
 
     key: str
     number: Rule
@@ -42,22 +42,17 @@ class VisitRules:
     values: dict[str, Rule]
 
     def read(self, scope: MessageScope) -> PatientVisit | None:
-        """Read the visit of an event; None where it names none."""
-        number, prior = _known(self.number(scope)), _known(self.prior(scope))
+        """Return the visit of an event, None if it has none."""
+        number, prior = without_null(self.number(scope)), without_null(self.prior(scope))
         if not number and not prior:
             return None
-        told = {key: rule(scope) for key, rule in self.values.items()}
-        return PatientVisit(
-            self.key, number, prior, {key: _known(value) for key, value in told.items() if value}
-        )
-
-
-def _known(value: str) -> str:
-    return "" if value == NULL else value
+        values = {key: rule(scope) for key, rule in self.values.items()}
+        known = {key: without_null(value) for key, value in values.items() if value}
+        return PatientVisit(self.key, number, prior, known)
 
 
 def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRules | None:
-    """Read `visit:`; None where a definition has none."""
+    """Read `visit:`; None if the definition has none."""
     if node is None:
         return None
     entries = context.diagnostics.read_mapping(node, VISIT_KEYS)
@@ -75,7 +70,7 @@ def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRu
 
 
 class Identifier(NamedTuple):
-    """A repetition of type CX: its number, its authority's name and universal id, its type."""
+    """A repetition of type CX: number, name and universal id of the authority, type."""
 
     number: str
     namespace: str
@@ -84,64 +79,66 @@ class Identifier(NamedTuple):
 
     @property
     def assigned(self) -> bool:
-        """Whether it says by whom."""
+        """Whether it has an assigning authority."""
         return bool(self.namespace or self.universal)
 
     def differs(self, other: "Identifier") -> bool:
-        """Whether both say by whom, and not by the same; universal ids decide if both have one."""
+        """Tell whether both have an authority, and not the same. Universal ids take precedence."""
         if self.universal and other.universal:
             return self.universal != other.universal
         return bool(self.namespace and other.namespace) and self.namespace != other.namespace
 
 
-def identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
-    """Read all identifiers of a field, in order; names of authorities in one case."""
+def read_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
+    """Return the identifiers of a field, in order, with authority names in lower case."""
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
+    rows = map(scope.message.segment, scope.all_positions(segment))
+    repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]
     return [
-        Identifier(_said(number), _said(namespace).casefold(), _said(universal), _said(kind))
-        for row in map(scope.message.segment, scope.all_positions(segment))
-        for number, namespace, universal, kind in zip(*map(row.values, parts), strict=True)
+        Identifier(number, namespace.casefold(), universal, kind)
+        for number, namespace, universal, kind in [map(without_null, each) for each in repetitions]
     ]
 
 
-def _said(text: str) -> str:
-    return "" if text.strip() == NULL else text.strip()
-
-
-def reassigned(scope: MessageScope, prior: str, now: str) -> str | None:
+def prior_of_same_authority(scope: MessageScope, prior: str, now: str) -> str | None:
     """
-    Give the prior number that was assigned by whoever assigned the one of now.
+    Return the prior number that the authority of the current number assigned.
 
-    That is `prior` unless its authority is another; then the first of its type in MRG-1 that the
-    right one assigned; None where there is none.
+    This is `prior` if it has the same authority or none. Otherwise it is the first number in MRG-1
+    with the type of `prior` and the authority of `now`; None if there is none.
     """
-    before = [each for each in identifiers(scope, "MRG", 1) if each.number]
-    mine = [each for each in before if each.number == prior]
-    ours = [each for each in identifiers(scope, "PID", 3) if each.number == now]
-    if not mine or not ours or any(not one.differs(own) for one in mine for own in ours):
+    before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    named = [each for each in before if each.number == prior]
+    current = [each for each in read_identifiers(scope, "PID", 3) if each.number == now]
+    if not named or not current or any(not one.differs(own) for one in named for own in current):
         return prior
-    kinds = {each.kind for each in mine}
+    kinds = {each.kind for each in named}
     for each in before:
-        if each.assigned and each.kind in kinds and any(not each.differs(own) for own in ours):
+        if each.assigned and each.kind in kinds and any(not each.differs(own) for own in current):
             return each.number
     return None
 
 
-def _is_anothers(one: Identifier, ours: list[Identifier]) -> bool:
-    """Whether one was assigned by somebody else than all of ours were."""
-    return bool(ours) and all(one.differs(own) for own in ours)
+def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:
+    """Tell whether an identifier has another authority than all current ones."""
+    return bool(current) and all(one.differs(own) for own in current)
 
 
-def alike(scope: MessageScope, prior: str, now: str) -> list[str]:
+def other_merged_numbers(scope: MessageScope, prior: str, now: str) -> list[str]:
     """
-    Give the other prior numbers that MRG-1 names of the type and authority of one of them.
+    Return the other numbers in MRG-1 with the type and authority of `prior`.
 
-    Senders list all that a merge retires. Numbers of no type are of no kind: they may be anything.
+    Senders list all numbers that a merge retires. A number without type is not used.
     """
-    before = [each for each in identifiers(scope, "MRG", 1) if each.number not in ("", NULL)]
-    ours = [each for each in identifiers(scope, "PID", 3) if each.number == now]
+    before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    current = [each for each in read_identifiers(scope, "PID", 3) if each.number == now]
     chosen = next(
-        (each for each in before if each.number == prior and not _is_anothers(each, ours)), None
+        (
+            each
+            for each in before
+            if each.number == prior and not _has_other_authority(each, current)
+        ),
+        None,
     )
     if chosen is None or not chosen.kind:
         return []
@@ -161,17 +158,17 @@ ACTIONS = (
 
 
 RENUMBERING = frozenset({"A46", "A47"})
-"""Events that change a number; those that merge two patients are other ones."""
+"""Events that change a number. Other events merge two patients."""
 
-_CHANGES_NOTHING = "this event changes no report"
-_OTHER_KIND = "identifiers of another kind are merged"
+_NO_CHANGE = "this event changes no report"
+_OTHER_TYPE = "identifiers of another kind are merged"
 _OTHER_AUTHORITY = "identifiers of another assigning authority are merged"
 _NAMES_AUTHORITY = re.compile(r"\[(CX-)?4[.=]")  # CX-4 in a path
 
 
 @dataclass(frozen=True, slots=True)
 class PatientRules:
-    """A compiled patients definition; an event that maps to None is refused."""
+    """A compiled patients definition. Events whose action is None are refused."""
 
     tags: dict[str, TagRule]
     actions: Mapping[str, OrderAction | None]
@@ -180,17 +177,17 @@ class PatientRules:
     visit: VisitRules | None = None
     prior_name: Rule | None = None
     by_authority: bool = False
-    """Whether `prior_mrn` itself says whose identifiers it takes."""
+    """Whether the paths of `prior_mrn` select the assigning authority."""
 
     def scopes(self, message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
-        """Cut a message as this kind of definition wants it."""
+        """Split a message into groups of one patient; merges and moves into groups of one MRG."""
         groups = split_patients(message, defaults)
         if self._action(message) not in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}:
             return groups
         return [part for each in groups for part in split_merges(each)]
 
     def refusals(self, scopes: Sequence[MessageScope], message: Message) -> list[MessageRefusal]:
-        """Say why a message cannot be taken."""
+        """Return why a message is refused."""
         action = self._action(message)
         if action is None:
             return [UnsupportedEvent()]
@@ -201,7 +198,7 @@ class PatientRules:
         return [refusal for scope in scopes for refusal in self._refusals(scope, action)]
 
     def patients(self, scopes: Sequence[MessageScope]) -> list[tuple[str, str]]:
-        """Site and MRN of every patient of a message, survivors and merged, each once."""
+        """Return site and MRN of each patient of a message, also of merged ones; no duplicates."""
         pairs = []
         for scope in scopes:
             site = self.site(scope)
@@ -210,7 +207,11 @@ class PatientRules:
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
     def events(self, scopes: Sequence[MessageScope], message: Message) -> list[OrderEvent]:
-        """Map every patient; raises the first Refusal of a message that was not checked."""
+        """
+        Map all patients.
+
+        Raises the first MessageRefusal of a message that was not pre-checked.
+        """
         for refusal in self.refusals(scopes, message):
             raise refusal
         action = self._action(message) or OrderAction.IGNORE
@@ -222,7 +223,7 @@ class PatientRules:
         return [event for scope in scopes for event in self._events(scope, action, renumbers)]
 
     def site(self, scope: MessageScope) -> str:
-        """Return the SiteID: what the mapping yields, else the listener's."""
+        """Return the SiteID: the value of the mapping, else that of the listener."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
@@ -231,35 +232,33 @@ class PatientRules:
         return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
 
     def _trigger(self, message: Message) -> str:
-        # Up to 2.1 the event stands in EVN alone.
+        # Up to v2.1 only EVN-1 has the event.
         return message.header.trigger or message.value("EVN-1").strip()
 
     def _prior(self, scope: MessageScope) -> str:
-        """Give the number of before, by the authority of the one of now; '' where there is none."""
-        return self._assigned(scope, self._named(scope)) or ""
+        """Return the prior number of the authority of the current one; '' if there is none."""
+        return self._prior_by_authority(scope, self._sent_prior(scope)) or ""
 
     def _priors(self, scope: MessageScope) -> list[str]:
-        """Give the number of before, and whatever else of its kind MRG-1 names beside it."""
+        """Return the prior number, and the other numbers of its type that MRG-1 contains."""
         prior = self._prior(scope)
-        return [prior, *alike(scope, prior, self.tags["PatientMRN"].value(scope))]
+        return [prior, *other_merged_numbers(scope, prior, self.tags["PatientMRN"].value(scope))]
 
-    def _named(self, scope: MessageScope) -> str:
-        value = self.prior_mrn(scope)
-        return "" if value == NULL else value
+    def _sent_prior(self, scope: MessageScope) -> str:
+        return without_null(self.prior_mrn(scope))
 
-    def _assigned(self, scope: MessageScope, prior: str) -> str | None:
+    def _prior_by_authority(self, scope: MessageScope, prior: str) -> str | None:
         if self.by_authority or not prior:
             return prior
-        return reassigned(scope, prior, self.tags["PatientMRN"].value(scope))
+        return prior_of_same_authority(scope, prior, self.tags["PatientMRN"].value(scope))
 
     def _prior_name(self, scope: MessageScope) -> str:
-        value = "" if self.prior_name is None else self.prior_name(scope)
-        return "" if value == NULL else value
+        return "" if self.prior_name is None else without_null(self.prior_name(scope))
 
     def _refusals(self, scope: MessageScope, action: OrderAction) -> list[MessageRefusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
-        found = found or no_site(self.tags["SiteID"], scope)
-        if action is OrderAction.PATIENT_MERGE and not self._not_ours(scope):
+        found = found or missing_site(self.tags["SiteID"], scope)
+        if action is OrderAction.PATIENT_MERGE and not self._foreign_merge(scope):
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
@@ -269,22 +268,22 @@ class PatientRules:
                 found.append(DuplicateKeyIdentifier(place))
         return found
 
-    def _not_ours(self, scope: MessageScope) -> str:
-        """Say why a merge is of none of the identifiers that we know patients by; '' if it is."""
-        named = self._named(scope)
+    def _foreign_merge(self, scope: MessageScope) -> str:
+        """Return why a merge is about identifiers that are not in use here; '' if it is not."""
+        named = self._sent_prior(scope)
         if named:
-            return _OTHER_AUTHORITY if self._assigned(scope, named) is None else ""
-        merged = [each for each in identifiers(scope, "MRG", 1) if each.number]
-        if not merged:  # nobody is named: refused as a missing field
+            return _OTHER_AUTHORITY if self._prior_by_authority(scope, named) is None else ""
+        merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+        if not merged:  # refused as a missing field
             return ""
         before = {each.kind for each in merged if each.kind}
-        now = {e.kind for e in identifiers(scope, "PID", 3) if e.kind and e.number}
-        return "" if before.isdisjoint(now) else _OTHER_KIND
+        now = {e.kind for e in read_identifiers(scope, "PID", 3) if e.kind and e.number}
+        return "" if before.isdisjoint(now) else _OTHER_TYPE
 
     def _events(
         self, scope: MessageScope, action: OrderAction, renumbers: bool
     ) -> list[OrderEvent]:
-        """Map one patient: a merge of several numbers is as many merges."""
+        """Map one patient. A merge of several numbers becomes several events."""
         event = self._event(scope, action)
         if event.action is not OrderAction.PATIENT_MERGE:
             return [event]
@@ -293,13 +292,13 @@ class PatientRules:
 
     def _event(self, scope: MessageScope, action: OrderAction) -> OrderEvent:
         visit = None if self.visit is None else self.visit.read(scope)
-        if action is OrderAction.VISIT_MOVE and not self._moves(scope, visit):
+        if action is OrderAction.VISIT_MOVE and not self._is_complete_move(scope, visit):
             action = OrderAction.IGNORE
-        note = _CHANGES_NOTHING if action is OrderAction.IGNORE else ""
+        note = _NO_CHANGE if action is OrderAction.IGNORE else ""
         if action is OrderAction.IGNORE and self._refusals(scope, action):
-            # What is not looked at is not asked for either: the check let it pass.
+            # An ignored event needs no identifiers; the pre-check accepted it without them.
             return OrderEvent(action, "", "", "", "", {}, {}, scope.place, note=note)
-        if action is OrderAction.PATIENT_MERGE and (why := self._not_ours(scope)):
+        if action is OrderAction.PATIENT_MERGE and (why := self._foreign_merge(scope)):
             action, note = OrderAction.IGNORE, why
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
         moves = action in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
@@ -314,19 +313,19 @@ class PatientRules:
             place=scope.place,
             prior_mrn=self._prior(scope) if moves else "",
             prior_name=self._prior_name(scope) if moves else "",
-            echo=_identity(scope) if moves else (),
+            echo=_identity_lines(scope) if moves else (),
             note=note,
             visit=visit if action in {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE} else None,
         )
 
-    def _moves(self, scope: MessageScope, visit: PatientVisit | None) -> bool:
-        """Whether it is said which visit moves, and whose it is then."""
+    def _is_complete_move(self, scope: MessageScope, visit: PatientVisit | None) -> bool:
+        """Tell whether a move has a visit and the patient to whom it moves."""
         known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
         return known and not self._refusals(scope, OrderAction.VISIT_MOVE)
 
 
-def _identity(scope: MessageScope) -> tuple[str, ...]:
-    """Keep how the sender writes who the patient is now."""
+def _identity_lines(scope: MessageScope) -> tuple[str, ...]:
+    """Return the segments with the current identifiers of the patient, as sent."""
     return tuple(scope.select_lines({"MSH", "PID"}.__contains__))
 
 
@@ -336,7 +335,7 @@ def compile_patients(
     """Compile the parts of a definition of kind `patients`."""
     diagnostics = context.diagnostics
     tags = compile_tags(entries.get("tags"), context, TAGS)
-    needed(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), context)
+    check_identity_rules(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), context)
     actions: dict[str, OrderAction | None] = {}
     if "events" not in entries:
         diagnostics.error(root, "events", "events is missing: what A08, A40 … lead to")
@@ -353,6 +352,6 @@ def compile_patients(
     before = len(context.paths)
     rule = compile_rule(entries["prior_mrn"], context)
     place = without_filters(context.paths[before]) if len(context.paths) > before else "MRG-1"
-    whose = any(map(_NAMES_AUTHORITY.search, context.paths[before:]))
+    by_authority = any(map(_NAMES_AUTHORITY.search, context.paths[before:]))
     name = compile_rule(entries["prior_name"], context) if "prior_name" in entries else None
-    return PatientRules(tags, actions, rule, place, visit, name, whose)
+    return PatientRules(tags, actions, rule, place, visit, name, by_authority)

@@ -20,7 +20,7 @@ _PID_3 = 3
 def replace_number(
     lines: Sequence[str], fields: Mapping[str, int], before: str, after: str
 ) -> tuple[str, ...]:
-    """Give lines with another number where these fields begin with `before`."""
+    """Replace a number at the beginning of these fields (field numbers by segment name)."""
     if not before or not after or before == after:
         return tuple(lines)
     marks = Echo(lines).marks
@@ -42,7 +42,7 @@ def _renumbered(
 
 
 def replace_identifiers(lines: Sequence[str], identity: Sequence[str]) -> tuple[str, ...]:
-    """Give lines whose PID-3 is that of others; as they are, where those write otherwise."""
+    """Replace PID-3 by that of other lines; unchanged if those use other delimiters."""
     marks = Echo(lines).marks
     now = [line for line in identity if line[:3].upper() == "PID"]
     if not now or Echo(identity).marks != marks:
@@ -59,7 +59,7 @@ def _with_numbers(line: str, marks: Delimiters, numbers: str) -> str:
 
 
 BETWEEN = "; "
-"""Stands between the descriptions of several procedures in StudyDescription."""
+"""Separates the descriptions of several procedures in StudyDescription."""
 
 _PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
 _FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
@@ -69,7 +69,7 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """One ORC/OBR part of an order: its lines, its numbers, how it is described."""
+    """An ORC/OBR part of an order: lines, numbers and description."""
 
     lines: Lines
     placer: str
@@ -77,73 +77,80 @@ class Procedure:
     description: str = ""
 
     def is_same(self, other: "Procedure") -> bool:
-        """Compare the numbers that both have; where they share none they may be the same."""
+        """
+        Compare the numbers that both have.
+
+        Without a common kind of number they may be the same.
+        """
         pairs = ((self.placer, other.placer), (self.filler, other.filler))
         return all(one == two for one, two in pairs if one and two)
 
 
 def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
-    """Cut the echo of an order into what stands before the first ORC, and its parts."""
+    """Split the lines of an order into those before the first ORC, and its procedures."""
     starts = [place for place, line in enumerate(echo) if line[:3].upper() == "ORC"]
     head = tuple(echo[: starts[0]]) if starts else tuple(echo)
     parts = [tuple(echo[start:end]) for start, end in pairwise([*starts, len(echo)])]
-    said = description.split(BETWEEN)
-    if len(said) != len(parts):
-        said = [description] * len(parts)
-    return head, [_procedure(head, part, words) for part, words in zip(parts, said, strict=True)]
+    descriptions = description.split(BETWEEN)
+    if len(descriptions) != len(parts):
+        descriptions = [description] * len(parts)
+    return head, [
+        _procedure(head, part, each) for part, each in zip(parts, descriptions, strict=True)
+    ]
 
 
 def _procedure(head: Lines, lines: Lines, description: str) -> Procedure:
     echo = Echo((*head, *lines))
-    return Procedure(lines, _number(echo, _PLACER), _number(echo, _FILLER), description)
+    return Procedure(lines, _first_number(echo, _PLACER), _first_number(echo, _FILLER), description)
 
 
-def _number(echo: Echo, places: Sequence[Path]) -> str:
-    """Read a number where it stands first."""
+def _first_number(echo: Echo, places: Sequence[Path]) -> str:
+    """Return the first of these fields that has a value."""
     found = (echo.field(place, "ST", all_repetitions=False).strip() for place in places)
     return next(filter(None, found), "")
 
 
 def join_procedures(head: Lines, parts: Sequence[Procedure]) -> tuple[Lines, str]:
-    """Put parts together again: the echo, and one description for all."""
-    said = [each.description for each in parts]
-    alike = len(set(said)) == 1
+    """Join procedures; return the lines and one description."""
+    descriptions = [each.description for each in parts]
+    equal = len(set(descriptions)) == 1
     lines = tuple(line for each in parts for line in each.lines)
-    return (*head, *lines), said[0] if alike else BETWEEN.join(said)
+    return (*head, *lines), descriptions[0] if equal else BETWEEN.join(descriptions)
 
 
-def update_procedures(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Procedure]:
+def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
     """
-    Give the parts of an order after a message about some of them.
+    Return the procedures of an order after a message about some of them.
 
-    A lone part whose placer number is the same, or unsaid, was renumbered and gives way.
+    A single procedure with the same placer number, or none, is replaced: it got a new filler
+    number.
     """
-    if len(known) == 1 and not _differ(known[0].placer, said):
-        return [_completed(each, known) for each in said]
-    return [*procedures_left(known, said), *(_described(each, known) for each in said)]
+    if len(known) == 1 and not _differ(known[0].placer, sent):
+        return [_completed(each, known) for each in sent]
+    return [*procedures_left(known, sent), *(_described(each, known) for each in sent)]
 
 
-def _described(said: Procedure, known: Sequence[Procedure]) -> Procedure:
-    """Keep the description that a message does not repeat."""
-    before = next((each.description for each in known if each.is_same(said)), "")
-    said = _completed(said, known)
-    return said if said.description else replace(said, description=before)
+def _described(sent: Procedure, known: Sequence[Procedure]) -> Procedure:
+    """Keep the description of a procedure if the message does not have one."""
+    before = next((each.description for each in known if each.is_same(sent)), "")
+    sent = _completed(sent, known)
+    return sent if sent.description else replace(sent, description=before)
 
 
-def _completed(said: Procedure, known: Sequence[Procedure]) -> Procedure:
-    """Keep the segments that an ORC alone does not repeat (numbers assigned, released …)."""
-    before = next((each for each in known if each.is_same(said)), None)
-    names = {line[:3].upper() for line in said.lines}
+def _completed(sent: Procedure, known: Sequence[Procedure]) -> Procedure:
+    """Keep segments that a message with an ORC alone does not repeat, such as number assigned."""
+    before = next((each for each in known if each.is_same(sent)), None)
+    names = {line[:3].upper() for line in sent.lines}
     if before is None or "OBR" in names:
-        return said
+        return sent
     kept = tuple(line for line in before.lines if line[:3].upper() not in names)
-    return replace(said, lines=(*said.lines, *kept))
+    return replace(sent, lines=(*sent.lines, *kept))
 
 
-def procedures_left(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Procedure]:
-    """Give the parts of an order that a message is not about."""
-    return [each for each in known if not any(each.is_same(one) for one in said)]
+def procedures_left(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
+    """Return the procedures of an order that a message is not about."""
+    return [each for each in known if not any(each.is_same(one) for one in sent)]
 
 
-def _differ(placer: str, said: Sequence[Procedure]) -> bool:
-    return bool(placer) and all(each.placer and each.placer != placer for each in said)
+def _differ(placer: str, sent: Sequence[Procedure]) -> bool:
+    return bool(placer) and all(each.placer and each.placer != placer for each in sent)

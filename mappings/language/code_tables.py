@@ -101,12 +101,10 @@ def _add(
         diagnostics.error(place, "codes", "this line has no value")
         return
     if any(row[len(header) :]):
-        diagnostics.warn(
-            place, "codes", 'more cells than columns: a comma within a value wants "…"'
-        )
+        diagnostics.warn(place, "codes", 'more cells than columns: a value with a comma needs "…"')
     cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
     code, value = cells.get("code", "").upper(), cells.get("value", "")
     if forward.get(code, value) != value:
-        diagnostics.error(place, "codes", "this code stands in an earlier line with another value")
+        diagnostics.error(place, "codes", "an earlier line has another value for this code")
     forward.setdefault(code, value)
     backward.setdefault(value.upper(), cells.get("code", ""))

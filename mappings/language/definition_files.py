@@ -101,7 +101,7 @@ def _read_document(text: str, file: str, diagnostics: Diagnostics) -> YamlNode |
         diagnostics.error(place, "yaml", str(error.problem or error.context or "not YAML"))
         return None
     except ReaderError as error:
-        message = f"the character U+{ord(text[error.position]):04X} may not stand here"
+        message = f"the character U+{ord(text[error.position]):04X} is not allowed here"
         diagnostics.error(_place(text, error.position, file), "yaml", message)
         return None
     except RecursionError:
@@ -163,7 +163,7 @@ class _Conversion:
             below = self.node(value, f"{path}.{name}" if path else name, depth + 1)
             node = replace(below, key=(key.start_mark.line + 1, key.start_mark.column + 1))
             if name in entries:
-                self.diagnostics.error(node.at_key(), "duplicate", f"{name} stands here twice")
+                self.diagnostics.error(node.at_key(), "duplicate", f"{name} is repeated")
             entries[name] = node
         return entries
 

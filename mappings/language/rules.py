@@ -11,7 +11,7 @@ A rule returns text, "" if there is no value, or the HL7 null if only nulls were
 
 from collections.abc import Callable
 
-from mappings.hl7.elements import NULL
+from mappings.hl7.elements import NULL, without_null
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import TableValueNotFound
 from mappings.language import transforms
@@ -327,12 +327,8 @@ def _conditional(rule: Rule, condition: Condition) -> Rule:
 
 def _defaulting(rule: Rule, text: str) -> Rule:
     if text == LISTENER:
-        return lambda scope: _valued(rule(scope)) or scope.defaults.site
-    return lambda scope: _valued(rule(scope)) or text
-
-
-def _valued(value: str) -> str:
-    return "" if value == NULL else value
+        return lambda scope: without_null(rule(scope)) or scope.defaults.site
+    return lambda scope: without_null(rule(scope)) or text
 
 
 def without_filters(path: str) -> str:

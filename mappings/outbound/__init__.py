@@ -1,1 +1,1 @@
-"""Outbound definitions: a release of a report becomes HL7 segments."""
+"""Outbound definitions: a released report becomes an HL7 message."""

@@ -1,10 +1,9 @@
-"""A compiled outbound definition: segments as data, rendered for one release of a report.
+"""
+OutboundMapping: a compiled outbound definition, which renders one message for one release.
 
-A key may tell apart what came before: `final after preliminary: {…}` holds where the receiver
-was told of a preliminary report last. Codes are texts; what they mean is the standard's.
-
-The definition lists segments in order, loops over orders, lines of text and Metadata, and
-says which status each event has. What goes where is wiring's business, sending delivery's.
+The definition lists segments in order, with loops over orders, lines of text and Metadata, and the
+status codes of each event. The key `final after preliminary: {…}` applies if the receiver was last
+sent a preliminary report. Wiring chooses the destinations, delivery sends.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,40 +16,40 @@ from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import message
 from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent
 from mappings.outbound.segments import Writer, compile_items
-from mappings.outbound.style import KEYS as MANNERS
+from mappings.outbound.style import KEYS as STYLE_KEYS
 from mappings.outbound.style import OutputStyle, check_style_has_effect, compile_style
 from mappings.outbound.variables import RenderState
 
 CODES = ("result", "observation", "order", "message", "completion", "availability")
 AFTER = " after "
 
-Situation = tuple[ResultEvent, ResultEvent | None]
+StatusKey = tuple[ResultEvent, ResultEvent | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Statuses:
-    """The codes of each event, by what the receiver was told before."""
+class StatusCodes:
+    """The status codes of each event, by the event that was sent before."""
 
-    table: Mapping[Situation, Mapping[str, str]] = field(repr=False)
+    table: Mapping[StatusKey, Mapping[str, str]] = field(repr=False)
 
     @property
     def events(self) -> frozenset[ResultEvent]:
-        """The events there are codes for."""
+        """The events that have codes."""
         return frozenset(event for event, after in self.table if after is None)
 
     def codes(self, event: ResultEvent, earlier: Sequence[ResultEvent]) -> Mapping[str, str] | None:
-        """Give the codes of an event; None when it is not listed."""
+        """Return the codes of an event, None if it is not listed."""
         known = [each for each in earlier if (event, each) in self.table]
         return self.table.get((event, known[-1] if known else None))
 
-    def only(self, events: Collection[ResultEvent]) -> "Statuses":
-        """Leave these events only."""
-        return Statuses({key: codes for key, codes in self.table.items() if key[0] in events})
+    def restricted_to(self, events: Collection[ResultEvent]) -> "StatusCodes":
+        """Return the codes of these events only."""
+        return StatusCodes({key: codes for key, codes in self.table.items() if key[0] in events})
 
 
-def compile_statuses(node: YamlNode, diagnostics: Diagnostics) -> Statuses:
+def compile_statuses(node: YamlNode, diagnostics: Diagnostics) -> StatusCodes:
     """Read `statuses:`."""
-    table: dict[Situation, Mapping[str, str]] = {}
+    table: dict[StatusKey, Mapping[str, str]] = {}
     for key, below in diagnostics.read_mapping(node).items():
         name, after, before = key.partition(AFTER)
         event = _event(name, below, diagnostics)
@@ -65,7 +64,7 @@ def compile_statuses(node: YamlNode, diagnostics: Diagnostics) -> Statuses:
             diagnostics.error(
                 node, "statuses", f"{event} is missing beside `{event}{AFTER}{earlier}`"
             )
-    return Statuses(table)
+    return StatusCodes(table)
 
 
 def _event(name: str, node: YamlNode, diagnostics: Diagnostics) -> ResultEvent | None:
@@ -76,59 +75,67 @@ def _event(name: str, node: YamlNode, diagnostics: Diagnostics) -> ResultEvent |
 
 
 STATUS = "status"
-KEYS = (*MANNERS, "statuses", "parts", "segments")
+KEYS = (*STYLE_KEYS, "statuses", "parts", "segments")
 
 
 @dataclass(frozen=True, slots=True)
 class OutboundMapping:
-    """Immutable; `version` is a hash of everything it was compiled from (16 hex digits)."""
+    """A compiled definition. Immutable; `version` is a hash of its files (16 hex digits)."""
 
     name: str
     version: str
     style: OutputStyle = field(repr=False)
-    statuses: Statuses = field(repr=False)
+    statuses: StatusCodes = field(repr=False)
     writers: tuple[Writer, ...] = field(repr=False)
     files: tuple[str, ...] = ()
-    """Everything it was compiled from, by file name."""
-    over: tuple[str, str] | None = None
-    """Name and version of the definition that a destination's words are laid over."""
+    """The names of the files of which it was compiled."""
+    base: tuple[str, str] | None = None
+    """Name and version of the definition on which the settings of a destination are overlaid."""
     takes_long: bool = False
-    """Whether a hook or a large pattern is among its rules."""
+    """Whether a rule is a hook or a complex pattern."""
 
     @property
     def identity(self) -> tuple[str, str]:
-        """The name and version that were put into force."""
-        return self.over or (self.name, self.version)
+        """Name and version of the active definition."""
+        return self.base or (self.name, self.version)
 
     @property
     def combined(self) -> bool:
-        """Whether linked orders travel in one message; else the caller renders one for each."""
+        """
+        Whether one message contains all linked orders.
+
+        Otherwise the caller renders one for each order.
+        """
         return self.style.orders != "separate"
 
     @property
     def events(self) -> frozenset[ResultEvent]:
-        """The events this definition has messages for."""
+        """The events that have messages."""
         return self.statuses.events
 
-    def only(self, events: Collection[ResultEvent]) -> "OutboundMapping":
-        """Leave messages for these events only."""
-        return replace(self, statuses=self.statuses.only(events))
+    def restricted_to(self, events: Collection[ResultEvent]) -> "OutboundMapping":
+        """Return a mapping with messages for these events only."""
+        return replace(self, statuses=self.statuses.restricted_to(events))
 
     def render(self, result: ResultContext) -> bytes:
-        """Write one message as UTF-8. Raises NotRenderable for an event not listed, CodeRefused."""
+        """
+        Render one message as UTF-8.
+
+        Raises NotRenderable for an event without codes, CodeRefused.
+        """
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:
             raise NotRenderable(self.name, result.event)
         if self.style.layout.is_alone(result) and result.event not in WITHDRAWALS:
-            codes = {**codes, **self._codes_of_an_addendum(result)}
+            codes = {**codes, **self._addendum_codes(result)}
         order = result.orders[0]
         echo = Echo(order.echo, zoned=self.style.zoned)
         state = RenderState(result, order, echo, 1, codes, self.style)
         written = [one for writer in self.writers for one in writer(state)]
         return message(written).encode()
 
-    def _codes_of_an_addendum(self, result: ResultContext) -> dict[str, str]:
-        """Give what differs where an addendum is sent alone: it is new and corrects nothing."""
+    def _addendum_codes(self, result: ResultContext) -> dict[str, str]:
+        """Return the codes of an addendum that is sent alone: it is new, and corrects nothing."""
         final = self.statuses.codes(ResultEvent.FINAL, ()) or {}
         new = ("result", "observation") if self.style.layout.in_child(result) else ("observation",)
         return {code: final[code] for code in new if code in final}
@@ -142,20 +149,20 @@ def compile_outbound(
     for key in ("statuses", "segments"):
         if key not in entries:
             context.diagnostics.error(root, key, f"{key} is missing")
-    statuses = Statuses({})
+    statuses = StatusCodes({})
     if "statuses" in entries:
         statuses = compile_statuses(entries["statuses"], context.diagnostics)
     writers = compile_items(entries.get("segments"), entries.get("parts"), style, context)
     if "parts" in entries:
         _check_parts(root, entries["parts"], context)
-    if entries["kind"].value != STATUS:  # whose messages have no text to speak of
+    if entries["kind"].value != STATUS:  # status messages contain no text
         check_style_has_effect(root, entries, context)
     long = context.diagnostics.takes_long
     return OutboundMapping(name, "", style, statuses, writers, takes_long=long)
 
 
 def _check_parts(root: YamlNode, parts: YamlNode, context: CompilationContext) -> None:
-    """Note the parts of the outermost file that nothing uses."""
+    """Warn about parts of the outermost file that are not used."""
     for name, below in context.diagnostics.read_mapping(parts).items():
         if below.file == root.file and f"use: {name}" not in context.used:
             context.diagnostics.warn(below.at_key(), "dead", f"no segment uses {name}")

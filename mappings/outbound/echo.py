@@ -31,17 +31,21 @@ _PID_3 = 3
 
 
 class Echo:
-    """The echo of one order. Finds nothing where there is nothing; never fails."""
+    """
+    The segments of one order.
+
+    A lookup without result returns an empty value, and never raises.
+    """
 
     def __init__(self, lines: Sequence[str], *, zoned: bool = True) -> None:
-        """Take the lines as they were kept; `zoned`: times bear the zone that MSH-7 names."""
+        """`lines` are the stored lines; `zoned`: times have the zone of MSH-7."""
         self._lines = lines
         self._zoned = zoned
         self._written: dict[tuple[Path, str, bool], Encoded] = {}
 
     @cached_property
     def marks(self) -> Delimiters:
-        """Return the sender's delimiters."""
+        """The delimiters of the sender."""
         for line in self._lines:
             if line[:3].upper() == "MSH":
                 declared = line[3:4] + line[4:].partition(line[3:4] or "|")[0]
@@ -58,7 +62,7 @@ class Echo:
 
     @cached_property
     def _offset(self) -> int | None:
-        """Return the zone of times that name none, in minutes from UTC."""
+        """The zone of times without zone, in minutes from UTC."""
         rows = self._rows.get("MSH", [[]])
         sent = parse_timestamp(rows[0][_MSH_7]) if len(rows[0]) > _MSH_7 else None
         return sent.offset if sent is not None and self._zoned else None
@@ -75,7 +79,7 @@ class Echo:
         return rows
 
     def repetitions(self, path: Path) -> list[str]:
-        """Return the repetitions of a field as the sender wrote them, without nulls."""
+        """Return the repetitions of a field as sent, without nulls."""
         rows = self._rows.get(path.segment, ())
         index = max(path.occurrence, 1) - 1
         if len(rows) <= index or len(rows[index]) <= path.field:
@@ -87,12 +91,12 @@ class Echo:
         return [part for part in parts if part.strip() not in ("", '""')]
 
     def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
-        """Write a field in our delimiters, in the shape of a data type."""
+        """Write a field in our delimiters, in the form of a data type."""
         chosen = self.repetitions(path)
-        if not chosen:  # most fields that may be repeated are not there
+        if not chosen:  # most fields are absent
             return NOTHING
         key = (path, kind, all_repetitions)
-        written = self._written.get(key)  # lines of a text ask for the same again and again
+        written = self._written.get(key)  # each line of a text repeats the same fields
         if written is None:
             written = self._field(path, kind, chosen, all_repetitions=all_repetitions)
             self._written[key] = written
@@ -116,7 +120,7 @@ class Echo:
         return repeated([each for each in coded if each])
 
     def texts(self, path: Path) -> set[str]:
-        """Return every component and subcomponent of a field, unescaped."""
+        """Return each component and subcomponent of a field, unescaped."""
         found = set()
         for repetition in self.repetitions(path):
             for component in cut(repetition, self.marks.component):
@@ -125,7 +129,7 @@ class Echo:
         return found
 
     def segments(self, name: str) -> list[Encoded]:
-        """Write all segments of a name in our delimiters, as they are."""
+        """Write all segments with a name in our delimiters."""
         return [
             segment(name, [translate_untyped(each, self.marks, self._codec) for each in row[1:]])
             for row in self._rows.get(name, ())
@@ -133,7 +137,7 @@ class Echo:
 
 
 def _no_nulls(text: str, marks: Delimiters) -> str:
-    """Nulls delete on the way in; nobody wants them back."""
+    """Remove nulls, which delete values of the recipient."""
     if '""' not in text or not marks.component:
         return text
     parts = text.split(marks.component)

@@ -1,10 +1,12 @@
-"""Encode text as HL7 fields: the only place where delimiters are written.
+"""
+Encoding: text as HL7 fields. Only this module writes delimiters.
 
-`Encoded` is text whose delimiters mean structure; nothing but this file makes it, and
-segments take nothing else. So escaping cannot be forgotten.
+`Encoded` is text whose delimiters are structure. Only this module creates it, and segments accept
+no other text, so that escaping cannot be forgotten.
 
-A definition may name more than an old version knows (OBR-44 in 2.3, the code of a race where
-2.3 has one word): what has no place there is left out, a word of a coded element stays.
+A definition may write more than an old version has (OBR-44 in v2.3, the code of a race where v2.3
+has one word). Fields and components that the version does not have are left out; the first value of
+a composite remains.
 """
 
 import re
@@ -32,43 +34,43 @@ NOTHING = Encoded("")
 
 
 def plain(text: str) -> Encoded:
-    """Write a text; line ends and control characters become escapes."""
+    """Encode a text. Line ends and control characters become escapes."""
     return Encoded(escape(text, STANDARD))
 
 
 def formatted(text: str) -> Encoded:
-    r"""Write a text of several lines for TX and FT: line ends become `\.br\`."""
+    r"""Encode a text of several lines for TX and FT. Line ends become `\.br\`."""
     return Encoded(escape(text, STANDARD, formatted=True))
 
 
 def components(parts: Sequence[Encoded]) -> Encoded:
-    """Join components; empty ones at the end are left out."""
+    """Join components; empty ones at the end are dropped."""
     return _joined(parts, STANDARD.component)
 
 
 def subcomponents(parts: Sequence[Encoded]) -> Encoded:
-    """Join subcomponents; empty ones at the end are left out."""
+    """Join subcomponents; empty ones at the end are dropped."""
     return _joined(parts, STANDARD.subcomponent)
 
 
 def repeated(parts: Sequence[Encoded]) -> Encoded:
-    """Join repetitions; empty ones are kept: in text they are blank lines."""
+    """Join repetitions. Empty ones are kept, because in text they are blank lines."""
     return Encoded(STANDARD.repetition.join(parts))
 
 
 def segment(name: str, fields: Sequence[Encoded]) -> Encoded:
-    """Write a segment; `fields[0]` is field 1."""
+    """Join fields to a segment; `fields[0]` is field 1."""
     return _joined((Encoded(name), *fields), STANDARD.field)
 
 
 def header(fields: Sequence[Encoded]) -> Encoded:
-    """Write MSH; `fields[0]` is MSH-3."""
+    """Join fields to MSH; `fields[0]` is MSH-3."""
     marks = Encoded(STANDARD.encoding_characters)
     return _joined((Encoded("MSH"), marks, *fields), STANDARD.field)
 
 
 def message(segments: Sequence[Encoded]) -> str:
-    """Write a message: every segment ends in CR."""
+    """Join segments to a message; each segment ends with CR."""
     return "".join(f"{each}\r" for each in segments)
 
 
@@ -80,11 +82,11 @@ def translate_field(
     raw: str, theirs: Delimiters, codec: str, *, kind: str, offset: int | None = None
 ) -> Encoded:
     """
-    Write one repetition of a sender's field in our delimiters, in the shape of a data type.
+    Convert one repetition of a sender's field to our delimiters, in the form of a data type.
 
-    Components the type does not have are dropped; separators inside a primitive were never
-    meant as such and are escaped; a time that is none is left out. One that names no zone
-    is `offset` minutes from UTC (HL7 v2.5.1 chapter 2A, TS: MSH-7's hold for it); None: not known.
+    Components that the type does not have are dropped. Separators in a primitive type are escaped.
+    Invalid times are dropped. A time without zone is `offset` minutes from UTC (HL7 v2.5.1 chapter
+    2A, TS: the zone of MSH-7 applies); None if unknown.
     """
     if kind in TIME_TYPES:
         return _time(unescape(raw, theirs, codec), offset)
@@ -101,7 +103,7 @@ def translate_field(
 
 
 def translate_untyped(raw: str, theirs: Delimiters, codec: str) -> Encoded:
-    """Write a whole field of a Z segment in our delimiters: no type limits it."""
+    """Convert a field of a Z segment to our delimiters, without a data type."""
     return repeated(
         [
             components(
@@ -130,12 +132,12 @@ def _component(raw: str, theirs: Delimiters, codec: str, kind: str, offset: int 
 
 
 def _text(raw: str, theirs: Delimiters, codec: str) -> Encoded:
-    """Write a sender's text as it was escaped, without what surrounds it."""
+    """Encode a sender's text with its escapes, trimmed."""
     return Encoded(transcribe(raw.strip(), theirs, codec))
 
 
 def _time(text: str, default: int | None) -> Encoded:
-    """Write a time in HL7's own digits, with its zone when it or its message named one."""
+    """Encode a time in HL7 digits, with its zone or the default one."""
     stamp = parse_timestamp(text)
     if stamp is None:
         return NOTHING
@@ -152,14 +154,18 @@ _DIVIDED = re.compile(
 )
 
 
-def fit_to_version(shape: VersionTables, segment: str, number: int, value: Encoded) -> Encoded:
-    """Fit one field; `number` counts from 1. Segments the shape does not know stay as they are."""
-    kinds = shape.fields.get(segment)
+def fit_to_version(tables: VersionTables, segment: str, number: int, value: Encoded) -> Encoded:
+    """
+    Fit field `number` (from 1) to a version.
+
+    Segments that the version does not have are unchanged.
+    """
+    kinds = tables.fields.get(segment)
     if kinds is None or not value:
         return value
     if number > len(kinds):
         return NOTHING
-    if _DIVIDED.search(value) is None:  # one word has its place in any type
+    if _DIVIDED.search(value) is None:  # an undivided value fits any type
         return value
     kind = kinds[number - 1]
     if kind.removesuffix(REPEATS) == VARIES:
@@ -167,14 +173,14 @@ def fit_to_version(shape: VersionTables, segment: str, number: int, value: Encod
     repetitions = value.split(STANDARD.repetition)
     if not kind.endswith(REPEATS):
         del repetitions[1:]
-    written = [_field(shape, each, kind.removesuffix(REPEATS)) for each in repetitions]
+    written = [_field(tables, each, kind.removesuffix(REPEATS)) for each in repetitions]
     return Encoded(STANDARD.repetition.join(written))
 
 
 def warn_if_beyond_last_field(
     segment: str, number: int, node: YamlNode, diagnostics: Diagnostics
 ) -> None:
-    """Warn of a field that no version has: nothing is written there, or nobody looks for it."""
+    """Warn about a field number that no version has."""
     kinds = VERSIONS[NEWEST_VERSION].fields.get(segment)
     if kinds is not None and number > len(kinds):
         last = f"{segment}-{len(kinds)}"
@@ -182,24 +188,24 @@ def warn_if_beyond_last_field(
         diagnostics.warn(node, "field", message)
 
 
-def _field(shape: VersionTables, text: str, kind: str) -> str:
+def _field(tables: VersionTables, text: str, kind: str) -> str:
     parts = text.split(STANDARD.component)
-    if kind not in shape.types:
+    if kind not in tables.types:
         return _first_valued(parts, STANDARD.subcomponent)
-    kinds = shape.types[kind]
-    fit = [_fitted_component(shape, part, each) for part, each in zip(parts, kinds, strict=False)]
+    kinds = tables.types[kind]
+    fit = [_fitted_component(tables, part, each) for part, each in zip(parts, kinds, strict=False)]
     return STANDARD.component.join(fit).rstrip(STANDARD.component)
 
 
-def _fitted_component(shape: VersionTables, text: str, kind: str) -> str:
+def _fitted_component(tables: VersionTables, text: str, kind: str) -> str:
     parts = text.split(STANDARD.subcomponent)
-    if kind not in shape.types:
+    if kind not in tables.types:
         return _first_valued(parts, "")
-    return STANDARD.subcomponent.join(parts[: len(shape.types[kind])])
+    return STANDARD.subcomponent.join(parts[: len(tables.types[kind])])
 
 
 def _first_valued(parts: list[str], below: str) -> str:
-    """Give the first part that says something, without what it is divided into."""
+    """Return the first part with a value, without its own parts."""
     for part in parts:
         head = part.split(below)[0] if below else part
         if head:

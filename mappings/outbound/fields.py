@@ -1,11 +1,12 @@
-"""Field values of outbound segments: YAML becomes a function of the frame.
+"""
+Field values of outbound segments: YAML compiled to a function of the render state.
 
     TX                                    a text               $order.Accession   a variable
     ["$placer", "", "A"]                  components (a list in the list: subcomponents)
-    {echo: OBR-4, type: CE}               what the order said  {first: [a, b]}    the first valued
+    {echo: OBR-4, type: CE}               a field of the order {first: [a, b]}    the first value
     {repeat: [a, b]}                      repetitions          {value: …, when: …, codes: …}
 
-`suffix` lengthens the first component; a written-out value within a list is one component.
+`suffix` is appended to the first component. A mapping within a list is one component.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,13 +27,13 @@ Condition = Callable[[RenderState], bool]
 
 _COMBINING = ("any", "not")
 UNKNOWN_CODES = ("keep", "empty", "refuse")
-"""What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
+"""Policies for a code that the table lacks: keep it, leave it out, or do not render the message."""
 
 
 def compile_field(node: YamlNode, context: CompilationContext) -> Variable:
     """Compile the value of a field."""
     if isinstance(node.value, dict):
-        return _written_out(node, node.value, context)
+        return _compile_mapping(node, node.value, context)
     if isinstance(node.value, list):
         parts = [_component(item, context) for item in node.value]
         return lambda state: components([part(state) for part in parts])
@@ -44,7 +45,7 @@ def _component(node: YamlNode, context: CompilationContext) -> Variable:
         parts = [compile_text(item, context) for item in node.value]
         return lambda state: subcomponents([part(state) for part in parts])
     if isinstance(node.value, dict):
-        return _demoted(_written_out(node, node.value, context))
+        return _demoted(_compile_mapping(node, node.value, context))
     return compile_text(node, context)
 
 
@@ -71,7 +72,7 @@ def compile_text(node: YamlNode, context: CompilationContext) -> Variable:
     return VARIABLES[name]
 
 
-def _written_out(
+def _compile_mapping(
     node: YamlNode, entries: Mapping[str, YamlNode], context: CompilationContext
 ) -> Variable:
     kind = next((kind for kind in _KINDS if kind in entries), None)
@@ -91,7 +92,7 @@ def _written_out(
 
 
 def _suffixed(made: Variable, suffix: Variable) -> Variable:
-    """Lengthen the first component of what has a value."""
+    """Append a text to the first component of a value."""
 
     def get(state: RenderState) -> Encoded:
         head, mark, rest = made(state).partition(STANDARD.component)
@@ -135,15 +136,17 @@ def _value(node: YamlNode, context: CompilationContext) -> Variable:
 
 
 def _place(node: YamlNode) -> str:
-    """Say where a value comes from: a variable, or a place of the order; `$` for anything else."""
+    """Return the source of a value: a variable or a path of the order; `$` for others."""
     echo = node.get("echo") if isinstance(node.value, dict) else None
-    said = node.value if echo is None else echo.value
-    return said if isinstance(said, str) and (echo or said.startswith("$")) else "$"
+    source = node.value if echo is None else echo.value
+    return source if isinstance(source, str) and (echo or source.startswith("$")) else "$"
 
 
-def _coded(made: Variable, look_up: Callable[[str], str | None], missed: UnmappedCode) -> Variable:
-    """Translate for the receiver; what the table does not have goes by the policy."""
-    empty, refuses = missed.policy == "empty", missed.policy == "refuse"
+def _coded(
+    made: Variable, look_up: Callable[[str], str | None], unmapped: UnmappedCode
+) -> Variable:
+    """Translate a value with the receiver's code table; the policy applies to unmapped codes."""
+    empty, refuses = unmapped.policy == "empty", unmapped.policy == "refuse"
 
     def get(state: RenderState) -> Encoded:
         value = made(state)
@@ -151,10 +154,10 @@ def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Unmappe
         code = look_up(text)
         if code is not None:
             return plain(code)
-        if text and state.context.missed is not None:
-            state.context.missed.append(missed._replace(code=text))
+        if text and state.context.unmapped_codes is not None:
+            state.context.unmapped_codes.append(unmapped._replace(code=text))
         if text and refuses:
-            raise CodeRefused(missed.table, missed.place)
+            raise CodeRefused(unmapped.table, unmapped.place)
         return NOTHING if empty else value
 
     return get
@@ -184,9 +187,9 @@ def _echo(node: YamlNode, context: CompilationContext) -> Variable:
 
 
 def _holds(value: Encoded, texts: set[str]) -> bool:
-    """Whether the echo still says what the report service says; a merge changes a number."""
-    said = {part.strip() for part in unescape(value).split("^")} - {""}
-    return said <= texts
+    """Tell whether the order's field has the value of the report service. Merges change numbers."""
+    parts = {part.strip() for part in unescape(value).split("^")} - {""}
+    return parts <= texts
 
 
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[YamlNode, CompilationContext], Variable]]] = {
@@ -195,11 +198,11 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[YamlNode, CompilationConte
     "repeat": ((), _repeat),
     "value": (("codes", "codes_back", "unknown"), _value),
 }
-"""What a written-out value can be: the keys beside its own, and how it is compiled."""
+"""The kinds of mappings: the keys that each may have, and the function that compiles it."""
 
 
 def compile_when(node: YamlNode, context: CompilationContext) -> Condition:
-    """Compile a condition over variables: all entries must hold; `any` and `not` combine."""
+    """Compile a condition over variables. All entries must hold; `any` and `not` combine."""
     parts = [_condition(node, key, below, context) for key, below in _conditions(node, context)]
     return lambda state: all(part(state) for part in parts)
 

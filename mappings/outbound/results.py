@@ -1,6 +1,7 @@
-"""What an outbound definition is given: one release (or status change) of one report.
+"""
+The input of an outbound definition:
 
-Plain values; `mappings.outbound.definition` turns them into bytes.
+one release or status change of a report, as plain values.
 """
 
 from collections.abc import Mapping
@@ -13,21 +14,21 @@ from mappings.language.code_tables import UnmappedCode
 
 
 class ResultEvent(StrEnum):
-    """Why a message goes out."""
+    """The event that a message reports."""
 
     FINAL = "final"
     ADDENDUM = "addendum"
-    CORRECTION = "correction"  # a released text is replaced, or a released addendum withdrawn
-    RETRACTION = "retraction"  # the released report as a whole was wrong
+    CORRECTION = "correction"  # replaces a released text, or withdraws a released addendum
+    RETRACTION = "retraction"  # withdraws the released report
     PRELIMINARY = "preliminary"
-    CANCELLATION = "cancellation"  # a preliminary report came to nothing before it was signed
-    RECALL = "recall"  # unsigned inside the sign delay: nothing final was ever sent
+    CANCELLATION = "cancellation"  # withdraws a preliminary report that was not signed
+    RECALL = "recall"  # the signature was recalled in the sign delay; nothing final was sent
     ORDER_STATUS = "order-status"
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A person as the report service names them; `identifier` is for XCN/NDL component 1."""
+    """A person with the name of the report service; `identifier` is component 1 of XCN and NDL."""
 
     name: str = ""
     email: str = ""
@@ -36,7 +37,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class SignedAddendum:
-    """One signed addendum, in order of signing."""
+    """A signed addendum. Addenda are in the order of signing."""
 
     text: str
     signed_at: datetime | None = None
@@ -44,11 +45,11 @@ class SignedAddendum:
 
 
 WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
-"""Events whose messages say that what was sent does not stand, and nothing else."""
+"""Events that withdraw what was sent."""
 
 
 class SentSection(NamedTuple):
-    """OBX-3.1, OBX-3.3 and OBX-4 under which a receiver has text of a report."""
+    """OBX-3.1, OBX-3.3 and OBX-4 of a section of a report that a receiver has."""
 
     code: str
     system: str
@@ -56,7 +57,7 @@ class SentSection(NamedTuple):
 
 
 class FileFormat(StrEnum):
-    """What a report can be sent as beside its text, as ED-3 names it (HL7 v2.5.1 §2A.24)."""
+    """The file formats of reports, with the names of ED-3 (HL7 v2.5.1 §2A.24)."""
 
     PDF = "PDF"
     RTF = "RTF"
@@ -64,7 +65,11 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentNames:
-    """TXA-12 and TXA-13: the document that a message is about, and the one it follows."""
+    """
+    TXA-12 and TXA-13:
+
+    the document of a message, and the document that it replaces or extends.
+    """
 
     number: str = ""
     parent: str = ""
@@ -72,9 +77,10 @@ class DocumentNames:
 
 @dataclass(frozen=True, slots=True)
 class ResultOrder:
-    """One order of the report: its tags, Metadata, numbers, and the segments it came with.
+    """
+    An order of the report: its tags, Metadata, numbers, and segments.
 
-    `echo` is `OrderEvent.echo`: decoded lines in the sender's own delimiters, MSH first.
+    `echo` is `OrderEvent.echo`: decoded lines in the sender's delimiters, MSH first.
     """
 
     tags: Mapping[str, str]
@@ -87,10 +93,10 @@ class ResultOrder:
 @dataclass(frozen=True, slots=True)
 class ResultContext:
     """
-    Everything one outbound message may say. Datetimes are aware; written in `time_zone`.
+    The data of one outbound message. Datetimes are aware, and written in `time_zone`.
 
-    `earlier` are the events of this report that the receiver was told of before, in order;
-    `files` is the report in other formats, as bytes; `shown` what the receiver has of its text.
+    `earlier` are the events of this report that were sent to the receiver before, in order. `files`
+    is the report in other formats. `sent_sections` are the sections that the receiver has.
     """
 
     event: ResultEvent
@@ -107,7 +113,7 @@ class ResultContext:
     time_zone: str = "UTC"
     earlier: tuple[ResultEvent, ...] = ()
     files: Mapping[FileFormat, bytes] = field(default_factory=dict)
-    shown: tuple[SentSection, ...] = ()
+    sent_sections: tuple[SentSection, ...] = ()
     document: DocumentNames = field(default_factory=DocumentNames)
-    missed: list[UnmappedCode] | None = None
-    """Where codes are noted that no table has; None: nobody wants to know."""
+    unmapped_codes: list[UnmappedCode] | None = None
+    """Receives the codes that no code table contains; None: they are not collected."""

@@ -1,22 +1,23 @@
-"""The items of an outbound definition: a segment, a loop, or a named part, each with its `when`.
-
-Each row holds the variables of one turn. Which segments are written in a turn is the
-definition's; which rows there are, its words' (`mappings.outbound.style`).
+"""
+The items of an outbound definition: segments, loops and named parts, each with its `when`.
 
     - OBX: {3: …, 5: …}      - ZDS: echo      - "Z*": metadata
     - {each: orders, segments: […]}           - use: patient      (of `parts:`)
+
+A loop writes its segments once for each row. A row has the variables of one pass; the style of the
+definition (`mappings.outbound.style`) determines the rows.
 """
 
 import json
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mappings.hl7.path import Path
 from mappings.language.accessors import SEGMENTS
 from mappings.language.context import CompilationContext
-from mappings.language.diagnostics import YamlNode
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import (
     NOTHING,
@@ -36,21 +37,25 @@ from mappings.outbound.text_layout import coding_of
 from mappings.outbound.variables import RenderState, Variable
 
 REPORT_FILE = ("18748-4", "Diagnostic imaging report", "LN")
-"""OBX-3 of files, as the shared part `documents` writes it."""
+"""OBX-3 of files, as in the shared part `documents`."""
 
 
 def text_rows(state: RenderState) -> list[dict[str, Encoded]]:
-    """One row per OBX of text; no text where only files are wanted and there are some."""
+    """Return one row for each OBX of text; none if only files are requested and there are some."""
     if state.context.event in WITHDRAWALS:
-        text = state.style.layout.rows(state) if TEXT in state.style.content else []
+        text = state.style.layout.rows(state.context) if TEXT in state.style.content else []
         return [*text, *_withdrawn_files(state)]
     if TEXT not in state.style.content and state.context.files:
         return []
-    return [*state.style.layout.rows(state), *_left_out(state)]
+    return [*state.style.layout.rows(state.context), *_sections_to_delete(state)]
 
 
-def _left_out(state: RenderState) -> list[dict[str, Encoded]]:
-    """Delete what an earlier text had and this one has not; a document replaces all of itself."""
+def _sections_to_delete(state: RenderState) -> list[dict[str, Encoded]]:
+    """
+    Return rows that delete sections of an earlier text.
+
+    an MDM message replaces the whole document.
+    """
     if state.statuses.get("message", "").startswith("MDM"):
         return []
     return [
@@ -60,12 +65,12 @@ def _left_out(state: RenderState) -> list[dict[str, Encoded]]:
             "line": NOTHING,
             "observation_status": plain("D"),
         }
-        for section in state.style.layout.left_out(state.context)
+        for section in state.style.layout.outdated_sections(state.context)
     ]
 
 
 def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
-    """Take back each file that may stand at the receiver, under its own OBX-3 and OBX-4."""
+    """Return rows that withdraw each file that may have been sent, under its OBX-3 and OBX-4."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
     line = plain(state.context.report_text)
@@ -73,7 +78,11 @@ def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
 
 
 def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
-    """One row per file, in base64 without line ends; its name is its sub-id for ever."""
+    """
+    Return one row for each file, in base64 without line ends.
+
+    The sub-id of a file is its format.
+    """
     return [
         {
             "format": plain(each),
@@ -85,7 +94,7 @@ def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
 
 
 def metadata_rows(state: RenderState) -> list[dict[str, Encoded]]:
-    """One row per Metadata key; what is no text is written as JSON."""
+    """Return one row for each Metadata key. Values other than texts are written as JSON."""
     return [
         {
             "key": plain(key),
@@ -100,7 +109,11 @@ def metadata_rows(state: RenderState) -> list[dict[str, Encoded]]:
 
 
 def metadata_fields(state: RenderState) -> dict[str, dict[int, Encoded]]:
-    """Give what Metadata go into fields: by segment and number, several joined by a blank."""
+    """
+    Return the Metadata for fields, by segment and number.
+
+    Several values are joined by a blank.
+    """
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
     for row in metadata_rows(state):
         segment, dash, number = row["target"].partition("-")
@@ -118,7 +131,11 @@ def _as_text(value: object) -> str:
 
 
 def metadata_segments(state: RenderState) -> list[Encoded]:
-    """Write the Z segments that keys go to: one a key, or one of all that name its fields."""
+    """
+    Write the Z segments of Metadata:
+
+    one for each key, or one for all keys with field numbers.
+    """
     rows = [row for row in metadata_rows(state) if _is_whole_segment(row["target"])]
     written = [
         segment(row["target"], [plain(str(number)), row["key"], row["value"]])
@@ -140,7 +157,7 @@ LOOPS: Mapping[str, Callable[[RenderState], list[dict[str, Encoded]]]] = {
     "documents": document_rows,
     "metadata": metadata_rows,
 }
-"""What can be gone through within an order."""
+"""The loops within an order."""
 
 
 ITEM_KEYS = ("when", "each", "segments")
@@ -149,119 +166,139 @@ Z_SEGMENTS = "Z*"
 VERSION_FIELD = 12
 WHOLE_ECHOES = frozenset({"ORC", "OBR", "PV1"})
 NOT_ECHOED = frozenset({("ORC", 5), ("ORC", 9), ("OBR", 22), ("OBR", 25)})
-"""What an order said of its own state and moment: no longer true of its result."""
+"""Fields with the state and time of the order, which are not valid for its result."""
 
 Writer = Callable[[RenderState], list[Encoded]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """What the items of one definition share while they are compiled."""
+class _ItemCompiler:
+    """Compiles the items of one definition."""
 
     style: OutputStyle
     parts: dict[str, YamlNode]
     context: CompilationContext
-    used: tuple[str, ...] = ()
-    """The parts that are being written out, outermost first."""
+    enclosing: tuple[str, ...] = ()
+    """The parts that contain the current item, outermost first."""
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """The diagnostics of the compilation."""
+        return self.context.diagnostics
+
+    def begins_with_header(self, item: YamlNode) -> bool:
+        """Tell whether the first segment of an item is MSH."""
+        use = item.get("use")
+        if use is not None and isinstance(use.value, str) and use.value in self.parts:
+            first = self.diagnostics.read_items(self.parts[use.value])[:1]
+            return bool(first) and "MSH" in (first[0].value or ())
+        return "MSH" in (item.value or ())
+
+    def compile_item(self, node: YamlNode) -> Writer:
+        """Compile a segment, a loop or a part, with its condition."""
+        entries = self.diagnostics.read_mapping(node)
+        names = [key for key in entries if key not in ITEM_KEYS]
+        writer: Writer
+        if "each" in entries:
+            writer = self._loop(node, entries)
+        elif names == ["use"]:
+            writer = self._part(entries["use"])
+        elif len(names) == 1:
+            writer = self._segment(names[0], entries[names[0]])
+        else:
+            message = "an item is one segment, or `each` with segments"
+            self.diagnostics.error(node, "segments", message)
+            return _write_nothing
+        if "when" not in entries:
+            return writer
+        condition = compile_when(entries["when"], self.context)
+        return lambda state: writer(state) if condition(state) else []
+
+    def _part(self, node: YamlNode) -> Writer:
+        """Compile the items of a part. A part that contains itself is an error."""
+        name = self.diagnostics.read_choice(node, "part", self.parts)
+        if name is None:
+            return _write_nothing
+        if name in self.enclosing:
+            self.diagnostics.error(node, "part", f"{name} uses itself")
+            return _write_nothing
+        self.context.used.add(f"use: {name}")
+        inner = replace(self, enclosing=(*self.enclosing, name))
+        items = self.diagnostics.read_items(self.parts[name])
+        return _in_turn([inner.compile_item(item) for item in items])
+
+    def _segment(self, name: str, node: YamlNode) -> Writer:
+        if name == Z_SEGMENTS and node.value == "metadata":
+            return metadata_segments
+        if name not in SEGMENTS and not name.startswith("Z"):
+            self.diagnostics.unknown(node.at_key(), "segment", name, SEGMENTS)
+        if node.value == "echo":
+            return lambda state: state.echo.segments(name)
+        fields = self._fields(name, self.diagnostics.read_mapping(node))
+        return _SegmentWriter(name, fields, self.style)
+
+    def _fields(self, name: str, entries: dict[str, YamlNode]) -> dict[int, Variable]:
+        fields = {}
+        lowest = 3 if name == "MSH" else 1
+        for key, below in entries.items():
+            number = int(key) if key.isdecimal() else 0
+            if number < lowest:
+                message = f"{key!r} is no field number of {name}"
+                self.diagnostics.error(below.at_key(), "field", message)
+            else:
+                warn_if_beyond_last_field(name, number, below.at_key(), self.diagnostics)
+                fields[number] = compile_field(below, self.context)
+        if name == "MSH" and self.style.version:
+            version = plain(self.style.version)
+            fields[VERSION_FIELD] = lambda state: version
+        if self.style.echo == "whole" and name in WHOLE_ECHOES:
+            echoes = _echoes(name)
+            return echoes | {key: _own_or_echo(own, echoes.get(key)) for key, own in fields.items()}
+        return fields
+
+    def _loop(self, node: YamlNode, entries: dict[str, YamlNode]) -> Writer:
+        over = self.diagnostics.read_choice(entries["each"], "loop", (ORDERS, *LOOPS))
+        self.diagnostics.read_mapping(node, ITEM_KEYS)
+        if over is None:
+            return _write_nothing
+        if "segments" not in entries:
+            message = "each needs `segments`: what to write each time"
+            self.diagnostics.error(node, "segments", message)
+            return _write_nothing
+        self.context.used.add(f"each: {over}")
+        items = self.diagnostics.read_items(entries["segments"])
+        inner = _in_turn([self.compile_item(item) for item in items])
+        return _over_orders(inner) if over == ORDERS else _over_rows(inner, over)
 
 
 def compile_items(
     node: YamlNode | None, parts: YamlNode | None, style: OutputStyle, context: CompilationContext
 ) -> tuple[Writer, ...]:
-    """Compile `segments:`, with the `parts:` they use."""
+    """Compile `segments:` with the `parts:` that they use."""
     diagnostics = context.diagnostics
-    desk = _Desk(style, diagnostics.read_mapping(parts) if parts is not None else {}, context)
+    known = diagnostics.read_mapping(parts) if parts is not None else {}
+    compiler = _ItemCompiler(style, known, context)
     items = diagnostics.read_items(node) if node is not None else []
-    if items and not _begins_with_header(items[0], desk):
+    if items and not compiler.begins_with_header(items[0]):
         diagnostics.error(items[0], "segments", "the first segment must be MSH")
-    return tuple(_item(item, desk) for item in items)
+    return tuple(compiler.compile_item(item) for item in items)
 
 
-def _begins_with_header(item: YamlNode, desk: _Desk) -> bool:
-    used = item.get("use")
-    if used is not None and isinstance(used.value, str) and used.value in desk.parts:
-        first = desk.context.diagnostics.read_items(desk.parts[used.value])[:1]
-        return bool(first) and "MSH" in (first[0].value or ())
-    return "MSH" in (item.value or ())
-
-
-def _item(node: YamlNode, desk: _Desk) -> Writer:
-    """Compile one item."""
-    diagnostics = desk.context.diagnostics
-    entries = diagnostics.read_mapping(node)
-    names = [key for key in entries if key not in ITEM_KEYS]
-    writer: Writer
-    if "each" in entries:
-        writer = _loop(node, entries, desk)
-    elif names == ["use"]:
-        writer = _part(entries["use"], desk)
-    elif len(names) == 1:
-        writer = _segment(names[0], entries[names[0]], desk)
-    else:
-        diagnostics.error(node, "segments", "an item is one segment, or `each` with segments")
-        return lambda state: []
-    if "when" not in entries:
-        return writer
-    condition = compile_when(entries["when"], desk.context)
-    return lambda state: writer(state) if condition(state) else []
-
-
-def _part(node: YamlNode, desk: _Desk) -> Writer:
-    """Write out a part; a part within itself is a mistake."""
-    diagnostics = desk.context.diagnostics
-    name = diagnostics.read_choice(node, "part", desk.parts)
-    if name is None:
-        return lambda state: []
-    if name in desk.used:
-        diagnostics.error(node, "part", f"{name} uses itself")
-        return lambda state: []
-    desk.context.used.add(f"use: {name}")
-    within = _Desk(desk.style, desk.parts, desk.context, (*desk.used, name))
-    return _in_turn([_item(item, within) for item in diagnostics.read_items(desk.parts[name])])
+def _write_nothing(_state: RenderState) -> list[Encoded]:
+    return []
 
 
 def _in_turn(writers: list[Writer]) -> Writer:
-    return lambda state: [one for writer in writers for one in writer(state)]
+    return lambda state: [each for writer in writers for each in writer(state)]
 
 
-def _segment(name: str, node: YamlNode, desk: _Desk) -> Writer:
-    diagnostics = desk.context.diagnostics
-    if name == Z_SEGMENTS and node.value == "metadata":
-        return metadata_segments
-    if name not in SEGMENTS and not name.startswith("Z"):
-        diagnostics.unknown(node.at_key(), "segment", name, SEGMENTS)
-    if node.value == "echo":
-        return lambda state: state.echo.segments(name)
-    return _Fields(name, _fields(name, diagnostics.read_mapping(node), desk), desk.style)
-
-
-def _fields(name: str, entries: dict[str, YamlNode], desk: _Desk) -> dict[int, Variable]:
-    fields = {}
-    for key, below in entries.items():
-        number = int(key) if key.isdecimal() else 0
-        lowest = 3 if name == "MSH" else 1
-        if number < lowest:
-            place = below.at_key()
-            desk.context.diagnostics.error(place, "field", f"{key!r} is no field number of {name}")
-        else:
-            warn_if_beyond_last_field(name, number, below.at_key(), desk.context.diagnostics)
-            fields[number] = compile_field(below, desk.context)
-    if name == "MSH" and desk.style.version:
-        version = plain(desk.style.version)
-        fields[VERSION_FIELD] = lambda state: version
-    if desk.style.echo == "whole" and name in WHOLE_ECHOES:
-        echoes = _echoes(name)
-        return echoes | {key: _first(own, echoes.get(key)) for key, own in fields.items()}
-    return fields
-
-
-def _first(own: Variable, echo: Variable | None) -> Variable:
-    """Repeat a field where the definition's own has nothing to say, as in another version."""
+def _own_or_echo(own: Variable, echo: Variable | None) -> Variable:
+    """Repeat a field of the order if the definition's own field is empty."""
     return own if echo is None else lambda state: own(state) or echo(state)
 
 
 def _echoes(name: str) -> dict[int, Variable]:
-    """Repeat every field of the order that may be repeated."""
+    """Return variables that repeat all fields of the order that may be repeated."""
     return {
         number: _repeated(Path(name, field=number), kind)
         for number, kind in enumerate(VERSIONS[NEWEST_VERSION].fields[name], start=1)
@@ -275,7 +312,7 @@ def _repeated(path: Path, kind: str) -> Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
+class _SegmentWriter:
     """Writes one segment, field by field, fitted to the version."""
 
     name: str
@@ -287,10 +324,10 @@ class _Fields:
         values = {number: field(state) for number, field in self.fields.items()}
         if self.style.targets:
             values |= metadata_fields(state).get(name, {})
-        shape = self.style.shape
-        if shape is not None:
+        tables = self.style.version_tables
+        if tables is not None:
             values = {
-                number: fit_to_version(shape, name, number, value)
+                number: fit_to_version(tables, name, number, value)
                 for number, value in values.items()
                 if value
             }
@@ -300,21 +337,8 @@ class _Fields:
         return [header(written) if name == "MSH" else segment(name, written)]
 
 
-def _loop(node: YamlNode, entries: dict[str, YamlNode], desk: _Desk) -> Writer:
-    diagnostics = desk.context.diagnostics
-    over = diagnostics.read_choice(entries["each"], "loop", (ORDERS, *LOOPS))
-    diagnostics.read_mapping(node, ITEM_KEYS)
-    if over is None or "segments" not in entries:
-        if over is not None:
-            diagnostics.error(node, "segments", "each needs `segments`: what to write each time")
-        return lambda state: []
-    desk.context.used.add(f"each: {over}")
-    inner = _in_turn([_item(item, desk) for item in diagnostics.read_items(entries["segments"])])
-    return _over_orders(inner) if over == ORDERS else _over_rows(inner, over)
-
-
 def _over_orders(inner: Writer) -> Writer:
-    """Write once per order; set ids below an order begin anew."""
+    """Write items once for each order. Set ids below an order start again."""
 
     def write(state: RenderState) -> list[Encoded]:
         written: list[Encoded] = []

@@ -1,7 +1,7 @@
-"""How an outbound definition writes: version, names, times, documents, echoes, Metadata.
+"""
+The style of an outbound definition: version, names, times, documents, echoes, Metadata.
 
-Each is one word of the definition, so that a destination's settings can lay their own over it.
-What stands in which field is `mappings.outbound.definition`'s.
+Each choice is one setting, so that a destination can overlay its own.
 """
 
 import re
@@ -36,12 +36,12 @@ NEEDS: Mapping[str, str] = {
     "text.sections": "$section.code",
     "metadata.targets": "$target",
 }
-"""What a definition has to write for a word of it to have an effect."""
+"""What segments must contain for a setting to have an effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStyle:
-    """The words of one definition. Without a version nothing is fitted to one."""
+    """The style settings of one definition. Without a version, fields are not fitted."""
 
     version: str = ""
     orders: str = "separate"
@@ -54,27 +54,27 @@ class OutputStyle:
     targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def shape(self) -> VersionTables | None:
-        """The shapes that fields are fitted to."""
+    def version_tables(self) -> VersionTables | None:
+        """The tables of the version to which fields are fitted."""
         return VERSIONS.get(self.version)
 
     @property
     def zoned(self) -> bool:
-        """Whether times are written with their offset to UTC."""
+        """Whether times are written with their offset from UTC."""
         return self.times == "offset"
 
     @property
     def formats(self) -> frozenset[FileFormat]:
-        """The formats that go beside the text."""
+        """The file formats that are sent with the text."""
         return frozenset(CONTENT[each] for each in self.content if each in CONTENT)
 
     def target(self, key: str) -> str:
-        """Say where a Metadata key goes: `OBX` where nothing was said."""
+        """Return the target of a Metadata key. The default is `OBX`."""
         return self.targets.get(key) or self.targets.get(EVERY_KEY, OBX)
 
 
 def compile_style(entries: Mapping[str, YamlNode], context: CompilationContext) -> OutputStyle:
-    """Read the words of a definition; what is wrong keeps its default."""
+    """Read the style settings. Invalid ones have their defaults."""
     targets = _targets(entries.get("metadata"), context)
     return OutputStyle(
         version=_word(entries.get("version"), "version", tuple(VERSIONS), "", context),
@@ -93,22 +93,23 @@ def check_style_has_effect(
     root: YamlNode, entries: Mapping[str, YamlNode], context: CompilationContext
 ) -> None:
     """
-    Note the words that have no effect because no segment writes what they choose.
+    Report settings without effect, because no segment contains what they choose.
 
-    Only those of the outermost file: whoever includes one need not use all its words.
+    Only settings of the outermost file are checked: an overlay need not use all settings of its
+    base.
     """
     for word, needed in NEEDS.items():
         first, _, second = word.partition(".")
         node = entries.get(first)
         if node is not None and second:
             node = node.get(second)
-        if node is None or node.file != root.file or needed in context.used or _idle(node):
+        if node is None or node.file != root.file or needed in context.used or _is_default(node):
             continue
         context.diagnostics.error(node, "no-effect", f"has no effect: no segment has {needed}")
 
 
-def _idle(node: YamlNode) -> bool:
-    """Whether a word asks for what is done anyway: no sections, the text alone."""
+def _is_default(node: YamlNode) -> bool:
+    """Tell whether a setting has no effect by intention: no sections, or only text."""
     values = [item.value for item in node.value] if isinstance(node.value, list) else [node.value]
     return values in (["none"], [TEXT])
 

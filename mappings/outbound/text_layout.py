@@ -1,14 +1,15 @@
-r"""Lay a report's text out in OBX segments, section by section.
+r"""
+Text layout: the text of a report in OBX segments, section by section.
 
-A line that begins with a known heading (a code table: heading, section) opens a section. Every
-line is kept, headings too: what a receiver shows is what was signed.
+A line that begins with a known heading (a code table: heading, section) starts a section. All lines
+are kept, also headings, so that a receiver shows what was signed.
 
-    lines         one OBX a line, a blank line is one blank (VA, many RIS)
+    lines         one OBX for each line; a blank line is one blank (VA, many RIS)
     repetitions   one OBX, lines as repetitions (TX: `~` is a new line, HL7 v2.5.1 §2A.77)
     formatted     one OBX, lines ended by `\.br\` (FT)
 
-Sections keep their code and sub-id from message to message, so that a correction replaces
-what it corrects (HL7 v2.5.1 §7.4.2.11).
+Sections keep code and sub-id in all messages, so that a correction replaces what it corrects (HL7
+v2.5.1 §7.4.2.11).
 """
 
 import re
@@ -16,7 +17,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from mappings.language.context import CompilationContext
@@ -32,12 +32,12 @@ _HEADING = re.compile(r"[\s*#]*([^\s*#:：][^:：]*?)[\s*]*(?:[:：].*)?")  # no
 
 Code = tuple[str, str, str]
 WHOLE: Code = ("18748-4", "Diagnostic imaging report", "LN")
-"""OBX-3 of a text that is not cut into sections (LOINC)."""
+"""OBX-3 of a text that is not split into sections (LOINC)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionText:
-    """Lines of one section, under its name."""
+    """The lines of one section."""
 
     name: str
     lines: tuple[str, ...]
@@ -45,13 +45,13 @@ class SectionText:
 
 @dataclass(frozen=True, slots=True)
 class SectionCodes:
-    """The sections a receiver has codes for; without any the text stays whole."""
+    """The codes of the sections of a receiver. Without codes the text is not split."""
 
     codes: Mapping[str, Code] = field(default_factory=dict)
     section_of: Callable[[str], str | None] = lambda heading: None
 
     def cut(self, lines: Sequence[str]) -> list[SectionText]:
-        """Cut a text at its headings; what stands before the first is the report's own."""
+        """Split a text at its headings. Lines before the first heading belong to the report."""
         parts: list[SectionText] = []
         name, taken = REPORT, list[str]()
         for line in lines:
@@ -64,7 +64,7 @@ class SectionCodes:
         return [each for part in parts if (each := _trimmed(part)) is not None]
 
     def code(self, name: str) -> Code:
-        """Give OBX-3 of a section: its own code, else that of the whole report."""
+        """Return OBX-3 of a section: its own code, else that of the whole report."""
         return self.codes.get(name) or self.codes.get(REPORT, WHOLE)
 
     def _opened(self, line: str) -> str | None:
@@ -75,7 +75,7 @@ class SectionCodes:
 
 
 def _trimmed(part: SectionText) -> SectionText | None:
-    """Leave out the blank lines around a section; a section of nothing else is none."""
+    """Remove blank lines around a section; None if nothing is left."""
     lines = list(part.lines)
     while lines and not lines[-1].strip():
         lines.pop()
@@ -125,17 +125,9 @@ WORDS = ("layout", "addenda", "heading", "blank")
 PLACEHOLDERS = ("number", "signed_at", "signed_by")
 
 
-class Written(Protocol):
-    """What of a frame is laid out."""
-
-    @property
-    def context(self) -> ResultContext:
-        """The release."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of the text under its own OBX-3 and OBX-4."""
+    """A part of the text with its own OBX-3 and OBX-4."""
 
     name: str
     code: Code
@@ -159,28 +151,33 @@ class TextLayout:
         return "FT" if self.layout == "formatted" else "TX"
 
     def in_child(self, context: ResultContext) -> bool:
-        """Whether a message is about a child order: one for each addendum, sent or withdrawn."""
-        about = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
-        return self.addenda == CHILD and about and bool(context.addenda)
+        """
+        Tell whether a message is about a child order:
+
+        each addendum has one, sent or withdrawn.
+        """
+        has_child = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
+        return self.addenda == CHILD and has_child and bool(context.addenda)
 
     def is_alone(self, context: ResultContext) -> bool:
-        """Whether a message holds the newest addendum and nothing of the report."""
+        """Tell whether a message contains only the newest addendum."""
         newest = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
         return self.in_child(context) or (newest and bool(context.addenda))
 
-    def rows(self, state: Written) -> list[dict[str, Encoded]]:
-        """Lay out the text, one row per OBX."""
+    def rows(self, context: ResultContext) -> list[dict[str, Encoded]]:
+        """Return the rows of the text, one for each OBX."""
         rows = []
-        for section in self.cut(state.context):
+        for section in self.cut(context):
             names = {**coding_of(section), "sub_id": plain(str(section.sub_id))}
-            rows += [{**names, "line": line} for line in self._written(section.lines)]
+            rows += [{**names, "line": line} for line in self._encoded_lines(section.lines)]
         return rows
 
-    def left_out(self, context: ResultContext) -> list[ReportSection]:
+    def outdated_sections(self, context: ResultContext) -> list[ReportSection]:
         """
-        Find the sections that the receiver has and this text has not: they are to be deleted.
+        Return sections that the receiver has and this text does not have, which must be deleted.
 
-        Where the text is not cut it replaces itself; an addendum alone leaves the report alone.
+        A text without sections replaces itself. A message with an addendum alone does not change
+        the report.
         """
         if not self.sections.codes or self.is_alone(context):
             return []
@@ -189,20 +186,20 @@ class TextLayout:
     def _others(
         self, sections: Sequence[ReportSection], context: ResultContext
     ) -> list[ReportSection]:
-        """Give what the receiver has of the report beside some sections."""
+        """Return the sections that the receiver has, except the given ones."""
         codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
         named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
         here = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
         return [
             ReportSection(name, codes[name], int(each.sub_id), ())
-            for each in context.shown
+            for each in context.sent_sections
             if each not in here
             and (name := named.get((each.code, each.system))) is not None
             and each.sub_id.isdecimal()
         ]
 
     def cut(self, context: ResultContext) -> list[ReportSection]:
-        """Cut the report and its addenda into sections, as `addenda` says."""
+        """Split the report and its addenda into sections, according to `addenda`."""
         code = self.sections.code
         addenda = [
             ReportSection(
@@ -225,7 +222,7 @@ class TextLayout:
     def _withdrawn(
         self, context: ResultContext, addenda: list[ReportSection]
     ) -> list[ReportSection]:
-        """Take back all that may stand at the receiver: each section, and each addendum."""
+        """Withdraw all that the receiver may have: each section and each addendum."""
         lines = split_lines(context.report_text)
         names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
         codes = dict.fromkeys(self.sections.code(name) for name in names)
@@ -237,7 +234,7 @@ class TextLayout:
         ]
 
     def _report(self, text: str) -> list[ReportSection]:
-        """Cut the report; the second findings have sub-id 2, whatever stands between."""
+        """Split the report. A repeated section has the next sub-id."""
         if not text:
             return []
         lines = split_lines(text)
@@ -256,14 +253,14 @@ class TextLayout:
     ) -> tuple[str, ...]:
         zone = ZoneInfo(context.time_zone)
         at = addendum.signed_at
-        told = {
+        values = {
             "number": str(number),
             "signed_at": at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else "",
             "signed_by": addendum.signed_by.name,
         }
-        return (self.heading.format(**told), *split_lines(addendum.text))
+        return (self.heading.format(**values), *split_lines(addendum.text))
 
-    def _written(self, lines: Sequence[str]) -> list[Encoded]:
+    def _encoded_lines(self, lines: Sequence[str]) -> list[Encoded]:
         if self.layout == "formatted":
             return [formatted("\n".join(lines))]
         written = [plain(line if line.strip() else self.blank) for line in lines]
@@ -271,14 +268,14 @@ class TextLayout:
 
 
 def coding_of(section: ReportSection) -> dict[str, Encoded]:
-    """Give OBX-3 of a section, as a row's variables."""
+    """Return OBX-3 of a section as variables of a row."""
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, section.code), strict=True))
     return {"section": plain(section.name), **code}
 
 
 def split_lines(text: str) -> tuple[str, ...]:
-    """Cut a text into lines, whatever ends them; blanks at a line's end and blank ends go."""
+    """Split a text at any line end; trailing blanks, and empty lines at the ends, are removed."""
     unified = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     return tuple(line.rstrip() for line in unified.split("\n"))
 
@@ -293,17 +290,17 @@ def compile_layout(node: YamlNode | None, context: CompilationContext) -> TextLa
     for key, options in (("layout", LAYOUTS), ("addenda", ADDENDA)):
         if key in entries and diagnostics.read_choice(entries[key], key, options) is None:
             del chosen[key]
-    if "heading" in entries and not _heading(entries["heading"], diagnostics):
+    if "heading" in entries and not _is_valid_heading(entries["heading"], diagnostics):
         del chosen["heading"]
     return TextLayout(**chosen, sections=compile_sections(entries, context))
 
 
-def _heading(node: YamlNode, diagnostics: Diagnostics) -> bool:
-    """Check the placeholders of a heading: names only, no formats, no attributes."""
+def _is_valid_heading(node: YamlNode, diagnostics: Diagnostics) -> bool:
+    """Check the placeholders of a heading: names only, no formats and attributes."""
     try:
         parts = list(string.Formatter().parse(diagnostics.read_text(node)))
     except ValueError:
-        diagnostics.error(node, "heading", "a brace stands alone; write {{ for a brace")
+        diagnostics.error(node, "heading", "a single brace; write {{ for a brace")
         return False
     good = True
     for _, name, form, conversion in parts:

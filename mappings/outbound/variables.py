@@ -1,7 +1,8 @@
-"""The variables an outbound definition may name, and what they are at each moment.
+"""
+The variables of outbound definitions, such as `$control_id`, `$order.Accession` and `$line`.
 
-`$control_id`, `$order.Accession`, `$line` …: a closed set. A frame is one moment of writing:
-the message, within it an order, within that a row (a line of text, a Metadata key).
+The render state has the data of a message, of the current order, and of the current row (a line of
+text, a Metadata key). Variables read it.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,13 +27,13 @@ _LOCAL_TIME = 14  # digits of a time to the second, without its offset
 
 @dataclass(slots=True)
 class RenderState:
-    """One moment of writing a message."""
+    """The state of rendering: the message, the current order and the current row."""
 
     context: ResultContext
     order: ResultOrder
     echo: Echo
     number: int
-    """Of the order in this message, from 1."""
+    """The number of the order in this message, from 1."""
     statuses: Mapping[str, str]
     style: OutputStyle = field(default_factory=OutputStyle)
     row: Mapping[str, Encoded] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class RenderState:
     segment: str = ""
 
     def count(self, segment: str) -> None:
-        """Note that a segment was written; what stands below an OBR is counted anew."""
+        """Count a written segment. Counts of segments below an OBR start again with each OBR."""
         self.counts[segment] = self.counts.get(segment, 0) + 1
         if segment == "OBR":
             self.counts |= dict.fromkeys(_BELOW_AN_ORDER, 0)
@@ -52,20 +53,20 @@ class RenderState:
 
     @property
     def in_child(self) -> bool:
-        """Whether this message is the result of a child order, which holds an addendum."""
+        """Whether this message is the result of a child order, which contains an addendum."""
         return self.style.layout.in_child(self.context)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonParts:
-    """A name as the report service has it, cut for HL7."""
+    """A name of the report service, split for HL7."""
 
     family: str
     given: str
 
 
 def person(name: str) -> PersonParts:
-    """Cut `FAMILY^GIVEN`, `Family, Given` or `Given Family`."""
+    """Split `FAMILY^GIVEN`, `Family, Given` or `Given Family`."""
     text = name.split(",", 1)
     if "^" in name:
         family, _, given = name.partition("^")
@@ -83,13 +84,13 @@ def _time(moment: datetime | None, state: RenderState) -> Encoded:
     return plain(written if state.style.zoned else written[:_LOCAL_TIME])
 
 
-@lru_cache(maxsize=16)  # every line of a text bears the same few
+@lru_cache(maxsize=16)  # each line of a text repeats the same times
 def _moment(moment: datetime, zone: str) -> str:
     return format_moment(moment, ZoneInfo(zone))
 
 
 def _signer(state: RenderState) -> Signer:
-    """Who signed what this message is about: the last addendum's signer, else the report's."""
+    """Return the signer of the last addendum, else of the report."""
     addenda = state.context.addenda
     latest = addenda[-1].signed_by if addenda else Signer()
     return latest if latest.name else state.context.signed_by
@@ -111,14 +112,14 @@ def _study_time(state: RenderState) -> Encoded:
 
 
 def _xpn(state: RenderState) -> Encoded:
-    """PatientName in the order of XPN: family^given^further^suffix^prefix."""
+    """Return PatientName in the order of XPN: family^given^further^suffix^prefix."""
     parts = [*state.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
     family, given, further, prefix, suffix = (plain(part.strip()) for part in parts)
     return components([family, given, further, suffix, prefix])
 
 
 def _interpreter(state: RenderState) -> Encoded:
-    """OBR-32 as the receiver reads it: NDL by the standard, or what others write there."""
+    """Return OBR-32 in the form of the receiver: NDL as in the standard, XCN, or a name."""
     signer = _signer(state)
     if not signer.name:
         return NOTHING
@@ -130,7 +131,7 @@ def _interpreter(state: RenderState) -> Encoded:
 
 
 def _order_control(state: RenderState) -> str:
-    """RE where observations follow, CN where they follow the last order, CH below a parent."""
+    """Return RE, CN if observations follow only the last order, CH for a child order."""
     if state.in_child:
         return "CH"
     return "RE" if state.last or state.style.orders == "grouped" else "CN"
@@ -145,13 +146,17 @@ def _trigger(state: RenderState) -> Encoded:
 
 
 def _observation_status(state: RenderState) -> Encoded:
-    """OBX-11: that of the message, but for what a row deletes."""
+    """Return OBX-11: the status of the message, or of a row that deletes."""
     own = state.row.get("observation_status")
     return plain(state.statuses.get("observation", "")) if own is None else own
 
 
 def _presentation(state: RenderState) -> str:
-    """TXA-3 (table 0191): the type of the text; AP, other data, where files are all there is."""
+    """
+    Return TXA-3 (table 0191):
+
+    the type of the text, or AP (other data) for files without text.
+    """
     files_alone = TEXT not in state.style.content and state.context.files
     return "AP" if files_alone else state.style.layout.value_type
 
@@ -210,9 +215,9 @@ VARIABLES: Mapping[str, Variable] = {
     },
 }
 DESTINATION = "destination."
-"""`$destination.KEY` is whatever the destination's settings hold under KEY."""
+"""`$destination.KEY` is the value of KEY in the settings of the destination."""
 
 
 def destination(key: str) -> Variable:
-    """Read a setting of the destination."""
+    """Return a variable for a setting of the destination."""
     return lambda state: plain(state.context.destination.get(key, ""))

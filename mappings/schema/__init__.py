@@ -1,1 +1,1 @@
-"""The mapping language as a JSON Schema, for editors: derived from what the compiler knows."""
+"""The JSON Schema of definition files, for editors."""

@@ -1,14 +1,14 @@
 """
-The whole JSON Schema of a definition file.
+The JSON Schema of a definition file.
 
-It refuses nothing that the compiler takes. What needs other files to be known (includes, code
-tables, hooks, what an overlay leaves to the file below) only the compiler can refuse.
+It accepts each definition that the compiler accepts. Errors that depend on other files (includes,
+code tables, hooks, overlays) are found only by the compiler.
 """
 
 import json
 from typing import Any, Final
 
-from mappings.compiler import GENERAL, KINDS
+from mappings.compiler import COMMON_KEYS, KINDS
 from mappings.schema import inbound, outbound
 from mappings.schema.vocabulary import TEXT, Schema, one_of, several
 
@@ -24,11 +24,11 @@ _DOUBLE: dict[str, Schema] = {
     "metadata": {"anyOf": [inbound.MESSAGE_METADATA, outbound.RESULT_METADATA]},
     "echo": {"anyOf": [inbound.ECHOED, outbound.ECHO]},
 }
-"""Members that mean one thing in orders and another in results."""
+"""Keys with different meanings in orders and in results."""
 
 
 def schema() -> dict[str, Any]:
-    """Give the schema of a definition file."""
+    """Return the schema of a definition file."""
     members = {**_GENERAL, **inbound.MEMBERS, **outbound.MEMBERS, **_DOUBLE}
     return {
         "$schema": DIALECT,
@@ -43,12 +43,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Write the schema as it is published."""
+    """Return the schema as published."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _only(kind: str, keys: tuple[str, ...]) -> Schema:
-    """Of a kind that is named, allow its own members, and what they are there."""
+    """Restrict a definition of a kind to the keys of the kind."""
     inwards = kind in ("orders", "patients")
     shapes = (
         {"metadata": inbound.MESSAGE_METADATA, "echo": inbound.ECHOED}
@@ -58,7 +58,7 @@ def _only(kind: str, keys: tuple[str, ...]) -> Schema:
     return {
         "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
         "then": {
-            "propertyNames": {"enum": sorted({*GENERAL, *keys})},
+            "propertyNames": {"enum": sorted({*COMMON_KEYS, *keys})},
             "properties": {name: shape for name, shape in shapes.items() if name in keys},
         },
     }

@@ -1,4 +1,4 @@
-"""What definitions of incoming messages may say, as JSON Schema."""
+"""The JSON Schema of inbound definitions."""
 
 from mappings.inbound import acceptance, link_signals, order_mapping, patient_mapping
 from mappings.inbound.events import OrderAction

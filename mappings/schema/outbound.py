@@ -1,4 +1,4 @@
-"""What definitions of outgoing messages may say, as JSON Schema."""
+"""The JSON Schema of outbound definitions."""
 
 from mappings.language.accessors import SEGMENTS
 from mappings.outbound import definition, fields, segments, style, text_layout, variables

@@ -1,4 +1,4 @@
-"""Building blocks of the JSON Schema that inbound and outbound definitions share."""
+"""Building blocks of the JSON Schema for inbound and outbound definitions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ PATH_PATTERN = (
 )
 
 SCALAR: Schema = {"type": ["string", "number", "boolean", "null"]}
-"""Every scalar is read as it is written: 2.5 and NO are texts."""
+"""Scalars are read as texts: 2.5 and NO are texts."""
 TEXT: Schema = {"$ref": "#/$defs/text"}
 PATH: Schema = {"$ref": "#/$defs/path"}
 RULE: Schema = {"$ref": "#/$defs/rule"}
@@ -37,7 +37,7 @@ FLAG: Schema = {
 
 
 def closed(members: Mapping[str, Schema], about: str = "", **more: Any) -> Schema:
-    """Describe a mapping that has these keys and no others."""
+    """Return the schema of a mapping with these keys only."""
     described = {"description": about} if about else {}
     return {
         **described,
@@ -49,17 +49,17 @@ def closed(members: Mapping[str, Schema], about: str = "", **more: Any) -> Schem
 
 
 def each(members: Schema, about: str = "", **more: Any) -> Schema:
-    """Describe a mapping with any keys, whose values are all of a kind."""
+    """Return the schema of a mapping with any keys and values of one kind."""
     described = {"description": about} if about else {}
     return {**described, "type": "object", "additionalProperties": members, **more}
 
 
 def one_of(words: Collection[str], about: str = "") -> Schema:
-    """Describe a closed set of words."""
+    """Return the schema of a set of words."""
     described = {"description": about} if about else {}
     return {**described, "enum": sorted(map(str, words))}
 
 
 def several(one: Schema) -> Schema:
-    """Describe one of a kind, or a list of them."""
+    """Return the schema of a value or a list of values."""
     return {"anyOf": [one, {"type": "array", "items": one}]}

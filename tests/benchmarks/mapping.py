@@ -122,7 +122,7 @@ def check(mapping: InboundMapping) -> Work:
     def checked(raw: bytes) -> object:
         header = peek(raw)
         assert mapping.accepts(header)
-        found = mapping.inspect(raw, CHARSET, header, DEFAULTS).examination
+        found = mapping.inspect(raw, CHARSET, header, DEFAULTS).pre_check
         assert found.lanes
         return found.lanes
 

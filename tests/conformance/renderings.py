@@ -21,8 +21,8 @@ from mappings.outbound.results import (
     SignedAddendum,
     Signer,
 )
-from tests.mappings.language import SHIPPED
-from tests.mappings.outcomes import NOW, ORDERS
+from tests.mappings.definitions import SHIPPED
+from tests.mappings.results import NOW, ORDERS
 
 Words = Mapping[str, Any]
 

@@ -23,7 +23,7 @@ from tests.conformance.renderings import (
     keys,
     orders,
 )
-from tests.mappings.outcomes import ORDERS
+from tests.mappings.results import ORDERS
 
 PAIR = orders()
 STRICT = VALIDATION_LEVEL.STRICT

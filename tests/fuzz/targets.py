@@ -95,11 +95,11 @@ def mapping(data: bytes) -> None:
     for definition in INBOUND:
         if not definition.accepts(message.header):
             continue
-        examination = definition.examine(message, DEFAULTS)
+        pre_check = definition.pre_check(message, DEFAULTS)
         try:
             definition.apply(message, DEFAULTS)
         except (MessageRefusal, RuleFailed):
-            assert examination.refusals, "what was accepted cannot be applied"
+            assert pre_check.refusals, "what was accepted cannot be applied"
 
 
 def acknowledging(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What the recipes of the guide are tried with: a message each, and what must come of it."""
+"""Messages for the recipes of the guide, and the expected results."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Definitions are checked: every mistake at once, with file, line, column and what was meant."""
+"""The compiler reports all errors with file, line, column and a suggestion."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Issue, IssueSeverity
 from mappings.language.errors import HookFailed, MappingErrors
-from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
+from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid
 
 MISTAKES = """\
 include: orders.yaml
@@ -67,7 +67,7 @@ EXPECTED = [
     (19, 9, "unknown action 'creat'; did you mean 'create'?"),
     (21, 3, "unknown link signal 'study-iud'; did you mean 'study-uid'?"),
     (22, 16, "true or false is expected here"),
-    (23, 13, "custom:x needs `value`: where its value stands"),
+    (23, 13, "custom:x needs `value`: the path of its value"),
     (25, 10, "unknown segment 'PVX'; did you mean 'PV2'?"),
     (26, 10, "each needs key, value"),
     (27, 8, "unknown segment 'MHS'; did you mean 'MSH'?"),
@@ -75,7 +75,7 @@ EXPECTED = [
 
 
 def test_every_mistake_at_once() -> None:
-    """One check names everything that is wrong, where it is wrong."""
+    """One check reports all errors with their locations."""
     issues = check_sources({**SHIPPED, "mine.yaml": MISTAKES}, ["mine"], tables=False)
     found = {(i.line, i.column, i.message) for i in issues if i.file == "mine.yaml"}
     missing = [expected for expected in EXPECTED if expected not in found]
@@ -83,12 +83,12 @@ def test_every_mistake_at_once() -> None:
 
 
 def test_what_ships_is_clean() -> None:
-    """The shipped definitions have neither mistakes nor warnings."""
+    """The shipped definitions have no issues."""
     assert check(DEFINITIONS) == []
 
 
 def only(text: str, **files: str) -> Issue:
-    """The one issue of a definition."""
+    """Return the only issue of a definition."""
     sources = {**SHIPPED, "mine.yaml": text}
     sources |= {name.replace("__", "/"): content for name, content in files.items()}
     (issue,) = check_sources(sources, ["mine"], tables=False)
@@ -110,13 +110,13 @@ FILES = {
 
 @pytest.mark.parametrize(("text", "line", "code"), FILES.values(), ids=FILES)
 def test_broken_files(text: str, line: int, code: str) -> None:
-    """A file that is no definition at all says so."""
+    """A file that is not a definition is reported."""
     issues = check_sources({**SHIPPED, "mine.yaml": text}, ["mine"], tables=False)
     assert (line, code) in [(issue.line, issue.code) for issue in issues]
 
 
 def test_unknown_mapping() -> None:
-    """A name that does not exist gets a suggestion."""
+    """An unknown name has a suggestion."""
     with pytest.raises(MappingErrors, match="did you mean 'orders'"):
         compile_sources(SHIPPED, "order")
 
@@ -124,21 +124,21 @@ def test_unknown_mapping() -> None:
 TABLES = {
     "columns": ("a,b\n1,2\n", 1, "the columns code,value are expected"),
     "no value": ("code,value\nA,1\nB\n", 3, "this line has no value"),
-    "contradiction": ("code,value\nA,1\na,2\n", 3, "this code stands in an earlier line"),
+    "contradiction": ("code,value\nA,1\na,2\n", 3, "an earlier line has another value"),
     "not CSV": ('code,value\n"A,1\n', 2, "this line is not CSV"),
 }
 
 
 @pytest.mark.parametrize(("text", "line", "message"), TABLES.values(), ids=TABLES)
 def test_code_tables(text: str, line: int, message: str) -> None:
-    """Code tables are checked too, used or not."""
+    """All code tables are checked."""
     (issue,) = check_sources({"codes/t.csv": text}, [], tables=True)
     assert (issue.file, issue.line) == ("codes/t.csv", line)
     assert message in issue.message
 
 
 def test_identity_is_required() -> None:
-    """A definition that cannot yield MRN or accession is a mistake."""
+    """A definition without rules for MRN and accession has errors."""
     issues = check_sources(
         {
             **SHIPPED,
@@ -151,37 +151,37 @@ def test_identity_is_required() -> None:
 
 
 class TestVersion:
-    """A version names what a mapping was made of."""
+    """The version of a mapping identifies its files."""
 
     def test_changes_with_what_it_is_made_of(self) -> None:
-        """Another definition, include, code table or hook is another version."""
+        """Another definition, include, code table or hook results in another version."""
         base = compile_sources(SHIPPED, "orders").version
         sexes = {**SHIPPED, "codes/sex.csv": SHIPPED["codes/sex.csv"] + "X,O,\n"}
         assert compile_sources(sexes, "orders").version != base
         assert len(base) == 16
 
     def test_stays_when_others_change(self) -> None:
-        """A file that it does not use is no part of it."""
+        """Files that a mapping does not use have no effect on its version."""
         others = {**SHIPPED, "results.yaml": "# changed", "codes/new.csv": "code,value\n"}
         base = compile_sources(SHIPPED, "orders").version
         assert compile_sources(others, "orders").version == base
 
     def test_follows_includes(self) -> None:
-        """An overlay changes when what lies under it changes."""
+        """The version of an overlay changes with its base."""
         first = overlaid("")
         changed = {"orders.yaml": SHIPPED["orders.yaml"] + "\n# a remark\n"}
         assert overlaid("", changed).version != first.version
 
 
 class TestHooks:
-    """Python as the one escape hatch."""
+    """Python hooks in definitions."""
 
     HOOK = MappingProxyType(
         {"mine_hooks.py": "def last(message):\n    return str(message.segment('OBR')[4][0][1])\n"}
     )
 
     def test_hook(self) -> None:
-        """A hook gets python-hl7's object of header and group, and returns the value."""
+        """A hook receives header and group as an object of python-hl7, and returns the value."""
         mine = overlaid("tags: {KeyFindings: {hook: 'mine_hooks:last'}}", self.HOOK)
         found = mine.apply(
             message("ORC|NW|P1", "OBR|1|P1||X^One", "ORC|NW|P2", "OBR|2|P2||X^Two"), DEFAULTS
@@ -189,7 +189,7 @@ class TestHooks:
         assert [event.clinical_info["KeyFindings"] for event in found] == ["One", "Two"]
 
     def test_failing_hook(self) -> None:
-        """A hook that raises is no reason to refuse: its message waits for a person."""
+        """A hook that raises does not refuse the message: it is parked."""
         broken = {"mine_hooks.py": "def last(message):\n    raise ValueError(str(message))\n"}
         mine = overlaid("tags: {KeyFindings: {hook: 'mine_hooks:last'}}", broken)
         order = message("ORC|NW|P1", "OBR|1|P1||X")
@@ -198,13 +198,13 @@ class TestHooks:
             mine.apply(order, DEFAULTS)
 
     def test_unknown_function(self) -> None:
-        """A function that is not there gets a suggestion."""
+        """An unknown function has a suggestion."""
         with pytest.raises(MappingErrors, match="did you mean 'last'"):
             overlaid("tags: {KeyFindings: {hook: 'mine_hooks:lost'}}", self.HOOK)
 
 
 def test_overlay_of_a_sender() -> None:
-    """An overlay takes what it says from itself and the rest from what it includes."""
+    """An overlay replaces its own keys and keeps those of the included definition."""
     mine = overlaid("accept: {senders: [{application: 'RIS*', facility: NORTH}]}")
     good = message("ORC|NW|P1", "OBR|1|P1||X")
     assert mine.accepts(good.header)
@@ -224,7 +224,7 @@ def test_overlay_of_a_sender() -> None:
 def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
     header: tuple[bytes, bytes], refused: type[MessageRefusal], place: str
 ) -> None:
-    """The sender, where a definition would take the type from others; else the event or type."""
+    """The sender, if a definition accepts the type from other senders; else event or type."""
     mine = overlaid("accept: {senders: [{application: X}, {application: 'RIS*', facility: NORTH}]}")
     good = message("ORC|NW|P1", "OBR|1|P1||X")
     assert header[0] in good.raw
@@ -233,14 +233,14 @@ def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
 
 
 def test_overlaid_rules_are_replaced_whole() -> None:
-    """A rule laid over another is the rule; nothing of the one below is left in it."""
+    """An overlay replaces a rule as a whole."""
     mine = overlaid("tags: {ReasonForExam: {from: OBR-13, as: upper}}")
     (event,) = mine.apply(message("ORC|NW|P1", "OBR|1|P1||X|||||||||why"), DEFAULTS)
     assert event.clinical_info["ReasonForExam"] == "WHY"
 
 
 def test_folder(tmp_path: Path) -> None:
-    """Definitions are read from a folder, as `bridge init` copies it."""
+    """Definitions are read from a folder."""
     shutil.copytree(DEFINITIONS, tmp_path / "mappings")
     loaded = load(tmp_path / "mappings", "orders")
     assert isinstance(loaded, InboundMapping)
@@ -248,6 +248,6 @@ def test_folder(tmp_path: Path) -> None:
 
 
 def test_issues_read_like_a_compiler_s() -> None:
-    """An issue is one line that editors understand."""
+    """An issue is formatted as one line that editors parse."""
     issue = Issue("tags.X", "path", "no such place", IssueSeverity.ERROR, "orders.yaml", 3, 7)
     assert str(issue) == "orders.yaml:3:7: error: tags.X: no such place [path]"

@@ -1,4 +1,4 @@
-"""The guide tells the truth: its recipes compile, and it names everything there is."""
+"""The guide is correct: its recipes compile, and it lists all keys and variables."""
 
 import re
 from dataclasses import replace
@@ -14,9 +14,9 @@ from mappings.language.tags import TAGS
 from mappings.language.transforms import TRANSFORMS
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.variables import VARIABLES
-from tests.mappings.language import DEFAULTS, SHIPPED
-from tests.mappings.outcomes import CONTEXT, ORDER
+from tests.mappings.definitions import DEFAULTS, SHIPPED
 from tests.mappings.recipes import FILES, INBOUND, OUTBOUND
+from tests.mappings.results import CONTEXT, ORDER
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "mapping-language.md").read_text(
     encoding="utf-8"
@@ -26,32 +26,32 @@ RECIPES = list(dict.fromkeys(re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL))
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recipes(recipe: str) -> None:
-    """A recipe copied into a file is a good definition."""
+    """Each recipe is a valid definition."""
     sources = {**SHIPPED, **FILES, "mine.yaml": recipe}
     assert check_sources(sources, ["mine"], tables=False) == []
     assert compile_sources(sources, "mine").name == "mine"
 
 
 def test_there_are_recipes() -> None:
-    """The pattern that finds recipes finds them, and each is run below."""
+    """All recipes are found, and each is run below."""
     assert len(RECIPES) == len({*INBOUND, *OUTBOUND}) >= 20
 
 
 def _recipe(text: str) -> InboundMapping | OutboundMapping:
-    """Compile the one recipe that holds a text."""
+    """Compile the recipe that contains a text."""
     (recipe,) = [each for each in RECIPES if text in each]
     return compile_sources({**SHIPPED, **FILES, "mine.yaml": recipe}, "mine")
 
 
 @pytest.mark.parametrize("text", INBOUND)
 def test_what_recipes_make_of_messages(text: str) -> None:
-    """A recipe takes a message of its sender, and yields what it promises."""
+    """A recipe maps a message as the guide states."""
     mapping = _recipe(text)
     segments, wanted = INBOUND[text]
     assert isinstance(mapping, InboundMapping)
     message = Message.parse("\r".join(segments).encode())
     assert mapping.accepts(message.header)
-    assert mapping.examine(message, DEFAULTS).refusals == ()
+    assert mapping.pre_check(message, DEFAULTS).refusals == ()
     (event,) = mapping.apply(message, DEFAULTS)
     links = ", ".join(f"{each.kind}={each.value}" for each in event.link_signals)
     info = dict(event.clinical_info)
@@ -61,7 +61,7 @@ def test_what_recipes_make_of_messages(text: str) -> None:
 
 @pytest.mark.parametrize("text", OUTBOUND)
 def test_what_recipes_write(text: str) -> None:
-    """A recipe writes a final report as it promises."""
+    """A recipe renders a final report as the guide states."""
     mapping = _recipe(text)
     assert isinstance(mapping, OutboundMapping)
     order = replace(ORDER, metadata={"ReadingRoom": "4", "Other": "x"})

@@ -1,4 +1,4 @@
-"""The list of quirks is one file: its samples are tests, the page shows it, none is forgotten."""
+"""The list of quirks is one file: its samples are tests, and the page shows it."""
 
 import csv
 from pathlib import Path
@@ -19,7 +19,7 @@ TESTED = {path.values[0] for path in files(*FOLDERS, ending=".hl7")}
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["quirk"][:40])
 def test_every_quirk_is_held(row: dict[str, str]) -> None:
-    """Each line names a sample that `test_samples` reads, or a test; the page has the same line."""
+    """Each row has a sample that `test_samples` reads, or a test, and a row of the page."""
     proofs = row["proof"].split()
     assert proofs
     for proof in proofs:
@@ -30,12 +30,12 @@ def test_every_quirk_is_held(row: dict[str, str]) -> None:
 
 
 def test_no_sample_is_forgotten() -> None:
-    """Each sample of a quirk is the proof of one."""
+    """Each sample of a quirk is in a row."""
     named = {SAMPLES / proof for row in ROWS for proof in row["proof"].split()}
     assert {path.values[0] for path in files("quirks", ending=".hl7")} <= named
 
 
 def test_the_page_shows_nothing_else() -> None:
-    """No line of the page is without its line in the file."""
+    """Each row of the page is in the file."""
     lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
     assert len(lines) == len(ROWS) + 1

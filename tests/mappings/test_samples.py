@@ -1,7 +1,7 @@
 """
-Every sample message beside its expected output: a file dropped in is a test.
+Sample messages with their expected output: each file of the folders is a test.
 
-`sample_messages/README.md` says what the folders and endings mean.
+`sample_messages/README.md` describes the folders and file names.
 """
 
 import json
@@ -30,21 +30,21 @@ from mappings.outbound.results import (
     SignedAddendum,
     Signer,
 )
-from tests.mappings.language import DEFAULTS, NOW, SHIPPED
+from tests.mappings.definitions import DEFAULTS, NOW, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"
 INBOUND = ("orders", "patients")
 
 
 def sources(folder: Path) -> tuple[Sources, list[str]]:
-    """The definitions of a folder: those that ship, and its own before them."""
+    """Return the shipped definitions with those of a folder."""
     own = folder / "mappings"
     brought = read_folder(own) if own.is_dir() else {}
     return {**SHIPPED, **brought}, [*definition_names(brought), *INBOUND]
 
 
 def inbound(folder: Path) -> list[InboundMapping]:
-    """The inbound definitions of a sample folder, in the order they are asked."""
+    """Return the inbound definitions of a sample folder, in the order of evaluation."""
     texts, names = sources(folder)
     compiled = [compile_sources(texts, name) for name in names]
     return [mapping for mapping in compiled if isinstance(mapping, InboundMapping)]
@@ -53,7 +53,7 @@ def inbound(folder: Path) -> list[InboundMapping]:
 def route(
     raw: bytes, mappings: list[InboundMapping]
 ) -> tuple[InboundMapping | None, list[MessageRefusal]]:
-    """Find the mapping of a message, or why there is none."""
+    """Return the mapping of a message, or why there is none."""
     try:
         header = peek(raw)
     except MalformedMessage as refusal:
@@ -65,21 +65,21 @@ def route(
 
 
 def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
-    """What becomes of a message, as the expected file writes it."""
+    """Return the result of a message in the format of the expected file."""
     raw = path.read_bytes()
     mapping, refusals = route(raw, inbound(path.parent))
     if mapping is None:
-        return {"refused": [told(each) for each in refusals]}, refusals
+        return {"refused": [refusal_values(each) for each in refusals]}, refusals
     trial = try_message(mapping, raw, DEFAULTS)
     refusals = [issue.refusal for issue in trial.issues if issue.refusal]
     if refusals:
-        return {"refused": [told(each) for each in refusals]}, refusals
+        return {"refused": [refusal_values(each) for each in refusals]}, refusals
     events = [{**event, "echo": [line[:3] for line in event["echo"]]} for event in trial.events]
     return {"lanes": list(trial.lanes), "events": events}, []
 
 
-def told(refusal: MessageRefusal) -> dict[str, str]:
-    """What the sender would be told."""
+def refusal_values(refusal: MessageRefusal) -> dict[str, str]:
+    """Return the code and location of a refusal."""
     return {
         "ack": refusal.ack_code.value,
         "error": refusal.error_code.value,
@@ -88,7 +88,7 @@ def told(refusal: MessageRefusal) -> dict[str, str]:
 
 
 def negative_ack(path: Path, refusals: list[MessageRefusal]) -> bytes:
-    """The acknowledgment of a refused sample."""
+    """Return the acknowledgment of a refused sample."""
     raw = path.read_bytes()
     try:
         header = peek(raw)
@@ -99,7 +99,7 @@ def negative_ack(path: Path, refusals: list[MessageRefusal]) -> bytes:
 
 
 def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
-    """Read a result sample: the release, and the order messages it reports on."""
+    """Read a result sample: the release and the order messages of its report."""
     sample = json.loads(path.read_text(encoding="utf-8"))
     texts, _ = sources(path.parent)
     words = sample.get("words", {})
@@ -135,7 +135,7 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
 
 
 def result_orders(path: Path) -> list[ResultOrder]:
-    """The orders of one message, as a report would have them."""
+    """Return the orders of a message as a report has them."""
     message = Message.parse(path.read_bytes())
     mapping = next(each for each in inbound(path.parent) if each.accepts(message.header))
     orders = []
@@ -147,7 +147,7 @@ def result_orders(path: Path) -> list[ResultOrder]:
 
 
 def files(*folders: str, ending: str) -> list[Any]:
-    """All samples of some folders and of the folders in them."""
+    """Return all samples of some folders and their subfolders."""
     return [
         pytest.param(path, id=path.relative_to(SAMPLES).as_posix())
         for folder in folders
@@ -158,23 +158,23 @@ def files(*folders: str, ending: str) -> list[Any]:
 
 @pytest.mark.parametrize("path", files("orders", "quirks", "invalid", ending=".hl7"))
 def test_inbound(path: Path) -> None:
-    """A message becomes the events, or meets the refusals, that stand beside it."""
-    told_now, refusals = outcome(path)
-    assert told_now == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    """A message results in the events or refusals of its expected file."""
+    result, refusals = outcome(path)
+    assert result == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     if refusals:
         assert negative_ack(path, refusals) == path.with_suffix(".ack.hl7").read_bytes()
 
 
 @pytest.mark.parametrize("path", files("results", ending=".json"))
 def test_results(path: Path) -> None:
-    """A release becomes the message that stands beside it, byte for byte."""
+    """A release results in the message of its expected file, byte for byte."""
     mapping, context = context_of(path)
     assert mapping.render(context) == path.with_suffix(".hl7").read_bytes()
 
 
 @pytest.mark.parametrize("path", files("acks", ending=".hl7"))
 def test_acks(path: Path) -> None:
-    """A reply is understood as the file beside it says."""
+    """A reply is parsed as its expected file states."""
     reply = read_ack(path.read_bytes())
     assert {
         "code": reply.code,
@@ -184,7 +184,7 @@ def test_acks(path: Path) -> None:
 
 
 def test_there_are_enough() -> None:
-    """Three message types from two senders in two charsets, at least."""
+    """There are at least three message types of two senders in two charsets."""
     messages = [
         Message.parse(path.values[0].read_bytes()) for path in files("orders", ending=".hl7")
     ]

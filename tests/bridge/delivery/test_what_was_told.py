@@ -234,7 +234,7 @@ async def test_what_went_out_by_itself_is_withdrawn_by_itself(
 ) -> None:
     """Early addenda that are child orders or documents are recalled as such, each of them."""
     own = written("results", addenda="child") if style == "child" else written("results")
-    documents = written("mdm")[0].only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
+    documents = written("mdm")[0].restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
     ris = destination(mappings=own if style == "child" else (documents, *own))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))

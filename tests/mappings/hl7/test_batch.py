@@ -31,7 +31,7 @@ BATCH = b"BHS|^~\\&|A|B|C|D|2026||name|comment|B1\r"
     ],
 )
 def test_split(raw: bytes) -> None:
-    """Each message comes out byte for byte, without the envelope."""
+    """Each message is returned with its bytes unchanged, without the envelope."""
     found = split(raw)
     assert found is not None
     assert b"".join(one.removesuffix(b"\r") + b"\r" for one in found) == ONE + TWO
@@ -40,14 +40,14 @@ def test_split(raw: bytes) -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_other_line_ends(end: bytes) -> None:
-    """Files have the line ends of the systems they come from."""
+    """Files may have any line ends."""
     raw = (FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|1\r").replace(b"\r", end)
     assert split(raw) == [ONE.replace(b"\r", end), TWO.replace(b"\r", end)]
 
 
 @pytest.mark.parametrize("raw", [ONE, ONE + TWO, b"", b"FHSA", b"hello", b"PID|1"])
 def test_no_batch(raw: bytes) -> None:
-    """Without FHS or BHS in front there is no batch, however many headers follow."""
+    """Without FHS or BHS in front, several headers are not a batch."""
     assert split(raw) is None
 
 
@@ -69,7 +69,7 @@ def test_no_batch(raw: bytes) -> None:
     ],
 )
 def test_announced_numbers(raw: bytes, place: str) -> None:
-    """BTS-1 counts the messages of its batch, FTS-1 batches, or messages, or nothing."""
+    """BTS-1 counts the messages of a batch; FTS-1 counts batches or messages."""
     assert miscounted(raw) == place
 
 
@@ -88,17 +88,21 @@ def test_announced_numbers(raw: bytes, place: str) -> None:
     ],
 )
 def test_what_belongs_to_no_message(raw: bytes, place: str) -> None:
-    """A message whose header was garbled is missed; what 2.7 and vendors put there is not."""
+    """
+    Lines of a message with a damaged header are reported.
+
+    segments of v2.7 and vendors are not.
+    """
     assert stray(raw) == place
 
 
 def test_empty_batch() -> None:
-    """A batch may hold nothing."""
+    """A batch may be empty."""
     assert split(BATCH + b"BTS|0\r") == []
 
 
 def test_wide_encoding() -> None:
-    """UTF-16 is refused here too."""
+    """UTF-16 is refused."""
     with pytest.raises(MalformedMessage):
         split(BATCH.decode().encode("utf-16"))
 
@@ -121,7 +125,7 @@ def test_wide_encoding() -> None:
     ],
 )
 def test_answers_are_wrapped_alike(envelope: bytes, opening: bytes, closing: bytes) -> None:
-    """The answer has the sender's envelope, and refers to its control ids."""
+    """The answer has the envelope of the batch and refers to its control ids."""
     raw = envelope + ONE + TWO
     acks = [
         build_ack(peek(one), AckCode.ACCEPT, control_id=f"K{index}", now=NOW)
@@ -134,7 +138,7 @@ def test_answers_are_wrapped_alike(envelope: bytes, opening: bytes, closing: byt
 
 @pytest.mark.parametrize("header", [b"FHS", b"BHS"])
 def test_a_header_without_fields_is_answered(header: bytes) -> None:
-    """A header that ends before its separator is answered with the usual one."""
+    """A header that ends before its separator is answered with the standard separator."""
     raw = header + b"\r" + ONE
     ack = build_ack(peek(ONE), AckCode.ACCEPT, control_id="K1", now=NOW)
     joined = join_acks(raw, [ack], control_id="R1", now=NOW)
@@ -146,5 +150,5 @@ def test_a_header_without_fields_is_answered(header: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"FHS\x0c\\~|\r", b"BHS \r"])
 def test_a_separator_that_cannot_be_one(raw: bytes) -> None:
-    """What only begins like a batch is none."""
+    """A text that only starts like a batch is not a batch."""
     assert split(raw + ONE) is None

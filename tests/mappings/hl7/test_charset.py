@@ -1,4 +1,4 @@
-"""Charsets: what MSH-18 names, and what happens where it lies."""
+"""Character sets: the names in MSH-18, and messages whose bytes differ from it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mappings.hl7.message import Message
 
 
 def message(text: str, codec: str, msh18: str) -> bytes:
-    """Put a text into PID-5 and encode it all."""
+    """Encode a message with a text in PID-5."""
     head = f"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5||||||{msh18}\rPID|1||7||{text}\r"
     return head.encode(codec)
 
@@ -40,13 +40,13 @@ def message(text: str, codec: str, msh18: str) -> bytes:
     ],
 )
 def test_names(msh18: str, codec: str) -> None:
-    """Table 0211 and the spellings seen in the field."""
+    """Names of table 0211 and spellings of senders are known."""
     assert known_codec(msh18) == codec
 
 
 @pytest.mark.parametrize("msh18", ["", "ISO IR 999", "UNICODE UTF-16", "8859/12", "?", "~"])
 def test_silent_or_unknown(msh18: str) -> None:
-    """Then the listener's fallback counts."""
+    """An empty or unknown MSH-18 means the listener's fallback."""
     assert known_codec(msh18) is None
     assert codec_for(msh18, "latin-1") == "iso8859-1"
 
@@ -66,7 +66,7 @@ def test_silent_or_unknown(msh18: str) -> None:
     ],
 )
 def test_declared_and_true(text: str, codec: str, msh18: str) -> None:
-    """Names arrive as they were written, though some characters end in a delimiter's byte."""
+    """Text decodes correctly, also if a character contains the byte of a delimiter."""
     read = Message.parse(message(text, codec, msh18))
     assert read.value("PID-5") == text
     assert read.encoding == codec
@@ -91,20 +91,20 @@ def test_declared_and_true(text: str, codec: str, msh18: str) -> None:
 def test_declared_and_false(
     sent: str, msh18: str, fallback: str, encoding: str, suspect: bool
 ) -> None:
-    """The text is right all the same, nothing is dropped, and the lie is noticed."""
+    """Text is decoded without loss, and the message is marked as suspect."""
     read = Message.parse(message("MÜLLER^JÖRG", sent, msh18), fallback=fallback)
     assert read.value("PID-5") == "MÜLLER^JÖRG"
     assert (read.encoding, read.charset_suspect) == (encoding, suspect)
 
 
 def test_byte_order_mark_outweighs_msh18() -> None:
-    """A BOM says UTF-8."""
+    """A byte order mark means UTF-8."""
     raw = b"\xef\xbb\xbf" + message("MÜLLER", "utf-8", "8859/5")
     assert Message.parse(raw).value("PID-5") == "MÜLLER"
 
 
 def test_shift_state_left_open_at_the_end_of_a_segment() -> None:
-    """The next segment begins in ASCII again, as Japanese senders mean it."""
+    """The next segment starts in ASCII, as Japanese senders expect."""
     raw = message("X", "ascii", "ISO IR87") + b"NTE|1||\x1b$B;3\rNTE|2||plain"
     read = Message.parse(raw)
     assert read.values("NTE[*]-3") == ["山", "plain"]
@@ -112,7 +112,7 @@ def test_shift_state_left_open_at_the_end_of_a_segment() -> None:
 
 
 def test_half_a_character_at_the_end_of_a_segment() -> None:
-    """What does not decode keeps its bytes, as Latin-1."""
+    """Bytes that do not decode are kept as Latin-1."""
     raw = message("X", "ascii", "ISO IR87") + b"NTE|1||\x1b$B;\xfc\rNTE|2||plain"
     read = Message.parse(raw)
     assert read.values("NTE[*]-3") == ["\x1b$B;ü", "plain"]
@@ -120,7 +120,7 @@ def test_half_a_character_at_the_end_of_a_segment() -> None:
 
 
 def test_one_byte_of_latin_1_without_msh18() -> None:
-    """0xFC without MSH-18 is read as ü, not as U+FFFD, and noticed."""
+    """0xFC without MSH-18 is read as ü, not as U+FFFD, and marked as suspect."""
     read = Message.parse(b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rPID|1||7||M\xfcLLER\r")
     assert read.value("PID-5") == "MüLLER"
     assert read.charset_suspect
@@ -128,7 +128,7 @@ def test_one_byte_of_latin_1_without_msh18() -> None:
 
 @pytest.mark.parametrize("msh18", ["UNICODE UTF-8", ""])
 def test_a_stray_byte_does_not_change_the_rest_of_a_message(msh18: str) -> None:
-    """One byte of Latin-1 in UTF-8 is a letter of Latin-1; all others stay what they are."""
+    """One byte of Latin-1 in UTF-8 becomes its letter; all other characters are unchanged."""
     raw = message("MÜLLER^山田", "utf-8", msh18) + b"NTE|1||caf\xe9 \xe2\x82\xac\r"
     read = Message.parse(raw)
     assert read.value("PID-5") == "MÜLLER^山田"
@@ -138,7 +138,7 @@ def test_a_stray_byte_does_not_change_the_rest_of_a_message(msh18: str) -> None:
 
 
 def test_a_message_in_latin_1_that_says_utf_8_is_latin_1() -> None:
-    """Also where two of its letters happen to be a character of UTF-8."""
+    """This holds also if two of its letters are a valid UTF-8 character."""
     read = Message.parse(message("ÄÖÜ^Ã©", "iso8859-1", "UNICODE UTF-8"))
     assert read.value("PID-5") == "ÄÖÜ^Ã©"
 
@@ -151,5 +151,5 @@ def test_a_message_in_latin_1_that_says_utf_8_is_latin_1() -> None:
     ],
 )
 def test_codecs_for_settings(name: str, usable: bool) -> None:
-    """A setting can only name a codec in which ASCII is itself."""
+    """Settings accept only codecs that encode ASCII as ASCII."""
     assert is_codec(name) is usable

@@ -1,4 +1,4 @@
-"""Real messages: each is read, or refused with reason and place; two other parsers agree."""
+"""Real messages are parsed, or refused with reason and location; two other parsers agree."""
 
 import re
 from datetime import UTC, datetime
@@ -35,7 +35,11 @@ HL7APY_IS_SLOW = 15_000  # bytes
 
 @pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
 def test_read_or_refused(file: File) -> None:
-    """Nothing crashes, and what is refused says where and why, in an answer with its id."""
+    """
+    No message raises another exception.
+
+    a refusal has reason, location and an answer with its id.
+    """
     raw = file.read_bytes()
     if file.stem in REFUSED:
         with pytest.raises(MalformedMessage) as raised:
@@ -53,7 +57,7 @@ def test_read_or_refused(file: File) -> None:
 
 @pytest.mark.parametrize("file", READ, ids=lambda file: file.stem)
 def test_acknowledged_with_its_own_control_id(file: File) -> None:
-    """Our ACK bears MSA-2 as sent, whatever the message looks like."""
+    """MSA-2 is the control id as sent."""
     header = peek(file.read_bytes())
     ack = read_ack(build_ack(header, AckCode.ACCEPT, control_id="B1", now=NOW))
     assert (ack.code, ack.control_id) == (AckCode.ACCEPT, header.control_id)
@@ -61,7 +65,7 @@ def test_acknowledged_with_its_own_control_id(file: File) -> None:
 
 @pytest.mark.parametrize("file", READ, ids=lambda file: file.stem)
 def test_python_hl7_sees_the_same_fields(file: File) -> None:
-    """Fed with our segments as text, python-hl7 splits them exactly as we do."""
+    """python-hl7 splits the same text into the same fields."""
     read = Message.parse(file.read_bytes())
     lines = [segment.text() for segment in read.segments]
     theirs = hl7.parse("\r".join(lines).replace("\\\\&", "\\&", 1))
@@ -79,7 +83,7 @@ def test_python_hl7_sees_the_same_fields(file: File) -> None:
     ids=lambda file: file.stem,
 )
 def test_hl7apy_sees_the_same_texts(file: File) -> None:
-    """hl7apy finds as many repetitions in each field, and the same texts in them."""
+    """hl7apy finds the same number of repetitions, with the same texts."""
     read = Message.parse(file.read_bytes())
     for segment in filter(comparable, read.segments):
         line = segment.id + segment.text()[3:]
@@ -92,19 +96,19 @@ def test_hl7apy_sees_the_same_texts(file: File) -> None:
 
 
 def comparable(segment: Segment) -> bool:
-    """Leave out what hl7apy does not know (Z segments, PRT of 2.7) or rewrites (escapes)."""
+    """Remove what hl7apy does not know (Z segments, PRT of v2.7) or rewrites (escapes)."""
     name = segment.id
     return name not in {"MSH", "PRT"} and not name.startswith("Z") and "\\" not in segment.text()
 
 
 def leaves(repetitions: list[str]) -> list[list[str]]:
-    """Return the smallest texts, sorted: hl7apy moves components, and drops zeros of numbers."""
+    """Return the smallest texts, sorted: hl7apy moves components and drops zeros of numbers."""
     texts = [re.split("[\\^&]", one) for one in repetitions]
     return [sorted(filter(None, (text.lstrip("0") for text in row))) for row in texts]
 
 
 def test_the_batch() -> None:
-    """The one batch of the corpus holds two messages, both readable."""
+    """The batch of the corpus contains two valid messages."""
     for file in CORPUS:
         if file.stem == "cosyte-single-batch":
             found = split(file.read_bytes()) or []
@@ -115,7 +119,7 @@ def test_the_batch() -> None:
 @pytest.mark.skipif(not CORPUS, reason="no corpus beside the repository")
 @given(data=st.data())
 def test_damaged_messages(data: st.DataObject) -> None:
-    """Cut, overwritten or doubled anywhere, a message is read or refused, and answered."""
+    """A message with parts removed, overwritten or repeated is parsed or refused, and answered."""
     small = [file for file in CORPUS if file.stat().st_size < HL7APY_IS_SLOW]
     raw = bytearray(data.draw(st.sampled_from(small)).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

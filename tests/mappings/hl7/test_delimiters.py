@@ -21,7 +21,7 @@ from mappings.hl7.refusals import MalformedMessage, MalformedReason
     ],
 )
 def test_read(declaration: bytes, expected: Delimiters) -> None:
-    """Any punctuation serves; missing characters are absent, a doubled backslash is one."""
+    """Any punctuation is accepted; missing characters are absent; a doubled backslash is one."""
     assert read(declaration) == expected
 
 
@@ -43,7 +43,7 @@ def test_read(declaration: bytes, expected: Delimiters) -> None:
     ],
 )
 def test_refused(declaration: bytes, place: str) -> None:
-    """What could mean two things is malformed, with its place."""
+    """An ambiguous declaration is malformed, with its location."""
     with pytest.raises(MalformedMessage) as raised:
         read(declaration)
     assert raised.value.place == place
@@ -64,5 +64,5 @@ def test_refused(declaration: bytes, place: str) -> None:
     ],
 )
 def test_completed(declaration: bytes, completed: str) -> None:
-    """What was not declared is filled in without taking anything twice."""
+    """Undeclared characters are completed without duplicates."""
     assert read(declaration).completed().encoding_characters == completed

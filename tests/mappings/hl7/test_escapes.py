@@ -38,12 +38,12 @@ OTHER = Delimiters("^", "~", "|", "?", "!", "#")
     ],
 )
 def test_unescape(sent: str, read: str) -> None:
-    """Known sequences are resolved once, everything else stays."""
+    """Known sequences are resolved once, all other text is kept."""
     assert unescape(sent) == read
 
 
 def test_hexadecimal_in_the_charset_of_the_message() -> None:
-    """Bytes are the message's charset; what is invalid in it is read as Latin-1, not dropped."""
+    """Bytes are decoded with the charset of the message; invalid ones as Latin-1."""
     assert unescape(r"\XFC\ber", codec="iso8859-1") == "über"
     assert unescape(r"\XB0\ ".strip(), codec="iso8859-5") == "\N{CYRILLIC CAPITAL LETTER A}"
     assert unescape(r"\XFC\ber", codec="utf-8") == "über"
@@ -51,18 +51,22 @@ def test_hexadecimal_in_the_charset_of_the_message() -> None:
 
 
 def test_truncation_character_where_declared() -> None:
-    r"""`\P\` stands for the fifth encoding character (HL7 v2.7 §2.5.5.2)."""
+    r"""`\P\` is the fifth encoding character (HL7 v2.7 §2.5.5.2)."""
     assert unescape(r"cut\P\ off", Delimiters(truncation="#")) == "cut# off"
 
 
 def test_other_delimiters() -> None:
-    """The sequences are made with the message's own escape character."""
+    """Sequences use the escape character of the message."""
     assert unescape("a?F?b?S?c?T?d?R?e?E?f?P?", OTHER) == "a^b~c!d|e?f#"
     assert escape("a^b~c!d|e?f#", OTHER) == "a?F?b?S?c?T?d?R?e?E?f?P?"
 
 
 def test_without_an_escape_character_text_is_text() -> None:
-    """A message that declares none has no escapes; writing with such delimiters is a mistake."""
+    """
+    A message without escape character has no escapes.
+
+    writing with such delimiters is an error.
+    """
     bare = Delimiters(escape="", subcomponent="")
     assert unescape(r"a\F\b", bare) == r"a\F\b"
     with pytest.raises(ValueError, match="complete"):
@@ -70,7 +74,7 @@ def test_without_an_escape_character_text_is_text() -> None:
 
 
 def test_escape_keeps_the_message_whole() -> None:
-    """Neither line ends nor framing bytes of a text get out as themselves."""
+    """Line ends and framing bytes of a text are escaped."""
     assert escape("a\rPID|1\x0b\x1c\n") == r"a\X0D\PID\F\1\X0B\\X1C\\X0A" + "\\"
     assert escape("a\nb", formatted=True) == r"a\.br\b"
 
@@ -79,7 +83,7 @@ def test_escape_keeps_the_message_whole() -> None:
 @pytest.mark.parametrize("marks", [STANDARD, OTHER], ids=["standard", "other"])
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
-    """Any text survives escaping and reading."""
+    """`unescape` is the inverse of `escape`."""
     written = escape(text, marks, formatted=formatted)
     assert unescape(written, marks) == text
     assert not set(written) & set("\r\n\x0b\x1c" + marks.field + marks.component)
@@ -87,12 +91,12 @@ def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
 
 @given(st.text(alphabet="\\FSTREXPZ.br0D1 a", max_size=30))
 def test_nothing_is_lost_without_reason(text: str) -> None:
-    """Whatever stands between escape characters, reading never fails."""
+    """Any text between escape characters can be read."""
     assert isinstance(unescape(text), str)
 
 
 def test_what_an_order_escaped_is_repeated() -> None:
-    """Delimiters and letters are written anew; sequences that mean the same anywhere stay."""
+    """Delimiters and letters are written anew; sequences with the same meaning are kept."""
     stay = ("H", "N", ".br", ".sp+2", "Zab", "X0D0a", "C2842")
     sent = "".join(f"?{each}?x" for each in stay)
     assert transcribe(sent, OTHER) == sent.replace("?", "\\")
@@ -101,7 +105,7 @@ def test_what_an_order_escaped_is_repeated() -> None:
 
 @given(st.text(alphabet="\\FSTREXPZHN.br0D19 a^|", max_size=30))
 def test_what_is_repeated_means_the_same(text: str) -> None:
-    """What stood there is what is read, however often it is passed on."""
+    """Transcribing keeps the meaning, also repeatedly."""
     once = transcribe(text, STANDARD)
     assert unescape(once) == unescape(text)
     assert transcribe(once, STANDARD) == once
@@ -109,6 +113,6 @@ def test_what_is_repeated_means_the_same(text: str) -> None:
 
 @pytest.mark.parametrize(("sequence", "unit"), [("\\.sp999\\", "\n"), ("\\.sk999\\", " ")])
 def test_a_sequence_does_not_multiply_the_text(sequence: str, unit: str) -> None:
-    """A page of lines or spaces is enough: a frame may hold a million of these sequences."""
+    """The lines or spaces of one sequence are limited: a frame may contain a million of them."""
     assert unescape(sequence) == unit * 60
     assert unescape(sequence.replace("999", "40")) == unit * 40

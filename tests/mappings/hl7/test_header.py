@@ -1,4 +1,4 @@
-"""The header alone, from the first line's bytes."""
+"""The header, parsed from the bytes of the first line."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FULL = (
 
 
 def test_every_field() -> None:
-    """Fields are verbatim, codes are plain."""
+    """Fields are unchanged bytes; codes are trimmed texts."""
     header = peek(FULL + b"\rPID|1")
     assert header.sending_application == b"RIS^1.2^ISO"
     assert header.sending_facility == b"NORD "
@@ -36,7 +36,7 @@ def test_every_field() -> None:
 
 @pytest.mark.parametrize("raw", [b"MSH|^~\\&", b"MSH|^~\\&|", b"msh|^~\\&", b"MSH|^~\\&\rPID|"])
 def test_short_headers(raw: bytes) -> None:
-    """What a header lacks is empty."""
+    """Missing fields are empty."""
     header = peek(raw)
     assert header.control_id == b""
     assert header.message_code == ""
@@ -45,7 +45,7 @@ def test_short_headers(raw: bytes) -> None:
 
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
 def test_ends_at_any_line_end(end: bytes) -> None:
-    """MSH holds no text: any line end ends it, in whatever else the message uses."""
+    """Any line end terminates MSH, whatever the message uses."""
     assert peek(FULL + end + b"PID|1\rOBR|1").fields[21] == b"prof"
 
 
@@ -64,7 +64,7 @@ def test_ends_at_any_line_end(end: bytes) -> None:
     ],
 )
 def test_refused(raw: bytes, reason: MalformedReason) -> None:
-    """What is no header says why."""
+    """Bytes that are not a header are refused with the reason."""
     with pytest.raises(MalformedMessage) as raised:
         peek(raw)
     assert raised.value.reason is reason

@@ -1,4 +1,4 @@
-"""Where a message begins and where its segments end."""
+"""Segmentation: start of a message and ends of segments."""
 
 import time
 
@@ -13,7 +13,7 @@ NOTE = b"NTE|1||first"
 
 
 def segments(raw: bytes) -> list[bytes]:
-    """Trim and split."""
+    """Trim and split a message."""
     body, _ = lines.trim(raw)
     return lines.split(body, b"|")
 
@@ -23,7 +23,7 @@ def segments(raw: bytes) -> list[bytes]:
     "last", [b"", b"\r", b"\n", b"\r\n", b"\r\r\r", b"\x1c\r", b"\x00", b"\x1a"]
 )
 def test_any_segment_end(end: bytes, last: bytes) -> None:
-    """CR, LF, CRLF, doubled, blank lines between; with and without one at the end."""
+    """CR, LF, CRLF, repeated line ends and blank lines separate segments."""
     raw = end.join([HEAD, PID, NOTE]) + last
     assert segments(raw) == [HEAD, PID, NOTE]
     assert lines.segments(lines.untrailed(raw)[0], b"|") == (
@@ -33,13 +33,13 @@ def test_any_segment_end(end: bytes, last: bytes) -> None:
 
 
 def test_a_message_that_ends_as_it_should_is_not_copied() -> None:
-    """A large one would hold up all others."""
+    """A message with one CR at its end is not copied, because copying large messages takes time."""
     raw = b"\r".join([HEAD, PID, NOTE]) + b"\r"
     assert lines.untrailed(raw)[0] is raw
 
 
 def test_mixed_segment_ends() -> None:
-    """One message may mix all three."""
+    """One message may have all three line ends."""
     assert segments(HEAD + b"\r" + PID + b"\n" + b"ORC|NW\r\n" + NOTE) == [
         HEAD,
         PID,
@@ -59,14 +59,14 @@ def test_line_feed_is_text_where_carriage_returns_end_segments() -> None:
 
 @pytest.mark.parametrize("end", [b"\r", b"\n"])
 def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
-    """Lines that are no segments belong to the NTE or OBX before them."""
+    """Lines that are not segments belong to the NTE or OBX before them."""
     raw = end.join([HEAD, PID, NOTE, b"second, with | and all", b"970|ml", b"OBR|1"])
     assert segments(raw) == [HEAD, PID, NOTE + b"\nsecond, with | and all\n970|ml", b"OBR|1"]
 
 
 @pytest.mark.parametrize("before", [HEAD, PID])
 def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
-    """After any other segment a stray line could be part of an identifier: refused, with place."""
+    """After another segment such a line may be part of an identifier: the message is refused."""
     with pytest.raises(MalformedMessage) as raised:
         segments(HEAD + b"\r" + before + b"\r^^^H^MR||DOE")
     assert raised.value.reason is MalformedReason.STRAY_LINE
@@ -82,7 +82,7 @@ def test_segment_without_fields() -> None:
     "front", [b"", b"\x0b", b"\xef\xbb\xbf", b"\x0b\xef\xbb\xbf", b"\r\n", b" \t", b"\x00"]
 )
 def test_what_transports_leave_in_front(front: bytes) -> None:
-    """Framing bytes, BOM, blanks and line ends are no part of the message."""
+    """Framing bytes, byte order mark, blanks and line ends in front are ignored."""
     body, marked = lines.trim(front + HEAD)
     assert body == HEAD
     assert marked is (b"\xef\xbb\xbf" in front)
@@ -90,14 +90,14 @@ def test_what_transports_leave_in_front(front: bytes) -> None:
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_wide_encodings_are_refused(codec: str) -> None:
-    """UTF-16 and UTF-32 get a text that says what to do, with and without BOM."""
+    """UTF-16 and UTF-32 are refused with an instruction, with and without byte order mark."""
     with pytest.raises(MalformedMessage, match="send UTF-8"):
         lines.trim(HEAD.decode().encode(codec))
 
 
 @pytest.mark.parametrize("filler", [b"\n", b"\r", b"\n\r", b"x\n", b"\r\n"])
 def test_time_is_linear(filler: bytes) -> None:
-    """A megabyte of nothing but line ends costs no more than a moment."""
+    """A megabyte of line ends is processed quickly."""
     started = time.perf_counter()
     for before in (b"\r", b""):
         segments(HEAD + b"\r" + NOTE + before + filler * (2**20 // len(filler)) + b"x")

@@ -1,4 +1,4 @@
-"""Messages: values, repetitions, components, null, escapes, surprises."""
+"""Messages: values, repetitions, components, nulls, escapes, deviations."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def _read() -> Message:
     ],
 )
 def test_value(read: Message, path: str, value: str) -> None:
-    """One place, one text; what is absent is empty."""
+    """A path returns one text; absent values are empty."""
     assert read.value(path) == value
     assert read.value(Path.parse(path)) == value
 
@@ -81,7 +81,7 @@ def test_value(read: Message, path: str, value: str) -> None:
     ],
 )
 def test_line_ends_and_charsets_do_not_mix(end: str, charset: str, codec: str, name: str) -> None:
-    """Every segment has its own text, whatever ends the lines and however it is encoded."""
+    """Each segment has its own text, for all line ends and encodings."""
     header = f"MSH|^~\\&|RIS|H|B|R|20260101||ORM^O01|1|P|2.5.1||||||{charset}"
     segments = [header, f"PID|1||7||{name}", f"NTE|1||{name}", "ORC|NW|P1"]
     message = Message.parse(end.join(segments).encode(codec) + end.encode())
@@ -104,17 +104,17 @@ def test_line_ends_and_charsets_do_not_mix(end: str, charset: str, codec: str, n
     ],
 )
 def test_values(read: Message, path: str, values: list[str]) -> None:
-    """All repetitions, and all segments where the path says so."""
+    """All repetitions are returned, and all segments if the path selects them."""
     assert read.values(path) == values
 
 
 def test_bytes_are_the_record(read: Message) -> None:
-    """The message keeps the very object it was made from."""
+    """The message keeps the bytes object of which it was parsed."""
     assert read.raw is RAW
 
 
 def test_segments_are_a_stream(read: Message) -> None:
-    """Z segments and lower-case names keep their place."""
+    """Z segments and lower-case names keep their position."""
     assert " ".join(segment.id for segment in read.segments) == (
         "MSH PID ZZ1 ORC OBR NTE ORC OBR OBX ZDS"
     )
@@ -134,7 +134,7 @@ def test_null_is_not_empty(read: Message) -> None:
 
 
 def test_elements(read: Message) -> None:
-    """Fields, repetitions, components and subcomponents can be walked."""
+    """Fields, repetitions, components and subcomponents can be iterated."""
     field = read.segments[1].field(3)
     assert [one.component(1).text() for one in field.repetitions] == ["100", "  200 ", "300"]
     assert field.repetition(2).component(5).text() == "MR"
@@ -150,13 +150,13 @@ def test_elements(read: Message) -> None:
 
 
 def test_unescaped_delimiters_in_prose_are_rejoined(read: Message) -> None:
-    """A sender's `S&I ^ or so` is no loss (HL7 v2.5.1 §2.7)."""
+    """Text such as `S&I ^ or so` is not lost (HL7 v2.5.1 §2.7)."""
     assert read.segments[8].field(5).text() == "S&I ^ or so"
     assert read.segments[5].field(3).text() == "first\nsecond~third"
 
 
 def test_segment_values_are_relative(read: Message) -> None:
-    """Inside a segment a path needs no name; another segment's path finds nothing."""
+    """In a segment a path needs no segment name; a path of another segment has no value."""
     obr = read.named("OBR")[1]
     assert obr.value("4.1") == "MR"
     assert obr.value("OBR-4.1") == "MR"
@@ -177,12 +177,12 @@ def test_segment_values_are_relative(read: Message) -> None:
     ],
 )
 def test_other_delimiters(raw: bytes, component: str, value: str) -> None:
-    """Everything is split by what MSH-1 and MSH-2 declare, and by nothing else."""
+    """Only the delimiters of MSH-1 and MSH-2 split a message."""
     assert Message.parse(raw).value(component) == value
 
 
 def test_line_feed_in_a_note_is_text() -> None:
-    """It is read as a line break, and written as its escape in the segment's one line."""
+    """It is read as a line break, and is an escape in the segment's line."""
     read = Message.parse(b"MSH|^~\\&|A\rNTE|1||first\nsecond\rPID|1")
     assert read.value("NTE-3") == "first\nsecond"
     assert read.segments[1].text() == "NTE|1||first\\X0A\\second"
@@ -201,7 +201,7 @@ def test_line_feed_in_a_note_is_text() -> None:
     ],
 )
 def test_malformed(raw: bytes, reason: MalformedReason, place: str) -> None:
-    """What is not one message is refused, with reason and place."""
+    """Bytes that are not one message are refused, with reason and location."""
     with pytest.raises(MalformedMessage) as raised:
         Message.parse(raw)
     assert (raised.value.reason, raised.value.place) == (reason, place)
@@ -209,7 +209,7 @@ def test_malformed(raw: bytes, reason: MalformedReason, place: str) -> None:
 
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
 def test_a_segment_costs_memory_however_short_it_is(end: bytes) -> None:
-    """So many segments are read, and one more is refused before any of them is read."""
+    """A message with more segments than the limit is refused before it is parsed."""
     head = b"MSH|^~\\&|A" + end
     assert len(Message.parse(head + (b"OBX|1" + end) * (MOST_SEGMENTS - 1)).names) == MOST_SEGMENTS
     with pytest.raises(MalformedMessage) as raised:
@@ -218,7 +218,7 @@ def test_a_segment_costs_memory_however_short_it_is(end: bytes) -> None:
 
 
 def test_lines_of_a_text_are_no_segments() -> None:
-    """16 MiB of base64 that a sender did not escape are read; blank lines without end are not."""
+    """16 MiB of unescaped base64 are accepted; an unlimited number of blank lines is not."""
     text = b"QUJD" * 16 + b"\r"
     many = b"MSH|^~\\&|A\rOBX|1|ED|x||" + text * (2**24 // len(text))
     assert len(Message.parse(many).names) == 2

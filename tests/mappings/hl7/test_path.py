@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "path"), list(CASES.items()), ids=list(CASES))
 def test_both_ways(text: str, path: Path) -> None:
-    """A text and its path are each other's inverse."""
+    """Parsing and formatting are inverse."""
     assert Path.parse(text) == path
     assert str(path) == text
 
@@ -62,7 +62,7 @@ def test_both_ways(text: str, path: Path) -> None:
     ],
 )
 def test_refused(text: str) -> None:
-    """What is no path is named, for the author of a definition."""
+    """A text that is not a path is part of the error."""
     with pytest.raises(InvalidPath, match="not an HL7 path"):
         Path.parse(text)
 
@@ -78,7 +78,7 @@ def test_refused(text: str) -> None:
     ],
 )
 def test_within_a_field(text: str, path: Path) -> None:
-    """Inside a field a path begins with the repetition or the component."""
+    """In a field a path starts with the repetition or the component."""
     assert within_field(text) == path
 
 
@@ -106,7 +106,7 @@ def test_parse_inverts_str(
     repetition: int | None,
     matches: list[RepetitionFilter],
 ) -> None:
-    """Every path that can be built is read back the same."""
+    """Each path is parsed from its text."""
     field, component, subcomponent = [*numbers, 0, 0, 0][:3]
     picked = repetition if field else None
     conditions = tuple(matches) if field and repetition is None else ()
@@ -116,7 +116,7 @@ def test_parse_inverts_str(
 
 @given(st.text(max_size=20))
 def test_nothing_else_is_raised(text: str) -> None:
-    """Any text is a path or a BadPath, and a path's text is stable."""
+    """Any text is a path or raises InvalidPath, and the text of a path is stable."""
     try:
         path = Path.parse(text)
     except InvalidPath:

@@ -53,12 +53,12 @@ def test_xpn(sent: str, display: str) -> None:
     ],
 )
 def test_xcn(sent: str, display: str) -> None:
-    """CN and XCN begin with an identifier, which stands in for a missing name."""
+    """CN and XCN start with an identifier, which is displayed if there is no name."""
     assert PersonName.from_xcn(field(sent).repetition()).display == display
 
 
 def test_parts() -> None:
-    """Every part by itself, as for a signer."""
+    """Each part is available."""
     name = PersonName.from_xcn(field("7^DOE^JANE^Q^II^DR^MD").repetition())
     assert name == PersonName("DOE", "JANE", "Q", "II", "DR", "MD", "7")
 
@@ -80,14 +80,14 @@ def rows(heading: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("one", "other"), rows("Spellings of one name"))
 def test_compatible(one: str, other: str) -> None:
-    """Every line of the document's table holds, in both directions."""
+    """Each row of the document's table holds in both directions."""
     assert are_compatible(one, other)
     assert are_compatible(other, one)
 
 
 @pytest.mark.parametrize(("one", "other"), rows("Different names"))
 def test_different(one: str, other: str) -> None:
-    """So do those that must never be taken for one person."""
+    """The document's different names are not compatible."""
     assert not are_compatible(one, other)
     assert not are_compatible(other, one)
 
@@ -96,7 +96,7 @@ def test_different(one: str, other: str) -> None:
     ("one", "other"), rows("Spellings of one name without a common identifier")
 )
 def test_compatible_without_an_identifier(one: str, other: str) -> None:
-    """Spellings that are compatible even if nothing says that both have one identifier."""
+    """These spellings are compatible also without a common identifier."""
     assert are_compatible(one, other, same_id=False)
     assert are_compatible(other, one, same_id=False)
 
@@ -111,7 +111,7 @@ def test_compatible_without_an_identifier(one: str, other: str) -> None:
     ],
 )
 def test_different_without_an_identifier(one: str, other: str) -> None:
-    """What is different with one identifier is so without; so is an initial of the given name."""
+    """Different names stay different; initials do not match."""
     assert not are_compatible(one, other, same_id=False)
     assert not are_compatible(other, one, same_id=False)
 
@@ -121,11 +121,11 @@ FAMILY = ["DOE^JANE", "DOE^JOHN", "DOE^ANNA", "DOE^ANNE", "DOE^MARIA", "DOE^MARI
 
 @pytest.mark.parametrize(("one", "other"), list(permutations(FAMILY, 2)))
 def test_relatives_are_told_apart(one: str, other: str) -> None:
-    """Names that are written out and differ are two people's."""
+    """Complete names that differ are different persons."""
     assert not are_compatible(one, other)
 
 
 @pytest.mark.parametrize("name", ["", "^", "^JANE", "-^-", "A" * 100_000, "^".join("AB" * 50_000)])
 def test_no_name_is_anything(name: str) -> None:
-    """What has no family name is like no name; nothing takes long."""
+    """A text without family name matches no name; long texts take no time."""
     assert not are_compatible(name, "DOE^JANE")

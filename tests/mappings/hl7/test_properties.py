@@ -1,4 +1,4 @@
-"""What holds for any bytes."""
+"""Properties of any bytes."""
 
 from datetime import UTC, datetime
 
@@ -54,7 +54,7 @@ _bytes = st.binary(max_size=80) | _likely | _header
 
 @given(_bytes)
 def test_read_or_malformed(raw: bytes) -> None:
-    """Any bytes are a message or Malformed, and nothing else; reading changes none."""
+    """Any bytes are parsed or raise MalformedMessage; parsing does not change them."""
     try:
         read = Message.parse(raw)
     except MalformedMessage:
@@ -68,7 +68,7 @@ def test_read_or_malformed(raw: bytes) -> None:
 
 @given(_bytes)
 def test_peek_agrees_with_parse(raw: bytes) -> None:
-    """Where a message can be read, peek has read its header."""
+    """If a message can be parsed, `peek` returns its header."""
     try:
         header = Message.parse(raw).header
     except MalformedMessage:
@@ -78,7 +78,7 @@ def test_peek_agrees_with_parse(raw: bytes) -> None:
 
 @given(_bytes)
 def test_everything_gets_an_honest_answer(raw: bytes) -> None:
-    """A NAK to anything is one readable negative message, never a positive one."""
+    """A NAK to any bytes is one valid negative message."""
     nak = unframed_nak(raw, MalformedMessage(MalformedReason.NOT_HL7), control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT
     assert nak.count(b"\r") == 3
@@ -87,7 +87,7 @@ def test_everything_gets_an_honest_answer(raw: bytes) -> None:
 
 @given(_bytes)
 def test_acks_echo_the_control_id(raw: bytes) -> None:
-    """MSA-2 is MSH-10, whatever it consists of."""
+    """MSA-2 is MSH-10 for any bytes."""
     try:
         header = peek(raw)
     except MalformedMessage:
@@ -99,7 +99,7 @@ def test_acks_echo_the_control_id(raw: bytes) -> None:
 
 @given(_bytes)
 def test_batches_split_or_not(raw: bytes) -> None:
-    """Splitting and answering a batch never fails but with Malformed."""
+    """Splitting and answering a batch raises only MalformedMessage."""
     try:
         found = split(raw)
     except MalformedMessage:
@@ -116,7 +116,7 @@ _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 @given(st.lists(st.lists(_text, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_any_text_survives_a_message(rows: list[list[str]]) -> None:
-    """Components written with escapes are read as the same texts, in any field."""
+    """Escaped components are read as the same texts in any field."""
     fields = "|".join("^".join(map(escape, row)) for row in rows)
     raw = f"MSH|^~\\&|A|||||||1|P|2.5||||||UNICODE UTF-8\rZZZ|{fields}|end\r".encode()
     read = Message.parse(raw)
@@ -128,7 +128,7 @@ def test_any_text_survives_a_message(rows: list[list[str]]) -> None:
 
 @given(_likely)
 def test_every_segment_can_be_addressed(raw: bytes) -> None:
-    """What is there is found under its path, and `""` stays `""`."""
+    """A path returns what is in the message, and `""` is unchanged."""
     try:
         read = Message.parse(raw)
     except MalformedMessage:

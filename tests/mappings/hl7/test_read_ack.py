@@ -1,4 +1,4 @@
-"""Reading what peers answer, with the tolerance the field needs (research, pitfall 32)."""
+"""Parsing the acknowledgments of receivers, which deviate from the standard."""
 
 import pytest
 from hypothesis import given
@@ -43,12 +43,12 @@ HEAD = b"MSH|^~\\&|RIS|NORD|PACS|SUED|20260102||ACK|9|P|2.3\r"
     ],
 )
 def test_tolerant(reply: bytes, expected: ReceivedAck) -> None:
-    """Any version and case; what is no acknowledgment has no code."""
+    """Any version and case is accepted; a reply that is not an acknowledgment has no code."""
     assert read_ack(reply) == expected
 
 
 @given(st.binary(max_size=60))
 def test_never_fails_and_never_agrees(reply: bytes) -> None:
-    """Bytes at random are no positive answer, and no exception."""
+    """Random bytes are not a positive acknowledgment, and raise no exception."""
     assert read_ack(reply).code is None
     assert read_ack(HEAD + reply).code is None

@@ -1,4 +1,4 @@
-"""Dates and times of the field."""
+"""Dates and times in the formats of senders."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -46,7 +46,7 @@ from mappings.hl7.times import Precision, format_moment, parse_timestamp
     ],
 )
 def test_understood(text: str, digits: str, precision: Precision) -> None:
-    """Every form keeps the precision it was said with."""
+    """Each format keeps its precision."""
     read = parse_timestamp(text)
     assert read is not None
     assert (read.digits, read.precision) == (digits, precision)
@@ -68,12 +68,12 @@ def test_understood(text: str, digits: str, precision: Precision) -> None:
     ],
 )
 def test_not_understood(text: str) -> None:
-    """Nothing is guessed: no two-digit years, no 30th of February."""
+    """Ambiguous and impossible dates are not parsed."""
     assert parse_timestamp(text) is None
 
 
 def test_day_first() -> None:
-    """Who writes the day first must say so; a number above 12 settles it by itself."""
+    """`day_first` decides unless a number is above 12."""
     assert [
         read.digits if (read := parse_timestamp(text, day_first=True)) else None
         for text in ("01/02/2025", "01/15/2025", "15/01/2025")
@@ -81,7 +81,7 @@ def test_day_first() -> None:
 
 
 def test_parts() -> None:
-    """Date and time separately, and only what was said."""
+    """Date and time are available separately, with their precision."""
     read = parse_timestamp("202501021530")
     assert read is not None
     assert (read.date, read.time) == ("20250102", "1530")
@@ -100,14 +100,14 @@ def test_parts() -> None:
     ],
 )
 def test_moment(text: str, instant: datetime) -> None:
-    """A zone in the text counts; without one, the sender's does."""
+    """The zone of the text takes precedence over that of the sender."""
     read = parse_timestamp(text)
     assert read is not None
     assert read.moment(timezone(timedelta(hours=1))) == instant
 
 
 def test_format() -> None:
-    """Written for a zone: with its offset when there is a time, without when a date."""
+    """A time is formatted with its offset, a date without."""
     moment = datetime(2025, 1, 2, 23, 30, 45, 250_000, tzinfo=UTC)
     berlin = timezone(timedelta(hours=1))
     assert format_moment(moment, berlin) == "20250103003045+0100"
@@ -121,7 +121,7 @@ _years = (datetime(1800, 1, 1), datetime(2199, 12, 31))  # noqa: DTZ001  # hypot
 
 @given(st.datetimes(*_years, timezones=st.just(UTC)))
 def test_round_trip(moment: datetime) -> None:
-    """What is written is read as the same instant, to the millisecond."""
+    """A formatted time is parsed as the same instant, to the millisecond."""
     read = parse_timestamp(format_moment(moment, UTC, Precision.FRACTION))
     assert read is not None
     assert read.moment(UTC) == moment.replace(microsecond=moment.microsecond // 1000 * 1000)

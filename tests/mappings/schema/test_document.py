@@ -1,4 +1,4 @@
-"""The published schema and the compiler agree: on what ships, on recipes, on samples."""
+"""The published schema and the compiler agree on shipped definitions, recipes and samples."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from mappings.language import conditions, rules
 from mappings.language.diagnostics import IssueSeverity
 from mappings.outbound import text_layout
 from mappings.schema import document, inbound
-from tests.mappings.language import SHIPPED
+from tests.mappings.definitions import SHIPPED
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "reference" / "mapping-language.md").read_text("utf-8")
@@ -77,13 +77,13 @@ BAD = [
 
 
 def refused(text: str) -> bool:
-    """Whether the schema refuses a definition."""
+    """Tell whether the schema refuses a definition."""
     value = YAML(typ="safe", pure=True).load(text)
     return not VALIDATOR.is_valid(json.loads(json.dumps(value)))
 
 
 def mistakes(text: str) -> list[str]:
-    """What the compiler has against a definition."""
+    """Return the errors that the compiler reports."""
     sources = {**SHIPPED, "codes/sites.csv": "code,value\n", "mine.yaml": text}
     found = check_sources(sources, ["mine"], tables=False)
     return [str(each) for each in found if each.severity is IssueSeverity.ERROR]
@@ -91,27 +91,27 @@ def mistakes(text: str) -> list[str]:
 
 @pytest.mark.parametrize("text", GOOD)
 def test_both_take(text: str) -> None:
-    """What is good for the compiler is good for the schema."""
+    """The schema accepts what the compiler accepts."""
     assert mistakes(text) == []
     assert not refused(text)
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_both_refuse(text: str) -> None:
-    """What the schema refuses the compiler refuses, and the reverse."""
+    """Schema and compiler refuse the same definitions."""
     assert mistakes(text)
     assert refused(text)
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if re.fullmatch(r"\w+\.yaml", name)])
 def test_what_ships(name: str) -> None:
-    """Every shipped definition meets the schema."""
+    """Each shipped definition conforms to the schema."""
     assert not refused(SHIPPED[name])
 
 
 @pytest.mark.parametrize("recipe", re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL))
 def test_recipes(recipe: str) -> None:
-    """Every recipe of the guide meets the schema."""
+    """Each recipe of the guide conforms to the schema."""
     assert not refused(recipe)
 
 
@@ -130,7 +130,7 @@ def _properties(*trail: str) -> set[str]:
 
 
 def test_every_word_is_in_the_schema() -> None:
-    """A key that the compiler learns cannot be forgotten here."""
+    """The schema has each key of the compiler."""
     members: dict[str, Any] = SCHEMA["properties"]
     assert set(members) == {
         "kind",

@@ -1,4 +1,4 @@
-"""A proposal finds what a sender does otherwise, compiles, and maps the samples it came from."""
+"""A proposal describes how a sender deviates, compiles, and maps the samples."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from mappings.authoring.inference import infer_definition
 from mappings.authoring.trial import try_message
 from mappings.compiler import check_sources, compile_sources
 from mappings.inbound.definition import InboundMapping
-from tests.mappings.language import DEFAULTS, SHIPPED
+from tests.mappings.definitions import DEFAULTS, SHIPPED
 
 
 def usual(number: int) -> bytes:
-    """An order as the standard has it."""
+    """Return an order in the form of the standard."""
     return (
         f"MSH|^~\\&|RISA|NORTH|B|S|20260302||ORM^O01|C{number}|P|2.5.1\r"
         f"PID|1||X{number}^^^GOV^NI~M{number}^^^NORTH^MR||Doe^Jane\r"
@@ -19,7 +19,7 @@ def usual(number: int) -> bytes:
 
 
 def odd(number: int) -> bytes:
-    """An order of a sender with delimiters of its own, in ISO 8859-15."""
+    """Return an order with unusual delimiters, in ISO 8859-15."""
     return (
         f"MSH$%*!&$ALT$SÜD$B$S$20260302$$ORM%O01$C{number}$P$2.3\r"
         f"PID$1$M{number}$$$Mœller%Jürgen\r"
@@ -29,7 +29,7 @@ def odd(number: int) -> bytes:
 
 
 def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
-    """Learn, check and compile."""
+    """Infer, check and compile a definition."""
     proposal = infer_definition(raw)
     sources = {**SHIPPED, "mine.yaml": proposal.text}
     assert check_sources(sources, ["mine"], tables=False) == []
@@ -42,7 +42,7 @@ def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
     ("make", "expected"), [(usual, ("M4", "A4")), (odd, ("M4", "74"))], ids=["usual", "odd"]
 )
 def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
-    """MRN and accession, wherever this sender has them."""
+    """MRN and accession are found at the sender's locations."""
     assert callable(make)
     raw = [make(number) for number in range(1, 8)]
     _, mapping = proposed(raw)
@@ -52,7 +52,7 @@ def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
 
 
 def test_evidence_of_an_odd_sender() -> None:
-    """Charset, Z segments and UIDs are named with what speaks for them."""
+    """The proposal has charset, Z segments and UIDs, with the evidence."""
     raw = [odd(number) for number in range(1, 8)]
     text, mapping = proposed(raw)
     assert infer_definition(raw).charset == "iso8859-15"
@@ -67,7 +67,7 @@ def test_evidence_of_an_odd_sender() -> None:
 
 
 def test_a_namespace_is_no_accession() -> None:
-    """A constant in OBR-3.2 is who assigned the number."""
+    """A constant in OBR-3.2 is the assigner, not the accession."""
     raw = [
         odd(number).replace(b"RIS%7", b"F0").replace(b"$X%", b"%RIS1$X%") for number in range(1, 8)
     ]
@@ -76,7 +76,7 @@ def test_a_namespace_is_no_accession() -> None:
 
 
 def test_every_number_that_could_be_the_accession_is_named() -> None:
-    """ORC-3.2 as well, where it differs from order to order; a namespace there is none."""
+    """ORC-3.2 is an alternative if it differs between orders, but not if it is a namespace."""
     raw = [
         odd(number).replace(b"ORC$NW$P%d" % number, b"ORC$NW$P%d$RIS%%9%d" % (number, number))
         for number in range(3, 10)
@@ -90,12 +90,12 @@ def test_every_number_that_could_be_the_accession_is_named() -> None:
 
 
 def test_no_values_of_patients_in_the_evidence() -> None:
-    """Counts and codes alone."""
+    """The evidence contains only counts and codes."""
     text = infer_definition([usual(number) for number in range(1, 8)]).text
     assert not any(each in text for each in ("Doe", "M4", "A4", "X4"))
 
 
 def test_what_cannot_be_read_is_counted() -> None:
-    """Garbage, and nothing at all, make a proposal that says so."""
+    """Malformed samples are counted, and no samples result in a proposal too."""
     assert infer_definition([b"garbage", usual(1)]).unread == 1
     assert "could not be read" in infer_definition([]).text

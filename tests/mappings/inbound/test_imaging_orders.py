@@ -1,4 +1,4 @@
-"""What the shipped orders definition takes for imaging, and what it shows of patient and staff."""
+"""Which orders the shipped definition treats as imaging, and the tags of patient and staff."""
 
 from typing import Any
 
@@ -7,25 +7,25 @@ import pytest
 from mappings.compiler import DEFINITIONS, load
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction
-from tests.mappings.language import DEFAULTS, message, overlaid
+from tests.mappings.definitions import DEFAULTS, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
 
 
 def obr(code: str = "X^Test", section: str = "", specimen: str = "", orderer: str = "") -> str:
-    """An OBR with OBR-4, OBR-24, OBR-15 and OBR-16."""
+    """Return an OBR with OBR-4, OBR-24, OBR-15 and OBR-16."""
     return f"OBR|1|P1||{code}|||||||||||{specimen}|{orderer}||||||||{section}"
 
 
 def info(*segments: str) -> dict[str, Any]:
-    """The tags of the one order of a message."""
+    """Return the tags of a message with one order."""
     (event,) = SHIPPED.apply(message(*segments), DEFAULTS)
     return dict(event.clinical_info)
 
 
 def action(*segments: str, mapping: InboundMapping = SHIPPED) -> OrderAction:
-    """What a message leads to."""
+    """Return the action of a message."""
     return mapping.apply(message(*segments), DEFAULTS)[0].action
 
 
@@ -44,7 +44,11 @@ def action(*segments: str, mapping: InboundMapping = SHIPPED) -> OrderAction:
     ],
 )
 def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
-    """By OBR-24, and where it says nothing, by a specimen or a panel; or taken by one line."""
+    """
+    OBR-24 decides.
+
+    if it is empty, a specimen or a panel. One line of a definition accepts them.
+    """
     assert action("ORC|NW|P1", *order) is OrderAction.IGNORE
     mine = overlaid("only: {MSH-9: {present: true}}")
     assert action("ORC|NW|P1", *order, mapping=mine) is OrderAction.CREATE
@@ -68,7 +72,7 @@ def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
     ],
 )
 def test_imaging_orders_are_not(order: tuple[str, ...]) -> None:
-    """What may be imaging is never left out."""
+    """Orders that may be imaging are accepted."""
     assert action("ORC|NW|P1", *order) is OrderAction.CREATE
 
 
@@ -77,19 +81,19 @@ def test_imaging_orders_are_not(order: tuple[str, ...]) -> None:
     [("CT", "CT"), ("mri", "MR"), ("CUS", "US"), ("XR", "DX"), ("RAD", None), ("OTH", None)],
 )
 def test_modality_is_one_of_dicom(section: str, modality: str | None) -> None:
-    """Other values of OBR-24 are not shown as a modality."""
+    """Other values of OBR-24 are not a modality."""
     assert info("ORC|NW|P1", obr("X^Test", section)).get("Modality") == modality
 
 
 def test_a_bare_identifier_is_no_name() -> None:
-    """The next place that names somebody counts; without any there is no name."""
+    """The next location with a name is used; without one there is no name."""
     known = info("ORC|NW|P1||||||||||4711^Welby^Ann", obr(orderer="4711"))
     assert known["ReferringPhysician"] == "Ann Welby"
     assert "ReferringPhysician" not in info("ORC|NW|P1", obr(orderer="4711"))
 
 
 def test_allergies_are_visible() -> None:
-    """AL1 stands before the notes, whole, and in the Metadata."""
+    """AL1 is in the notes, in front and complete, and in the Metadata."""
     said = info("AL1|1|DA|PEN^Penicillin", "AL1|2|DA|IODINE", "ORC|NW|P1", obr(), "NTE|1||Note")
     assert said["Notes"] == "Allergies: Penicillin, IODINE\nNote"
     assert said["Metadata"]["Allergies"] == "Penicillin, IODINE"
@@ -104,7 +108,7 @@ def test_allergies_are_visible() -> None:
 )
 @pytest.mark.parametrize("place", ["ORC-7.6", "TQ1-9", "OBR-5", "OBR-27.6"])
 def test_priority_is_a_code(place: str, sent: str, code: str) -> None:
-    """Of table 0485; what is not in the code table stays as it is."""
+    """Priorities are codes of table 0485; a code that the code table lacks is kept."""
     order = obr()
     if place == "OBR-5":
         order = order.replace("|X^Test|", f"|X^Test|{sent}")

@@ -1,4 +1,4 @@
-"""Acknowledgments as we build them: exact bytes, and what two other parsers make of them."""
+"""Building acknowledgments: exact bytes, and agreement of two other parsers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -48,26 +48,26 @@ REFUSALS: Sequence[MessageRefusal] = (
 
 
 def order(version: str = "2.5.1", encoding: str = "^~\\&") -> bytes:
-    """Write the header of an order."""
+    """Return the header of an order."""
     kind = f"ORM{encoding[0]}O01"
     return f"MSH|{encoding}|RIS|NORD|PACS|SUED|2026||{kind}|ID7|P|{version}\rPID|1".encode()
 
 
 def answer(raw: bytes, *refusals: MessageRefusal) -> bytes:
-    """Answer with what the refusals demand."""
+    """Build the acknowledgment of refusals."""
     code = strictest(refusals)
     return build_ack(peek(raw), code, control_id="B1", now=NOW, refusals=refusals)
 
 
 def test_positive() -> None:
-    """Addresses swap, MSH-11, MSH-12 and the control id come back."""
+    """Addresses are swapped; MSH-11, MSH-12 and the control id are copied."""
     assert answer(order()) == (
         b"MSH|^~\\&|PACS|SUED|RIS|NORD|20260102030405+0000||ACK^O01^ACK|B1|P|2.5.1\rMSA|AA|ID7\r"
     )
 
 
 def test_negative_from_2_5() -> None:
-    """ERR-2 has the place, ERR-3 the code, ERR-4 E, ERR-7 and ERR-8 the words."""
+    """ERR-2 has the location, ERR-3 the code, ERR-4 E, ERR-7 and ERR-8 the text."""
     patient, control = b"required field missing: PID-3[2].1", b"table value not found: ORC[2]-1"
     assert answer(order(), MissingField("PID-3[2].1"), TableValueNotFound("ORC[2]-1")).split(b"\r")[
         1:
@@ -80,7 +80,7 @@ def test_negative_from_2_5() -> None:
 
 
 def test_negative_up_to_2_4() -> None:
-    """One ERR, a repetition for each error: segment, sequence, field, code."""
+    """One ERR has a repetition for each error: segment, sequence, field, code."""
     event = b"MSH^1^9^201&Unsupported event code&HL70357"
     ack = answer(order("2.3"), MissingField("PID-3"), UnsupportedEvent())
     assert ack.split(b"\r")[0].endswith(b"||ACK|B1|P|2.3")
@@ -92,7 +92,7 @@ def test_negative_up_to_2_4() -> None:
 
 
 def test_verbatim_bytes() -> None:
-    """Control id, addresses, MSH-11, 12 and 18 are the sender's bytes, whatever they are."""
+    """Control id, addresses, MSH-11, 12 and 18 are copied byte for byte."""
     raw = (
         b"MSH|^~\\&|R\xfcS^1.2^ISO| NORD |P\\T\\S|\xff|2026||ORM^O01|\xfc 7\\F\\^x|T^T|2.4^DEU|||||"
         b"|8859/1~ISO IR87\rPID"
@@ -128,12 +128,12 @@ def test_verbatim_bytes() -> None:
     ids=["VistA's", "only two", "truncation", "doubled backslash"],
 )
 def test_delimiters_of_the_sender(raw: bytes, expected: bytes) -> None:
-    """The answer is written in the sender's delimiters; missing ones are filled in."""
+    """The acknowledgment uses the sender's delimiters; missing ones are completed."""
     assert answer(raw) == expected
 
 
 def test_texts_are_escaped_in_odd_delimiters() -> None:
-    """A place such as PID-3.1 survives a sender who uses - and . as delimiters."""
+    """A location such as PID-3.1 is escaped if a sender uses - and . as delimiters."""
     raw = b"MSH-.~\\&-A-B-C-D-2026--ORM.O01-7-P-2-6"
     msa = answer(raw, MissingField("PID-3.1")).split(b"\r")[1]
     assert msa == b"MSA-AE-7-required field missing: PID\\F\\3\\S\\1"
@@ -154,7 +154,7 @@ def test_texts_are_escaped_in_odd_delimiters() -> None:
 def test_what_the_sender_left_out(
     raw: bytes, code: bytes, kind: bytes, processing: bytes, version: bytes
 ) -> None:
-    """Absent or senseless: MSH-11 reads P, MSH-12 2.5.1, and MSA-2 stays empty."""
+    """Absent or invalid values become P in MSH-11 and 2.5.1 in MSH-12; MSA-2 is empty."""
     head, msa = answer(raw).split(b"\r")[:2]
     assert head.split(b"|")[8] == kind
     assert head.split(b"|")[10:12] == [processing, version]
@@ -162,7 +162,7 @@ def test_what_the_sender_left_out(
 
 
 def test_enhanced_mode() -> None:
-    """Commit codes for the accept ACK; the application ACK says what it expects itself."""
+    """The accept acknowledgment has a commit code; the application acknowledgment has MSH-15."""
     header = peek(order())
     assert AckCode.REJECT.commit is AckCode.COMMIT_REJECT
     assert AckCode.COMMIT_ERROR.application is AckCode.ERROR
@@ -175,13 +175,13 @@ def test_enhanced_mode() -> None:
 
 
 def test_a_positive_ack_bears_no_errors() -> None:
-    """Refusals of a message that is taken all the same are not sent."""
+    """An accepted message has no ERR segments, also with refusals."""
     ack = build_ack(peek(order()), AckCode.ACCEPT, control_id="B1", now=NOW, refusals=REFUSALS[:1])
     assert b"ERR" not in ack
 
 
 def apy(text: str) -> ApyMessage:
-    """Parse an ACK with hl7apy, strictly; it knows a plain `ACK` only by being told."""
+    """Parse an ACK strictly with hl7apy, which needs the structure of a plain `ACK`."""
     marks, _, version = get_message_info(text)
     strict = VALIDATION_LEVEL.STRICT
     message = ApyMessage("ACK", version=version, validation_level=strict, encoding_chars=marks)
@@ -195,7 +195,7 @@ def apy(text: str) -> ApyMessage:
 def test_structure_in_every_version(
     version: str, encoding: str, refusals: Sequence[MessageRefusal]
 ) -> None:
-    """Every ACK passes hl7apy's strict validation for its version."""
+    """Each ACK passes hl7apy's strict validation for its version."""
     message = apy(answer(order(version, encoding), *refusals).decode())
     assert message.validate()
     assert message.msa.msa_1.value == strictest(refusals)
@@ -205,7 +205,7 @@ def test_structure_in_every_version(
 @pytest.mark.parametrize("refusals", [(), REFUSALS], ids=["AA", "many"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_python_hl7_reads_the_same(version: str, refusals: Sequence[MessageRefusal]) -> None:
-    """python-hl7 finds what our own reader finds."""
+    """python-hl7 and our parser read the same values."""
     ack = answer(order(version), *refusals)
     theirs = hl7.parse(ack.decode())
     ours = read_ack(ack)
@@ -219,7 +219,7 @@ def test_python_hl7_reads_the_same(version: str, refusals: Sequence[MessageRefus
 @pytest.mark.parametrize("version", ["2.3", "2.5.1", "2.7"])
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: type(refusal).__name__)
 def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
-    """The reader finds in an ACK what the builder put there."""
+    """The parser reads the values that the builder wrote."""
     read = read_ack(answer(order(version), refusal))
     assert read.code is refusal.ack_code
     assert read.control_id == b"ID7"
@@ -245,7 +245,7 @@ def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
 def test_unreadable_messages_get_a_readable_no(
     head: bytes, control_id: bytes, sender: bytes
 ) -> None:
-    """Never AA, always parseable, with the control id where one can be found."""
+    """The answer is negative and parseable, with the control id if it can be found."""
     refusal = MalformedMessage(MalformedReason.NOT_HL7)
     nak = unframed_nak(head, refusal, control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT

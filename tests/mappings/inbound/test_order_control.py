@@ -1,4 +1,4 @@
-"""The order-control table is one file: the code goes by it, the page shows it, the rules hold."""
+"""The order control table is data: the code follows it, and the page shows it."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import ACCEPTED, OrderControlTable, OrderDecision, OrderRules
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "order-control.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "order-control.md").read_text("utf-8")
 STATUSES = [each.value for each in OrderStatus]
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
@@ -37,26 +37,26 @@ PAIRED = {
 
 
 def decided(control: str, status: str) -> OrderDecision:
-    """What the shipped table says; every pair is decided."""
+    """Return the decision of the shipped table for a pair."""
     found = TABLE.decide(control, status)
     assert found is not None
     return found
 
 
 def shown(decision: OrderDecision) -> str:
-    """Write a decision as the page does."""
+    """Format a decision as the page does."""
     return f"{decision.action} examined" if decision.examined else decision.action.value
 
 
 def test_every_code_of_the_table_has_its_line() -> None:
-    """Table 0119 of 2.5.1 as a whole, and none of its codes leads nowhere."""
+    """The table has each code of table 0119 of v2.5.1."""
     assert {each.value for each in OrderControl} <= set(CODES)
 
 
 @pytest.mark.parametrize("control", CODES)
 @pytest.mark.parametrize("status", ["", *STATUSES, "Final", "VAQ"])
 def test_every_pair(control: str, status: str) -> None:
-    """ORC-1 says what is wanted; ORC-5 makes a difference only to what orders or changes."""
+    """ORC-1 determines the action; ORC-5 matters only for orders and changes."""
     decision = decided(control, status)
     closing = {code: action for action, codes in CLOSING.items() for code in codes}
     if control in closing:
@@ -75,7 +75,7 @@ def test_every_pair(control: str, status: str) -> None:
 
 
 def test_small_letters() -> None:
-    """An order that says `ca` is cancelled as well as one that says `CA`."""
+    """An order with `ca` is cancelled like one with `CA`."""
     assert decided("NW", "ca") == decided("NW", "CA") != decided("NW", "")
     assert decided("XO", "Cm") == decided("XO", "CM")
 
@@ -86,7 +86,7 @@ REPLACED = {(control, "RP") for control in CHANGING}
 
 @pytest.mark.parametrize("control", ["", "QQ", "nw "])
 def test_a_code_of_nobody(control: str) -> None:
-    """A code that is in no table is refused, not guessed at."""
+    """An unknown code is refused."""
     assert TABLE.decide(control, "SC") is None
 
 
@@ -106,5 +106,5 @@ def test_the_page_shows_the_line(control: str) -> None:
 
 
 def test_the_page_shows_nothing_else() -> None:
-    """No line of the page is without its code in the file."""
+    """Each line of the page has its code in the file."""
     assert sorted(re.findall(r"^\| ([A-Z]{2}) \|", PAGE, re.MULTILINE)) == CODES

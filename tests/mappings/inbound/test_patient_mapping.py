@@ -13,7 +13,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
-from tests.mappings.language import DEFAULTS
+from tests.mappings.definitions import DEFAULTS
 
 SHIPPED = load(DEFINITIONS, "patients")
 assert isinstance(SHIPPED, InboundMapping)
@@ -21,7 +21,7 @@ PID = "PID|1||M1^^^NORTH^MR||Doe^Jane||19800102|F"
 
 
 def adt(trigger: str, *segments: str) -> Message:
-    """An ADT message."""
+    """Return an ADT message."""
     head = f"MSH|^~\\&|RISA|NORTH|||20260302||ADT^{trigger}|C1|P|2.5.1"
     return Message.parse("\r".join((head, "EVN||20260302", *segments)).encode())
 
@@ -40,7 +40,7 @@ PASSES = ["A11", "A13", "A23", "A24", "A29", "A37", "A38", "A43", "A99"]
 
 @pytest.mark.parametrize("trigger", UPDATES)
 def test_update(trigger: str) -> None:
-    """Events that carry demographics update them."""
+    """Events with demographics update them."""
     (event,) = events(trigger, PID)
     assert (event.action, event.mrn, event.site) == (OrderAction.PATIENT_UPDATE, "M1", "SITE1")
     assert event.clinical_info["PatientName"] == "Doe^Jane"
@@ -48,7 +48,7 @@ def test_update(trigger: str) -> None:
 
 @pytest.mark.parametrize("trigger", MERGES)
 def test_merge(trigger: str) -> None:
-    """Merges name survivor and prior number, and take both lanes."""
+    """Merges have the surviving and the prior number, and both lanes."""
     segments = (PID, "MRG|M0^^^NORTH^MR")
     (event,) = events(trigger, *segments)
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", "M0")
@@ -58,7 +58,7 @@ def test_merge(trigger: str) -> None:
 
 @pytest.mark.parametrize("trigger", MOVES)
 def test_visit_move(trigger: str) -> None:
-    """Visits and accounts that move name what they were, and take both patients' lanes."""
+    """Moves of visits and accounts have the prior number, and the lanes of both patients."""
     segments = (
         PID + "|||||||||||ACC2",
         "MRG|M0^^^NORTH^MR||ACC1||V1",
@@ -74,20 +74,20 @@ def test_visit_move(trigger: str) -> None:
 
 @pytest.mark.parametrize("trigger", MOVES)
 def test_a_move_that_names_no_visit(trigger: str) -> None:
-    """It is accepted and changes nothing, even without a patient."""
+    """It is accepted and ignored, also without a patient."""
     for segments in ((PID,), (PID, "PV1|1|I" + "|" * 17 + "V2"), (), ("MRG|M0||A1",)):
         assert [e.action for e in events(trigger, *segments)] == [OrderAction.IGNORE]
 
 
 def test_several_visits_move() -> None:
-    """A45 has one PID and a pair of MRG and PV1 for each visit."""
+    """A45 has one PID, and a pair of MRG and PV1 for each visit."""
     pairs = [f"MRG|M0||||V{n}\rPV1|1|I" + "|" * 17 + f"W{n}" for n in (1, 2)]
     found = [each.visit for each in events("A45", PID, *pairs)]
     assert [(each.prior, each.number) for each in found if each] == [("V1", "W1"), ("V2", "W2")]
 
 
 def test_an_update_tells_of_the_visit() -> None:
-    """Where the patient is now, for the orders of that visit."""
+    """An update has the location of the patient for the orders of the visit."""
     (event,) = events("A02", PID, "PV1|1|I|WARD^12^2" + "|" * 16 + "V7")
     assert event.visit is not None
     assert event.visit.number == "V7"
@@ -96,7 +96,7 @@ def test_an_update_tells_of_the_visit() -> None:
 
 @pytest.mark.parametrize("trigger", PASSES)
 def test_pass(trigger: str) -> None:
-    """Visits and cancellations are accepted and change nothing, even without a patient."""
+    """Visit events and cancellations are accepted and ignored, also without a patient."""
     assert [e.action for e in events(trigger, PID)] == [OrderAction.IGNORE]
     assert [e.action for e in events(trigger)] == [OrderAction.IGNORE]
     assert [e.action for e in events(trigger, "PID|1|||||19800102")] == [OrderAction.IGNORE]
@@ -136,9 +136,9 @@ REFUSED = {
 
 @pytest.mark.parametrize(("trigger", "segments", "kind", "place"), REFUSED.values(), ids=REFUSED)
 def test_refusals(trigger: str, segments: tuple[str, ...], kind: type, place: str) -> None:
-    """What cannot be understood is refused with its place."""
+    """A message that cannot be mapped is refused with its location."""
     assert isinstance(SHIPPED, InboundMapping)
-    (refusal,) = SHIPPED.examine(adt(trigger, *segments), DEFAULTS).refusals
+    (refusal,) = SHIPPED.pre_check(adt(trigger, *segments), DEFAULTS).refusals
     assert isinstance(refusal, kind)
     assert refusal.place == place
 
@@ -153,7 +153,7 @@ PAIRS = {
 
 @pytest.mark.parametrize(("mrg", "prior"), PAIRS.values(), ids=PAIRS)
 def test_what_is_merged(mrg: str, prior: str) -> None:
-    """MRG-1 is paired with PID-3 by the type of the identifier."""
+    """MRG-1 is paired with PID-3 by identifier type."""
     (event,) = events("A40", BOTH, f"MRG|{mrg}")
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", prior)
 
@@ -169,19 +169,19 @@ SEVERAL = {
 
 @pytest.mark.parametrize(("mrg", "priors"), SEVERAL.values(), ids=SEVERAL)
 def test_several_numbers_are_merged(mrg: list[str], priors: list[str]) -> None:
-    """All numbers that a merge retires are retired, and each has its lane."""
+    """All prior numbers are merged, and each has its lane."""
     message = adt("A40", BOTH, *(f"MRG|{each}" for each in mrg))
     assert isinstance(SHIPPED, InboundMapping)
     made = SHIPPED.apply(message, DEFAULTS)
     assert [each.prior_mrn for each in made] == priors
     assert {each.mrn for each in made} == {"M1"}
-    assert SHIPPED.examine(message, DEFAULTS).lanes == tuple(
+    assert SHIPPED.pre_check(message, DEFAULTS).lanes == tuple(
         f"SITE1|{mrn}" for mrn in ("M1", *priors)
     )
 
 
 def test_a_merge_of_other_identifiers() -> None:
-    """National numbers are merged: none of our patients becomes another."""
+    """A merge of national numbers does not merge our patients."""
     (event,) = events("A40", BOTH, "MRG|N0^^^STATE^NH")
     assert (event.action, event.prior_mrn) == (OrderAction.IGNORE, "")
     assert event.note
@@ -200,7 +200,7 @@ ALIKE = {
 
 @pytest.mark.parametrize(("mrg", "prior"), ALIKE.values(), ids=ALIKE)
 def test_numbers_of_another_authority(mrg: str, prior: str | None) -> None:
-    """Two hospitals number alike: what the other one merges is none of our patients."""
+    """A merge of numbers of another hospital does not merge our patients."""
     pid = "PID|1||M1^^^NORTH&1.2.3&ISO^MR~S1^^^SOUTH^MR||Doe^Jane"
     (event,) = events("A40", pid, f"MRG|{mrg}")
     expected = OrderAction.IGNORE if prior is None else OrderAction.PATIENT_MERGE
@@ -209,7 +209,7 @@ def test_numbers_of_another_authority(mrg: str, prior: str | None) -> None:
 
 
 def test_a_definition_that_names_the_authority_itself() -> None:
-    """Whoever writes CX-4 into `prior_mrn` has said whose numbers are merged."""
+    """CX-4 in the path of `prior_mrn` selects the authority of the merged numbers."""
     own = "include: patients.yaml\nprior_mrn: 'MRG-1[CX-4=OLD].1'\n"
     made = compile_sources({**read_folder(DEFINITIONS), "own.yaml": own}, "own")
     assert isinstance(made, InboundMapping)
@@ -232,7 +232,7 @@ def test_queries_are_nobody_s() -> None:
     ],
 )
 def test_event_in_evn_alone(event: str, action: OrderAction) -> None:
-    """HL7 2.1 sends `ADT` and says in EVN-1 what happened."""
+    """HL7 v2.1 sends `ADT` in MSH-9 and the event in EVN-1."""
     head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT|C1|P|2.1"
     raw = "\r".join((head, f"EVN|{event}|20260302", PID, "MRG|M0")).encode()
     assert isinstance(SHIPPED, InboundMapping)
@@ -240,7 +240,7 @@ def test_event_in_evn_alone(event: str, action: OrderAction) -> None:
 
 
 def test_msh_9_wins_over_evn() -> None:
-    """Where both name an event and differ, the header's counts."""
+    """If both have an event, MSH-9 applies."""
     head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT^A08|C1|P|2.3"
     raw = f"{head}\rEVN|A40|20260302\r{PID}".encode()
     assert isinstance(SHIPPED, InboundMapping)

@@ -1,4 +1,4 @@
-"""Trying a definition on a message."""
+"""Trials of a definition on a message."""
 
 import json
 
@@ -7,7 +7,7 @@ from mappings.authoring.variants import MOST_PARTS, sort_parts
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
-from tests.mappings.language import DEFAULTS, MSH, PID, overlaid
+from tests.mappings.definitions import DEFAULTS, MSH, PID, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
@@ -16,7 +16,7 @@ RAW = "\r".join(SEGMENTS).encode()
 
 
 def test_used_and_unused() -> None:
-    """A trial names the fields that rules looked at, and those that nobody wanted."""
+    """A trial lists the fields that rules read, and those that no rule reads."""
     assert isinstance(SHIPPED, InboundMapping)
     trial = try_message(SHIPPED, RAW, DEFAULTS)
     assert {"PID-3", "PID-5", "OBR-4", "OBR[2]-4"} <= set(trial.used)
@@ -25,7 +25,7 @@ def test_used_and_unused() -> None:
 
 
 def test_components_of_used_fields_that_change_nothing() -> None:
-    """PID-3.1 is the number; later parts of a name are not read."""
+    """Components that have no effect are listed as unused."""
     pid = "PID|1||M1^9^M10^NORTH^MR~X2^^^Y^ZZ||Doe^Jane^^^^^L^A||19800102|F"
     raw = f"{MSH}\r{pid}\rORC|NW|P1^NS\rOBR|1|P1^NS||X^Test^L^Y^Other".encode()
     mine = overlaid("tags: {StudyDescription: OBR-4.2, ProcedureCode: OBR-4.1}")
@@ -38,7 +38,7 @@ def test_components_of_used_fields_that_change_nothing() -> None:
 
 
 def test_repetitions_and_components_are_sorted() -> None:
-    """The repetition that a rule picks is used; of the others nothing is, and no component."""
+    """The repetition that a rule selects is used; the others are unused as a whole."""
     pid = "PID|1||X2^^^Y^ZZ~M1^^^NORTH^MR||Doe^Jane||19800102|F|||||5551~5552"
     raw = f"{MSH}\r{pid}\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
     number = "{from: 'PID-3[CX-5=MR].1', required: true}"
@@ -51,7 +51,7 @@ def test_repetitions_and_components_are_sorted() -> None:
 
 
 def test_a_field_is_sorted_as_a_whole_or_not_at_all() -> None:
-    """A field with too many repetitions is named, but not divided; the others are."""
+    """A field with too many repetitions is listed without its parts; the others are divided."""
     many = "~".join(f"M{number}^X" for number in range(MOST_PARTS))
     raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
     message = Message.parse(raw)
@@ -64,13 +64,13 @@ def test_a_field_is_sorted_as_a_whole_or_not_at_all() -> None:
 
 
 def test_a_new_rule_uses_its_field() -> None:
-    """What was unused is used once a rule asks for it."""
+    """A field becomes used when a rule reads it."""
     trial = try_message(overlaid("tags: {KeyFindings: PID-1}"), RAW, DEFAULTS)
     assert "PID-1" in trial.used
 
 
 def test_events_are_json() -> None:
-    """What comes out can be shown as JSON."""
+    """The events of a trial can be written as JSON."""
     assert isinstance(SHIPPED, InboundMapping)
     trial = try_message(SHIPPED, RAW, DEFAULTS)
     assert trial.accepted
@@ -80,14 +80,14 @@ def test_events_are_json() -> None:
 
 
 def test_the_message_stays_as_it_was() -> None:
-    """Trying leaves no trace: the same message maps the same afterwards."""
+    """A trial has no side effect: the message maps to the same events afterwards."""
     assert isinstance(SHIPPED, InboundMapping)
     first = try_message(SHIPPED, RAW, DEFAULTS)
     assert try_message(SHIPPED, RAW, DEFAULTS) == first
 
 
 def test_bad_messages() -> None:
-    """What is no message, not ours, or not acceptable, is told and not raised."""
+    """Malformed, foreign and refused messages are reported, not raised."""
     assert isinstance(SHIPPED, InboundMapping)
     for raw, path in (
         (b"hello", "MSH"),
@@ -101,14 +101,14 @@ def test_bad_messages() -> None:
 
 
 def test_failing_hook_is_named() -> None:
-    """A hook that raises is named to its author, without what it said."""
+    """The issue names the hook that failed, without the text of its exception."""
     broken = {"h.py": "def f(message):\n    raise ValueError('Doe')\n"}
     trial = try_message(overlaid("tags: {Notes: {hook: 'h:f'}}", broken), RAW, DEFAULTS)
     assert "hook h:f raised ValueError" in [issue.message for issue in trial.issues]
 
 
 def test_what_is_parked_and_what_is_refused() -> None:
-    """A hook that fails parks its message; one that the number needs has it refused."""
+    """A failing hook parks the message; if an identifier needs the hook, the message is refused."""
     hooks = {"mine.py": "def fail(message):\n    raise ValueError\n"}
     parked = try_message(overlaid("tags: {Notes: {hook: mine:fail}}", hooks), RAW, DEFAULTS)
     number = "tags: {PatientMRN: {hook: mine:fail, required: true}}"

@@ -1,4 +1,8 @@
-"""Hooks are functions of hook files; those that hang, throw or allocate fail their own message."""
+"""
+Hooks are functions of hook files.
+
+A hook that hangs, raises or allocates fails its own message.
+"""
 
 from pathlib import Path
 from textwrap import dedent
@@ -8,7 +12,7 @@ import pytest
 from bridge.workers import hooks
 from mappings.compiler import check_sources
 from mappings.language.errors import HookFailed
-from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
+from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
 
@@ -21,7 +25,7 @@ BAD = {
 
 
 def hook(body: str) -> dict[str, str]:
-    """A file of hooks with one function."""
+    """Return a hook file with one function."""
     lines = dedent(body).replace("\n", "\n    ")
     return {"h.py": f"def f(message):\n    {lines}\n"}
 
@@ -38,7 +42,7 @@ def test_a_bad_hook_fails_in_time_and_the_next_one_works(
     (tmp_path / "json.py").write_text("raise SystemExit(1)", "utf-8")
     monkeypatch.chdir(tmp_path)
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
-    assert not mine.examine(message(*ORDER), DEFAULTS).refusals
+    assert not mine.pre_check(message(*ORDER), DEFAULTS).refusals
     monkeypatch.setattr(hooks, "SECONDS", 100.0)  # what it uses of a processor ends it
     with pytest.raises(HookFailed):
         mine.apply(message(*ORDER), DEFAULTS)
@@ -46,7 +50,7 @@ def test_a_bad_hook_fails_in_time_and_the_next_one_works(
 
 
 def test_a_busy_machine_kills_no_quick_hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is what a hook uses of a processor; who waits is waited for, and not for ever."""
+    """The limit is processor time; waiting is limited separately."""
     waits = hook(f"import time; time.sleep({hooks.PROCESSOR_SECONDS + 0.5}); return 'kept waiting'")
     assert tag("{hook: 'h:f'}", files=waits) == "kept waiting"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook("import time; time.sleep(600)"))
@@ -56,7 +60,7 @@ def test_a_busy_machine_kills_no_quick_hook(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_a_hook_raises_is_told_by_its_class(capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither the exception's text nor anything printed reaches our own output."""
+    """The text of the exception and printed output do not reach our output."""
     body = "print(message)\nraise ValueError(str(message))"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
     with pytest.raises(HookFailed, match=r"^hook h:f raised ValueError$"):
@@ -65,15 +69,15 @@ def test_what_a_hook_raises_is_told_by_its_class(capfd: pytest.CaptureFixture[st
 
 
 def test_a_hook_of_an_identity_refuses_the_message() -> None:
-    """Without a patient there is no lane: the sender is told to try again."""
+    """Without a patient there is no lane: the message is refused, and the sender may retry."""
     text = "tags: {PatientMRN: {hook: 'h:f', required: true}}"
     mine = overlaid(text, hook("raise ValueError"))
-    (refusal,) = mine.examine(message(*ORDER), DEFAULTS).refusals
+    (refusal,) = mine.pre_check(message(*ORDER), DEFAULTS).refusals
     assert refusal.error_code.value == "207"
 
 
 def test_a_module_that_never_ends_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What hangs while it is imported does not hang the check."""
+    """A module that hangs during import does not block the check."""
     monkeypatch.setattr(hooks, "LOADING_SECONDS", 0.6)
     text = "include: orders.yaml\ntags: {Notes: {hook: 'h:f'}}"
     sources = {**SHIPPED, "mine.yaml": text, "h.py": "while True: pass"}
@@ -117,7 +121,7 @@ STANDARD_LIBRARY = (
     ],
 )
 def test_a_hook_is_a_function_of_a_hook_file(name: str) -> None:
-    """No module that is installed, no path, nothing private, nothing that the file imports."""
+    """Installed modules, paths, private names and imported names are not hooks."""
     text = f"include: orders.yaml\ntags:\n  Notes: {{hook: '{name}'}}\n"
     source = (
         "from os import system\nfrom pathlib import Path\nfrom textwrap import dedent as again\n"
@@ -131,7 +135,7 @@ def test_a_hook_is_a_function_of_a_hook_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY)
 def test_an_include_references_no_installed_module(name: str) -> None:
-    """Not in an included file, and not in a part of an outbound definition."""
+    """This holds for included files and for parts of an outbound definition."""
     inner = f"tags: {{Notes: {{hook: '{name}'}}}}\n"
     text = "include: [orders.yaml, include/more.yaml]\n"
     sources = {**SHIPPED, "mine.yaml": text, "include/more.yaml": inner}
@@ -140,13 +144,13 @@ def test_an_include_references_no_installed_module(name: str) -> None:
 
 
 def test_a_hook_file_may_have_the_name_of_a_module() -> None:
-    """It is the file that runs."""
+    """The hook file is used, not the module."""
     files = {"os.py": "def system(message):\n    return 'ours'\n"}
     assert tag("{hook: 'os:system'}", files=files) == "ours"
 
 
 def test_an_exceptions_class_tells_nothing_of_the_message() -> None:
-    """A name that is neither Python's nor written in the file is left out."""
+    """A class name that is neither of Python nor in the file is omitted."""
     secret = "raise type(str(message.segment('OBR')[4][0][1]), (ValueError,), {})"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(secret))
     with pytest.raises(HookFailed, match=r"^hook h:f raised ValueError$"):

@@ -1,4 +1,4 @@
-"""Whatever an order said, its result is a valid message."""
+"""The result of each order is a valid message."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ import pytest
 
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent, ResultOrder
-from tests.mappings.outcomes import CONTEXT, ORDERS, SHIPPED_RESULTS, rendered, results, valid
+from tests.mappings.results import CONTEXT, ORDERS, SHIPPED_RESULTS, rendered, results, valid
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.tags["Accession"])
 class TestEveryOrder:
-    """Whatever an order said, its result is a valid message that everybody reads alike."""
+    """Three parsers read the result of each order alike."""
 
     @pytest.mark.parametrize("event", [*sorted(SHIPPED_RESULTS.events), ResultEvent.ORDER_STATUS])
     def test_structure(self, order: ResultOrder, event: ResultEvent) -> None:
@@ -31,7 +31,7 @@ class TestEveryOrder:
                 assert str(theirs_segment[number]) == segment.field_text(number)
 
     def test_identity(self, order: ResultOrder) -> None:
-        """Patient, accession and numbers come back as they were sent."""
+        """Patient, accession and numbers are those of the order."""
         message = rendered(replace(CONTEXT, orders=(order,)))
         assert order.tags["PatientMRN"] in message.values("PID-3.1")
         accession = (message.value("OBR-18"), message.value("OBR-3.1"), message.value("OBR-20"))
@@ -49,7 +49,7 @@ class TestEveryOrder:
     ],
 )
 def test_times_without_an_offset(sent: str, said: str, returned: str) -> None:
-    """Those of the order bear that of its MSH-7, for ours says another; or none, if asked for."""
+    """Times of the order have the offset of its MSH-7, or none if configured."""
     echo = (f"MSH|^~\\&|RIS|H|B|R|{sent}||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT|||{said}")
     context = replace(CONTEXT, orders=(replace(CONTEXT.orders[0], echo=echo),))
     assert rendered(context).value("OBR-7") == returned
@@ -58,7 +58,7 @@ def test_times_without_an_offset(sent: str, said: str, returned: str) -> None:
 
 
 def test_who_gets_copies() -> None:
-    """OBR-28 returns whole, with repetitions and authorities, whatever `echo` says."""
+    """OBR-28 is repeated with repetitions and authorities, for all values of `echo`."""
     copies = "44^Copy^Carl^^^^^^AUTH&1.2.3&ISO~45^Other^Olga"
     echo = ("MSH|^~\\&|RIS|H|B|R|2026||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT{'|' * 24}{copies}")
     raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(replace(CONTEXT.orders[0], echo=echo),)))

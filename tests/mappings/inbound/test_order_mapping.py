@@ -9,7 +9,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound, TooManyGroups
 from mappings.inbound.definition import MAX_GROUPS, InboundMapping
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
-from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
+from tests.mappings.definitions import DEFAULTS, MSH, PID, mapped, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
@@ -21,17 +21,17 @@ def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent
 
 
 def signals(event: OrderEvent) -> dict[str, str]:
-    """The signals by which an event would be linked, by kind."""
+    """Return the link signals of an event, by kind."""
     return {each.kind: each.value for each in event.link_signals if each.kind != CHILD_OF}
 
 
 def order(number: str, *, control: str = "NW", orc: str = "", obr: str = "") -> tuple[str, str]:
-    """One ORC/OBR pair; `orc` and `obr` go on from ORC-4 and OBR-5."""
+    """Return an ORC and an OBR; `orc` and `obr` are the fields from ORC-4 and OBR-5."""
     return f"ORC|{control}|{number}||{orc}", f"OBR|1|{number}||X^Test|{obr}"
 
 
 def test_unknown_control_can_be_ignored() -> None:
-    """One word of the definition accepts what is not in the table."""
+    """A setting of the definition accepts unknown codes."""
     mine = overlaid("order_control: {unknown: ignore}")
     (event,) = events(*order("P1", control="QQ"), mapping=mine)
     assert event.action is OrderAction.IGNORE
@@ -42,22 +42,22 @@ def test_unknown_control_can_be_ignored() -> None:
     [("P0", ["P0"]), ("P0&RIS^F0&PACS", ["P0", "F0"]), ("^F0", ["F0"]), ("", []), ('""', [])],
 )
 def test_a_child_names_its_parent(orc: str, numbers: list[str]) -> None:
-    """ORC-8 has the parent's placer and filler number, and either is enough."""
+    """ORC-8 has the placer and filler number of the parent; either is sufficient."""
     (event,) = events(f"ORC|CH|P1||||||{orc}", "OBR|1|P1||X")
     found = [each for each in event.link_signals if each.kind == CHILD_OF]
     assert found == [LinkSignal(CHILD_OF, number) for number in numbers]
 
 
 class TestGroups:
-    """Where one order ends and the next begins."""
+    """Where an order ends and the next begins."""
 
     def test_one_event_a_group(self) -> None:
-        """Every ORC/OBR group is an event of its own, with its own place."""
+        """Each ORC/OBR group is an event with its own location."""
         found = events(*order("P1"), *order("P2"))
         assert [(e.place, e.accession) for e in found] == [("ORC[1]", "P1"), ("ORC[2]", "P2")]
 
     def test_not_imaging(self) -> None:
-        """A group of diet, supplies or drugs is let pass, its neighbour is not disturbed."""
+        """A group of diet, supplies or drugs is ignored, its neighbours are mapped."""
         found = events("ORC|NW|D1", "ODS|D||^SOFT", *order("P2"), "ORC|NW|R1", "RXO|X")
         assert [e.action for e in found] == [
             OrderAction.IGNORE,
@@ -66,7 +66,7 @@ class TestGroups:
         ]
 
     def test_second_obr_of_an_orc(self) -> None:
-        """An OBR without ORC is governed by the ORC before it."""
+        """The previous ORC applies to an OBR without ORC."""
         found = events("ORC|CA|P0", "OBR|1|P1||X", "OBR|2|P2||Y")
         assert [(e.action, e.place) for e in found] == [
             (OrderAction.CANCEL, "ORC[1]"),
@@ -74,19 +74,19 @@ class TestGroups:
         ]
 
     def test_segments_of_neighbours_do_not_mix(self) -> None:
-        """Notes, values and ZDS belong to the group they stand in."""
+        """Notes, values and ZDS belong to the group that contains them."""
         one, two = events(*order("P1"), "NTE|1||one", "ZDS|1.2.1", *order("P2"), "NTE|1||two")
         assert (one.clinical_info["Notes"], two.clinical_info["Notes"]) == ("one", "two")
         assert "StudyInstanceUID" not in two.clinical_info
 
     def test_zds_behind_orders_of_other_accessions(self) -> None:
-        """The last ZDS is not given to orders of another accession."""
+        """The last ZDS does not apply to orders of another accession."""
         one, two = events(*order("P1"), *order("P2"), "ZDS|1.2.2")
         assert "StudyInstanceUID" not in one.clinical_info
         assert two.clinical_info["StudyInstanceUID"] == "1.2.2"
 
     def test_two_patients(self) -> None:
-        """A second PID begins a new patient, and two lanes."""
+        """A second PID starts a new patient, with another lane."""
         text = [MSH, PID, *order("P1"), "PID|2||M2^^^NORTH^MR||Roe^Rick", *order("P2")]
         both = Message.parse("\r".join(text).encode())
         assert isinstance(SHIPPED, InboundMapping)
@@ -95,27 +95,27 @@ class TestGroups:
         assert SHIPPED.lane(both, DEFAULTS) == ("SITE1|M1", "SITE1|M2")
 
     def test_only(self) -> None:
-        """A condition leaves out groups of other departments."""
+        """A condition ignores groups of other departments."""
         mine = overlaid("only: {OBR-24: [CT, MR]}")
         found = events("ORC|NW|P1", "OBR|1|P1||X", *order("P2", obr="|" * 19 + "CT"), mapping=mine)
         assert [e.action for e in found] == [OrderAction.IGNORE, OrderAction.CREATE]
 
 
 class TestLinks:
-    """Which orders are read together."""
+    """Which orders are linked."""
 
     def test_groups_of_one_message(self) -> None:
-        """The groups of a message show one signal, whatever its control id."""
+        """The groups of a message have one signal, whatever its control id."""
         found = events(*order("P1"), *order("P2"))
         assert [signals(e) for e in found] == [{"message-group": "P1"}] * 2
 
     def test_unless_orc_4_differs(self) -> None:
-        """Groups with different ORC-4 are not read together."""
+        """Groups with different ORC-4 are not linked."""
         found = events(*order("P1", orc="G1"), *order("P2", orc="G2"), *order("P3", orc="G2"))
         assert [signals(e) for e in found] == [{}, {"message-group": "P2"}, {"message-group": "P2"}]
 
     def test_switched_off(self) -> None:
-        """One word switches a line."""
+        """A setting disables a signal."""
         mine = overlaid("links: {message-group: off, study-uid: {on: false}}")
         found = events(*order("P1"), "ZDS|1.2", *order("P2"), "ZDS|1.2", mapping=mine)
         assert [signals(e) for e in found] == [{}, {}]
@@ -124,18 +124,18 @@ class TestLinks:
         "text", ["PRINTSET: A", "Printset: A", "x^printset:A", "12&printset: A"]
     )
     def test_printset(self, text: str) -> None:
-        """ORC-8 or OBR-29 with the word PRINTSET makes ORC-4 a signal, in any case."""
+        """ORC-8 or OBR-29 with PRINTSET, in any case, makes ORC-4 a signal."""
         assert signals(mapped("", f"ORC|NW|P1||G7||||{text}", "OBR|1|P1||X")) == {"printset": "G7"}
         obr = "OBR|1|P1||X" + "|" * 25 + text
         assert signals(mapped("", "ORC|NW|P1||G7", obr)) == {"printset": "G7"}
 
     @pytest.mark.parametrize("text", ["EXAMSET: A", "no printset here", ""])
     def test_no_printset(self, text: str) -> None:
-        """ORC-4 alone is no signal, nor is an examset."""
+        """ORC-4 alone and an examset are not signals."""
         assert signals(mapped("", f"ORC|NW|P1||G7||||{text}", "OBR|1|P1||X")) == {}
 
     def test_off_by_default(self) -> None:
-        """Group number, parent and a vendor's field are signals when switched on."""
+        """Group number, parent and a vendor's field are signals if enabled."""
         segments = ("ORC|NW|P1||G7||||PARENT1", "OBR|1|P1||X", "ZLK|1|L5")
         assert signals(mapped("", *segments)) == {}
         on = """
@@ -148,33 +148,33 @@ class TestLinks:
         assert signals(mapped(on, *segments)) == expected
 
     def test_same_accession(self) -> None:
-        """Groups that share an accession say so."""
+        """Groups with the same accession have a signal."""
         found = events(*order("P1", obr="|" * 13 + "A1"), *order("P2", obr="|" * 13 + "A1"))
         assert [signals(e)["accession"] for e in found] == ["A1", "A1"]
 
 
 class TestRefusals:
-    """What is not accepted, and where the sender should look."""
+    """Which messages are refused, and with which location."""
 
     def refusals(self, *segments: str, head: str = MSH, patient: str = PID) -> list[MessageRefusal]:
-        """What a message is refused for."""
+        """Return the refusals of a message."""
         parsed = Message.parse("\r".join((head, patient, *segments)).encode())
         assert isinstance(SHIPPED, InboundMapping)
-        examination = SHIPPED.examine(parsed, DEFAULTS)
-        return list(examination.refusals)
+        pre_check = SHIPPED.pre_check(parsed, DEFAULTS)
+        return list(pre_check.refusals)
 
     def test_good(self) -> None:
-        """A good order is refused for nothing."""
+        """A valid order has no refusals."""
         assert self.refusals(*order("P1")) == []
 
     def test_place_of_the_second_group(self) -> None:
-        """A refusal names the group it is about."""
+        """A refusal has the location of its group."""
         (refusal,) = self.refusals(*order("P1"), *order("P2", control="QQ"))
         assert isinstance(refusal, TableValueNotFound)
         assert refusal.place == "ORC[2]-1"
 
     def test_all_at_once(self) -> None:
-        """Everything that is missing is told in one answer, each thing once."""
+        """One answer has all missing fields, each once."""
         found = self.refusals("ORC||", "OBR|1", "ORC||", "OBR|2", patient="PID|1")
         assert all(isinstance(each, MissingField) for each in found)
         assert [each.place for each in found] == [
@@ -186,22 +186,22 @@ class TestRefusals:
         ]
 
     def test_unchecked_message(self) -> None:
-        """Mapping a message that was not checked refuses it all the same."""
+        """Mapping refuses a message that was not pre-checked."""
         with pytest.raises(MissingField, match="OBR-18"):
             events("ORC|NW", "OBR|1")
 
     def test_no_values_in_texts(self) -> None:
-        """A refusal tells places, never values."""
+        """The text of a refusal has locations, never values."""
         for refusal in self.refusals(*order("P1", control="SECRET"), patient="PID|1||||CANARY"):
             assert "SECRET" not in refusal.text
             assert "CANARY" not in refusal.text
 
 
 class TestMetadata:
-    """What has no tag of its own."""
+    """Metadata of orders."""
 
     def test_observations_nobody_named(self) -> None:
-        """Every observation becomes a key; equal names are numbered; coded values are texts."""
+        """Each observation becomes a key; equal names are numbered; coded values are texts."""
         (event,) = events(
             *order("P1"),
             "OBX|1|NM|1^Weight||80|kg",
@@ -217,7 +217,7 @@ class TestMetadata:
         }
 
     def test_any_key(self) -> None:
-        """An author can add any key, and whole segments."""
+        """A definition can add keys and whole segments."""
         mine = 'metadata: {values: {Ward: PV1-3.1}, keep: [IN1, "Z*"]}'
         event = mapped(mine, "PV1|1|I|W3", "IN1|1|PLAN", *order("P1"), "ZAB|1|x^y")
         metadata = event.clinical_info["Metadata"]
@@ -226,24 +226,24 @@ class TestMetadata:
 
 
 class TestSizes:
-    """An order that is acknowledged can be placed, however much its sender writes."""
+    """An acknowledged order fits the limits of the report service."""
 
     def test_long_texts(self) -> None:
-        """Texts are cut to what report services take; notes may be long."""
+        """Texts are cut to the limits of the report service; notes may be long."""
         (event,) = events("ORC|NW|P1", f"OBR|1|P1||X^{'d' * 3000}", f"NTE|1||{'n' * 3000}")
         assert len(event.clinical_info["StudyDescription"]) == 1024
         assert event.clinical_info["StudyDescription"].endswith("d…")
         assert len(event.clinical_info["Notes"]) == 3000
 
     def test_endless_identifier(self) -> None:
-        """An identifier is never cut: the message is refused."""
+        """An identifier is not cut: the message is refused."""
         assert isinstance(SHIPPED, InboundMapping)
         (issue,) = SHIPPED.check(message("ORC|NW|P1", f"OBR|1|{'9' * 2000}"), DEFAULTS)
         assert (issue.code, issue.path) == ("102", "OBR-18")
         assert "longer than 1024" in issue.message
 
     def test_any_number_of_one_key(self) -> None:
-        """Equal keys are counted on, however many there are, within time that grows with them."""
+        """Any number of equal keys is numbered in linear time."""
         many = [f"OBX|{n}|TX|A^b||{n}" for n in range(30_000)]
         (event,) = events(*order("P1"), *many[:3])
         found = event.clinical_info["Metadata"]
@@ -252,7 +252,7 @@ class TestSizes:
         assert "b (2)" in event.clinical_info["Metadata"]
 
     def test_metadata_that_does_not_fit(self) -> None:
-        """Keys that do not fit are left out whole, and named."""
+        """Keys beyond the limit are omitted and listed."""
         values = [f"OBX|{n}|TX|{n}^Key {n}||{'✓' * 2000}" for n in range(30)]
         (event,) = events(*order("P1"), *values, "ZAB|1|last")
         metadata = event.clinical_info["Metadata"]
@@ -263,13 +263,13 @@ class TestSizes:
 
 
 def test_echo_keeps_the_senders_words() -> None:
-    """The segments a result repeats are kept as they came, MSH first."""
+    """The echo has segments as sent, MSH first."""
     (event,) = events(*order("P1"), "NTE|1||not this", "ZDS|1.2^A&B")
     assert event.echo == (MSH, PID, *order("P1"), "ZDS|1.2^A&B")
 
 
 def test_a_message_with_too_many_orders_is_refused() -> None:
-    """It is refused as a whole, with the place of the first one beyond the limit."""
+    """The whole message is refused, with the location of the first order beyond the limit."""
     orders = [segment for at in range(MAX_GROUPS + 1) for segment in order(f"P{at}")]
     accepted, refused = message(PID, *orders[:-2]), message(PID, *orders)
     assert not SHIPPED.check(accepted, DEFAULTS)

@@ -1,4 +1,4 @@
-"""Results as data: echoes, statuses, layouts, escaping."""
+"""Rendering of results: echoes, statuses, layouts, escapes."""
 
 from dataclasses import replace
 
@@ -11,8 +11,8 @@ from mappings.hl7.message import Message
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.errors import CodeRefused, NotRenderable
 from mappings.outbound.results import ResultEvent, ResultOrder, SignedAddendum, Signer
-from tests.mappings.language import MSH, SHIPPED
-from tests.mappings.outcomes import (
+from tests.mappings.definitions import MSH, SHIPPED
+from tests.mappings.results import (
     CONTEXT,
     NOW,
     ORDER,
@@ -34,28 +34,28 @@ STATUSES = {
 
 @pytest.mark.parametrize(("event", "codes"), STATUSES.items())
 def test_statuses(event: ResultEvent, codes: tuple[str, str]) -> None:
-    """Every event has its OBR-25 and OBX-11 (HL7 v2.5.1 tables 0123, 0085)."""
+    """Each event has its OBR-25 and OBX-11 (HL7 v2.5.1 tables 0123, 0085)."""
     message = rendered(replace(CONTEXT, event=event))
     assert (message.value("OBR-25"), message.value("OBX-11")) == codes
     assert message.value("OBR-22").startswith("20260302153000")  # required with OBR-25
 
 
 def test_an_event_without_message() -> None:
-    """What a definition does not list it does not render."""
+    """An event that is not listed raises NotRenderable."""
     assert ResultEvent.RECALL not in SHIPPED_RESULTS.events
     with pytest.raises(NotRenderable, match="recall"):
         SHIPPED_RESULTS.render(replace(CONTEXT, event=ResultEvent.RECALL))
 
 
 def test_merge_changes_the_number() -> None:
-    """After a merge the result bears the survivor's number, not the order's."""
+    """After a merge the result has the number of the surviving patient."""
     merged = replace(ORDER, tags={**TAGS, "PatientMRN": "M9", "PatientName": "Roe^Jane"})
     message = rendered(replace(CONTEXT, orders=(merged,)))
     assert (message.value("PID-3.1"), message.value("PID-5")) == ("M9", "Roe^Jane")
 
 
 def test_without_echo() -> None:
-    """An order that nobody sent by HL7 still gets a valid result from its tags."""
+    """An order that was not created by HL7 has a valid result from its tags."""
     bare = ResultOrder({**TAGS, "Modality": "CT", "StudyDescription": "CT & more"})
     raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(bare,)))
     message = Message.parse(raw)
@@ -66,7 +66,7 @@ def test_without_echo() -> None:
 
 
 def test_nulls_are_not_repeated() -> None:
-    """A null deletes on the way in; no result says `""`."""
+    """Nulls of the order are not part of the result."""
     orders = result_of(
         'PID|1||""~M1^^^NORTH^MR||Doe^Jane^""||""|""', "ORC|NW|P1", 'OBR|1|P1||X^""|||""|||||||||""'
     )
@@ -76,18 +76,18 @@ def test_nulls_are_not_repeated() -> None:
 
 
 def result_of(*segments: str) -> tuple[ResultOrder, ...]:
-    """The order of a message, as a report would have it."""
+    """Return the order of a message as a report has it."""
     return (replace(ORDER, echo=(MSH, *segments)),)
 
 
 def test_zds_comes_back() -> None:
-    """A Z segment is repeated whole, behind everything else."""
+    """A Z segment is repeated as a whole at the end."""
     message = rendered(CONTEXT)
     assert message.segments[-1].text() == "ZDS|1.2.3^A&B"
 
 
 def test_signer() -> None:
-    """OBR-32 names the signer as NDL; with addenda, who signed the last."""
+    """OBR-32 is the signer as NDL; with addenda it is the signer of the last one."""
     assert rendered(CONTEXT).value("OBR-32") == "R1&Berg&Dr. Anna"
     late = replace(CONTEXT, addenda=(SignedAddendum("more", NOW, Signer("Late^Bea")),))
     assert rendered(late).value("OBR-32") == "&Late&Bea"
@@ -107,13 +107,13 @@ class TestText:
     )
 
     def lines(self, text: str) -> list[tuple[str, str]]:
-        """OBX-4 and OBX-5 of the text."""
+        """Return OBX-4 and OBX-5 of the text."""
         message = rendered(self.CONTEXT, results(text))
         found = [s for s in message.named("OBX") if s.value("OBX-3.1") == "18748-4"]
         return [(s.value("OBX-4"), s.value("OBX-5")) for s in found]
 
     def test_lines(self) -> None:
-        """One OBX a line, a blank for a blank line, one sub-id a section."""
+        """Each line is an OBX, a blank line has one blank, each section has one sub-id."""
         assert self.lines("") == [
             ("1", "one"),
             ("1", " "),
@@ -126,30 +126,30 @@ class TestText:
         ]
 
     def test_newest_addendum_alone(self) -> None:
-        """The addendum alone keeps the sub-id it has in the whole text."""
+        """The addendum alone has the sub-id of the whole text."""
         assert self.lines("text: {addenda: newest, heading: 'No. {number}'}") == [
             ("3", "No. 2"),
             ("3", "later"),
         ]
 
     def test_formatted(self) -> None:
-        """One OBX a section, lines ended by .br."""
+        """Each section is an OBX; lines end with .br."""
         assert self.lines("text: {layout: formatted, addenda: none}") == [("1", "one\n\n  two")]
 
     def test_repetitions(self) -> None:
-        """One OBX a section, lines as repetitions."""
+        """Each section is an OBX; lines are repetitions."""
         message = rendered(self.CONTEXT, results("text: {layout: repetitions, addenda: none}"))
         assert message.values("OBX-5") == ["one", " ", "  two"]
 
     def test_heading_placeholders(self) -> None:
-        """Only the known placeholders, and nothing that reaches into objects."""
+        """Only the known placeholders are accepted, without attributes of objects."""
         mine = "include: results.yaml\ntext: {heading: '{number.__class__} {signed}'}\n"
         (issue,) = check_sources({**SHIPPED, "mine.yaml": mine}, ["mine"], tables=False)[:1]
         assert issue.code == "unknown-placeholder"
 
 
 def test_combined_report() -> None:
-    """Linked orders in one message: CN, then RE with the text; each its own accession."""
+    """Linked orders in one message: CN, then RE with the text; each has its accession."""
     second = ResultOrder({**TAGS, "Accession": "A2"}, {"Dose": "3"}, "P2", "F2")
     message = rendered(replace(CONTEXT, orders=(ORDER, second)))
     assert [s.value("ORC-1") for s in message.named("ORC")] == ["CN", "RE"]
@@ -164,12 +164,12 @@ def test_combined_report() -> None:
 
 
 class TestMetadata:
-    """Metadata goes back where the definition says."""
+    """Metadata is sent according to the definition."""
 
     CONTEXT = replace(CONTEXT, orders=(replace(ORDER, metadata={"Room": "12", "Z": {"a": 1}}),))
 
     def test_as_obx(self) -> None:
-        """One OBX per key with status O; what is no text is JSON."""
+        """Each key is an OBX with status O; values other than texts are JSON."""
         found = [s for s in rendered(self.CONTEXT).named("OBX") if s.value("OBX-3.1") == "METADATA"]
         assert [(s.value("OBX-3.2"), s.value("OBX-5"), s.value("OBX-11")) for s in found] == [
             ("Room", "12", "O"),
@@ -177,7 +177,7 @@ class TestMetadata:
         ]
 
     def test_as_nte_and_z_segment(self) -> None:
-        """The same data as notes or in a segment of one's own."""
+        """Metadata is sent as notes or in a Z segment."""
         mine = """
             metadata: {send: [Room]}
             segments:
@@ -191,7 +191,7 @@ class TestMetadata:
         assert [s.text() for s in message.segments[1:]] == ["NTE|1||12", "ZMD|1|Room|12"]
 
     def test_each_key_its_own_place(self) -> None:
-        """A condition on the key sends one here and the others there."""
+        """Conditions on the key select the segment."""
         mine = """
             segments:
               - MSH: {9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}
@@ -218,7 +218,7 @@ class TestMetadata:
     def test_conditions_combine_as_those_of_inbound_rules(
         self, when: str, written: list[str]
     ) -> None:
-        """`any` and `not`, also within each other; further entries must hold too."""
+        """`any` and `not` may be nested; further entries must hold too."""
         mine = f"""
             segments:
               - MSH: {{9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}}
@@ -241,7 +241,7 @@ KEY = TEXT.filter(lambda key: key[:1] not in {"", "Z", "z"})
 @settings(max_examples=200, deadline=None)
 @given(line=TEXT, name=TEXT, key=KEY, value=TEXT.filter(bool))
 def test_any_text_survives(line: str, name: str, key: str, value: str) -> None:
-    """Delimiters, control characters and any script come out as they went in."""
+    """Delimiters, control characters and any script are preserved."""
     order = replace(ORDER, tags={**TAGS, "StudyDescription": name}, metadata={key: value}, echo=())
     raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(order,), report_text=f"x{line}x"))
     message = Message.parse(raw)
@@ -271,7 +271,7 @@ OUTBOUND_MISTAKES = {
 
 @pytest.mark.parametrize(("text", "expected"), OUTBOUND_MISTAKES.values(), ids=OUTBOUND_MISTAKES)
 def test_mistakes(text: str, expected: str) -> None:
-    """A mistake in an outbound definition is named with its place."""
+    """An error in an outbound definition has its location."""
     sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
     issues = check_sources(sources, ["mine"], tables=False)
     assert any(expected in issue.message and issue.line == 2 for issue in issues), issues
@@ -279,7 +279,7 @@ def test_mistakes(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(("policy", "written"), [("", "XY"), (", unknown: empty", "")])
 def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
-    """They stay, or are left out, as the definition says; and they are noted with their source."""
+    """The policy applies to unmapped codes, and they are collected with their source."""
     mapping = results(
         f"""
         segments:
@@ -289,14 +289,14 @@ def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
     )
     missed: list[UnmappedCode] = []
     order = replace(ORDER, tags={**TAGS, "Modality": "XY"})
-    raw = mapping.render(replace(CONTEXT, orders=(order,), missed=missed)).decode()
+    raw = mapping.render(replace(CONTEXT, orders=(order,), unmapped_codes=missed)).decode()
     assert raw.split("\r")[1].rstrip("|") == f"ZMO|{written}".rstrip("|")
     said = "empty" if policy else "keep"
     assert missed == [UnmappedCode("modality", "XY", "$order.Modality", said)]
 
 
 def test_a_code_that_is_refused() -> None:
-    """Nothing is written; an order without a value is no code that is missing."""
+    """Nothing is rendered; an order without the value has no unmapped code."""
     mapping = results(
         """
         segments:
@@ -307,6 +307,6 @@ def test_a_code_that_is_refused() -> None:
     missed: list[UnmappedCode] = []
     other, none = (replace(ORDER, tags={**TAGS, "Modality": value}) for value in ("XY", ""))
     with pytest.raises(CodeRefused, match="modality has no entry"):
-        mapping.render(replace(CONTEXT, orders=(other,), missed=missed))
+        mapping.render(replace(CONTEXT, orders=(other,), unmapped_codes=missed))
     assert missed == [UnmappedCode("modality", "XY", "$order.Modality", "refuse")]
     assert mapping.render(replace(CONTEXT, orders=(none,)))

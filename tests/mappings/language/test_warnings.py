@@ -1,10 +1,10 @@
-"""The check finds what works and is hardly meant, and suggests what was."""
+"""The check warns about rules without effect, and suggests corrections."""
 
 import pytest
 
 from mappings.compiler import check_sources
 from mappings.language.diagnostics import IssueSeverity
-from tests.mappings.language import SHIPPED
+from tests.mappings.definitions import SHIPPED
 
 EMPTY = {
     "codes/none.csv": "code,value\n",
@@ -66,7 +66,7 @@ WARNED = [
     ("accept: {processing: [p]}", 23, "HL7 has no processing id 'p'; did you mean 'P'?"),
 ]
 TABLES = [
-    ("comma", (2, 1), 'more cells than columns: a comma within a value wants "…"'),
+    ("comma", (2, 1), 'more cells than columns: a value with a comma needs "…"'),
     ("latin", (2, 4), "bytes that are no UTF-8: save the file as UTF-8"),
 ]
 BEYOND = ["segments: [{use: header}, {OBR: {99: x}}]", "metadata: {targets: {Dose: OBR-99}}"]
@@ -81,7 +81,7 @@ IMPOSSIBLE = ["{const: '', required: true}", "[]", "{join: [], required: true}"]
 
 
 def found(text: str, severity: IssueSeverity) -> set[tuple[int, int, str]]:
-    """Lines, columns and messages of a severity in an overlay."""
+    """Return lines, columns and messages of a severity in an overlay."""
     sources = {**SHIPPED, **EMPTY, "mine.yaml": f"include: orders.yaml\n{text}\n"}
     issues = check_sources(sources, ["mine"], tables=False)
     return {(i.line, i.column, i.message) for i in issues if i.severity is severity}
@@ -89,7 +89,7 @@ def found(text: str, severity: IssueSeverity) -> set[tuple[int, int, str]]:
 
 @pytest.mark.parametrize(("text", "column", "message"), WARNED)
 def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
-    """Each is a warning at its place; the definition can be used."""
+    """Each is a warning with its location; the definition can be used."""
     assert found(text, IssueSeverity.WARNING) == {(2, column, message)}
     assert not found(text, IssueSeverity.ERROR)
 
@@ -107,20 +107,20 @@ def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
     ],
 )
 def test_conditions_that_can_be_true(when: str) -> None:
-    """They are left alone."""
+    """There is no warning."""
     assert not found(f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", IssueSeverity.WARNING)
 
 
 @pytest.mark.parametrize(("table", "place", "message"), TABLES)
 def test_slips_in_code_tables(table: str, place: tuple[int, int], message: str) -> None:
-    """A value that would be cut, or bear letters that nobody wrote, is noticed."""
+    """A value that would be cut or has replaced bytes is reported."""
     noticed = found(f"tags: {{PatientSex: {{from: PID-8, codes: {table}}}}}", IssueSeverity.WARNING)
     assert noticed == {(*place, message)}
 
 
 @pytest.mark.parametrize("text", BEYOND)
 def test_fields_behind_the_last_one(text: str) -> None:
-    """A receiver looks for no OBR-99."""
+    """A field number beyond the last field is reported."""
     sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
     messages = {issue.message for issue in check_sources(sources, ["mine"], tables=False)}
     assert "there is no OBR-99: OBR ends with OBR-50 in 2.5.1" in messages
@@ -128,26 +128,26 @@ def test_fields_behind_the_last_one(text: str) -> None:
 
 @pytest.mark.parametrize(("path", "message"), MEANT)
 def test_what_was_meant(path: str, message: str) -> None:
-    """Slips of the keyboard get the place that was meant."""
+    """A misspelled path has a suggestion."""
     assert found(f"tags: {{Notes: '{path}'}}", IssueSeverity.ERROR) == {(2, 15, message)}
 
 
 @pytest.mark.parametrize("tag", ["PatientMRN", "Accession", "SiteID"])
 @pytest.mark.parametrize("rule", IMPOSSIBLE)
 def test_an_identity_that_can_have_no_value(tag: str, rule: str) -> None:
-    """Nothing could be reported: a mistake, and no warning."""
+    """This is an error, because nothing could be reported."""
     messages = {message for _, _, message in found(f"tags: {{{tag}: {rule}}}", IssueSeverity.ERROR)}
     assert f"{tag} can have no value: nothing could be reported" in messages
 
 
 def test_an_unused_part() -> None:
-    """A part of one's own that no segment uses is dead; those of an included file are not."""
+    """An unused part of the definition is reported; unused parts of included files are not."""
     text = "include: results.yaml\nparts:\n  mine: [{NTE: {1: x}}]\n"
     (issue,) = check_sources({**SHIPPED, "mine.yaml": text}, ["mine"], tables=False)
     assert (issue.line, issue.column, issue.message) == (3, 3, "no segment uses mine")
 
 
 def test_what_ships_has_no_warnings() -> None:
-    """All our definitions and tables are clean."""
+    """The shipped definitions and code tables have no issues."""
     names = [name.removesuffix(".yaml") for name in SHIPPED if name.count("/") == 0]
     assert check_sources(SHIPPED, names, tables=True) == []

@@ -1,10 +1,10 @@
-"""The rule language: where a value comes from, and what is done with it."""
+"""The rule language: sources and modifiers of values."""
 
 import pytest
 
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import TableValueNotFound
-from tests.mappings.language import DEFAULTS, mapped, message, overlaid, tag
+from tests.mappings.definitions import DEFAULTS, mapped, message, overlaid, tag
 
 ORC = "ORC|NW|P1"
 OBR = "OBR|1|P1||X^Test"
@@ -84,7 +84,7 @@ SOURCES = {
 
 @pytest.mark.parametrize(("rule", "segments", "expected"), SOURCES.values(), ids=SOURCES)
 def test_sources(rule: str, segments: tuple[str, ...], expected: str | None) -> None:
-    """Each kind of source yields what the guide says."""
+    """Each kind of source returns what the guide states."""
     placed = [s for s in segments if s.startswith("PV1")] + [ORC]
     placed += [s for s in segments if not s.startswith("PV1")]
     assert tag(rule, *placed) == expected
@@ -101,12 +101,12 @@ CODES = {
 
 @pytest.mark.parametrize(("rule", "code", "expected"), CODES.values(), ids=CODES)
 def test_code_tables(rule: str, code: str, expected: str | None) -> None:
-    """A code table translates; what it does not know follows the rule's policy."""
+    """A code table translates; the policy of the rule applies to other codes."""
     assert tag(rule, ORC, f"OBR|1|P1||X|||||||||{code}", files=TABLE) == expected
 
 
 def test_refused_code() -> None:
-    """An unknown code can make the message unacceptable, before it is acknowledged."""
+    """An unknown code refuses the message before it is acknowledged, if the rule says so."""
     mine = overlaid("tags: {Race: {from: OBR-13, codes: colours, unknown: refuse}}", TABLE)
     bad = message(ORC, OBR, "ORC|NW|P2", "OBR|1|P2||X|||||||||G")
     (issue,) = mine.check(bad, DEFAULTS)
@@ -125,7 +125,7 @@ BESIDE_TAGS = {
 
 @pytest.mark.parametrize("text", BESIDE_TAGS.values(), ids=BESIDE_TAGS)
 def test_refused_code_anywhere(text: str) -> None:
-    """Wherever a rule may refuse, it does so before the acknowledgment."""
+    """Any rule that may refuse a message does so before the acknowledgment."""
     mine = overlaid(text, TABLE)
     (issue,) = mine.check(message(ORC, "OBR|1|P1||X|||||||||G"), DEFAULTS)
     assert (issue.code, issue.path) == ("103", "OBR-13")
@@ -133,29 +133,29 @@ def test_refused_code_anywhere(text: str) -> None:
 
 
 class TestNull:
-    """An HL7 null deletes; absence says nothing (HL7 v2.5.1 §2.5.3)."""
+    """An HL7 null deletes; an absent field changes nothing (HL7 v2.5.1 §2.5.3)."""
 
     def test_null_is_an_empty_tag(self) -> None:
-        """A null of the sender is an empty text."""
+        """A null becomes an empty text."""
         assert tag("OBR-13", ORC, 'OBR|1|P1||X|||||||||""') == ""
 
     def test_absence_is_no_tag(self) -> None:
-        """What is absent is not mentioned."""
+        """An absent field results in no tag."""
         assert tag("OBR-13") is None
 
     def test_a_value_wins_over_a_null(self) -> None:
-        """A later source with a value beats an earlier null."""
+        """A later source with a value takes precedence over a null."""
         assert tag("[OBR-13, OBR-4.1]", ORC, 'OBR|1|P1||X|||||||||""') == "X"
 
     def test_an_identifier_is_never_deleted(self) -> None:
-        """The null of an identifier is nothing."""
+        """The null of an identifier is ignored."""
         event = mapped("", ORC, 'OBR|1|P1||X||||||||||||||""', 'ZDS|""')
         assert event.accession == "P1"
         assert "StudyInstanceUID" not in event.clinical_info
 
 
 def test_site_from_the_message() -> None:
-    """One line takes the SiteID from the message; the listener's is the default."""
+    """A rule reads the SiteID from the message; the listener's is the default."""
     rule = "tags: {SiteID: {from: [ORC-17.1, MSH-4.1], default: listener}}"
     assert mapped(rule, ORC, OBR).site == "NORTH"
     assert mapped(rule, "ORC|NW|P1|||||||||||||||SOUTH", OBR).site == "SOUTH"
@@ -163,14 +163,14 @@ def test_site_from_the_message() -> None:
 
 
 def test_a_site_code_table() -> None:
-    """A sender's facility can be translated into a SiteID."""
+    """A code table translates a sender's facility to a SiteID."""
     files = {"codes/sites.csv": "code,value\nNORTH,SITE7\n"}
     rule = "tags: {SiteID: {from: MSH-4.1, codes: sites, unknown: refuse}}"
     assert mapped(rule, ORC, OBR, files=files).site == "SITE7"
 
 
 def test_odd_delimiters() -> None:
-    """Paths mean the same whatever the sender separates with."""
+    """Paths are independent of the delimiters."""
     raw = "MSH^~|\\&^HISB^SOUTH^^^20260302^^ORM~O01^C1^P^2.3.1\r"
     raw += "PID^1^^0042~~~SOUTH~MR^^Doe~Jane\rORC^NW^P1\rOBR^1^P1^^X~Test^^^^^^^^^R1|R2"
     (event,) = overlaid("tags: {KeyFindings: {all: OBR-13, separator: '+'}}").apply(

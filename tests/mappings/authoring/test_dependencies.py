@@ -1,4 +1,4 @@
-"""What of an order its result depends on: fields of the message, tags, Metadata, content."""
+"""Dependencies of results: fields of the order message, tags, Metadata and report content."""
 
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ RAW = (
 
 
 def made(text: str, raw: bytes = RAW) -> Dependencies:
-    """What the results of a definition depend on."""
+    """Return the dependencies of a definition's results."""
     sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
     assert isinstance(reader, InboundMapping)
@@ -35,7 +35,7 @@ def facts(found: Dependencies) -> dict[str, bool]:
 
 
 def test_the_shipped_definition() -> None:
-    """Patient, numbers and text are used; fields that no result repeats are not."""
+    """Patient, numbers and text are used. Fields that no result repeats are not."""
     found = made("include: results.yaml\n")
     assert {"PID-3", "PID-5", "ORC-2", "OBR-18"} <= set(found.used)
     assert "PID-11" in found.unused
@@ -50,14 +50,14 @@ def test_the_shipped_definition() -> None:
 
 @pytest.mark.parametrize(("send", "used"), [("{is: Room}", True), ("{is: Other}", False)])
 def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
-    """A key is used where it is sent, and so is the field that it came from."""
+    """A key is used if it is sent, and so is its field."""
     found = made(f"include: results.yaml\nmetadata: {{send: {send}}}\n")
     assert facts(found)["Metadata.Room"] == used
     assert ("ZRM-1" in found.used) == used
 
 
 def test_a_field_in_two_orders() -> None:
-    """Each has its place; what is used by one order is used."""
+    """The fields of both orders are listed. A field that one order uses is used."""
     group = b"ORC|NW|P2\rOBR|2|P2||X^Test||||||||||||||A2\r"
     found = made("include: results.yaml\n", RAW + group)
     assert {"OBR-18", "OBR[2]-18"} <= set(found.used)
@@ -65,12 +65,12 @@ def test_a_field_in_two_orders() -> None:
 
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
 def test_what_is_no_order(raw: bytes) -> None:
-    """Nothing is said of it."""
+    """A message without orders has no dependencies."""
     assert made("include: results.yaml\n", raw) == Dependencies()
 
 
 def test_no_more_is_tried_than_there_is_time_for() -> None:
-    """What was not reached is neither used nor unused."""
+    """A field that was not tried in time is neither used nor unused."""
     sources = {**SHIPPED, "reader.yaml": READER}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "results")
     assert isinstance(reader, InboundMapping)

@@ -1,4 +1,4 @@
-"""A result to render, and what tests read of it; every order that samples and corpus have."""
+"""Results to render, and the orders of samples and corpus."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
-from tests.mappings.language import DEFAULTS, MSH, PID, SHIPPED
+from tests.mappings.definitions import DEFAULTS, MSH, PID, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -39,7 +39,7 @@ CONTEXT = ResultContext(
 
 
 def results(text: str = "", name: str = "results") -> OutboundMapping:
-    """The shipped definition, with something laid over it."""
+    """Return a shipped definition with an overlay."""
     sources = {**SHIPPED, "mine.yaml": f"include: {name}.yaml\n" + dedent(text)}
     compiled = compile_sources(sources, "mine")
     assert isinstance(compiled, OutboundMapping)
@@ -50,19 +50,19 @@ SHIPPED_RESULTS = results()
 
 
 def rendered(context: ResultContext, mapping: OutboundMapping = SHIPPED_RESULTS) -> Message:
-    """Render and read again."""
+    """Render and parse a message."""
     return Message.parse(mapping.render(context))
 
 
 def valid(raw: bytes) -> bool:
-    """Ask hl7apy about the structure; Z segments are left out, they have none."""
+    """Validate the structure with hl7apy, without Z segments."""
     lines = [line for line in raw.decode().split("\r") if line and not line.startswith("Z")]
     parsed = parse_message("\r".join(lines) + "\r", validation_level=VALIDATION_LEVEL.TOLERANT)
     return bool(parsed.validate())
 
 
 def every_order() -> list[ResultOrder]:
-    """All orders of the samples and of the corpus."""
+    """Return all orders of the samples and of the corpus."""
     mapping = load(DEFINITIONS, "orders")
     assert isinstance(mapping, InboundMapping)
     found = []
@@ -71,7 +71,7 @@ def every_order() -> list[ResultOrder]:
             message = Message.parse(path.read_bytes())
         except Exception:  # noqa: BLE001, S112  # not what is tested here
             continue
-        if not mapping.accepts(message.header) or mapping.examine(message, DEFAULTS).refusals:
+        if not mapping.accepts(message.header) or mapping.pre_check(message, DEFAULTS).refusals:
             continue
         for event in mapping.apply(message, DEFAULTS):
             tags = dict(event.clinical_info)

@@ -1,4 +1,4 @@
-"""The words of an outbound definition: what they change, and what is said of wrong ones."""
+"""The style settings of an outbound definition: their effects and their errors."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,14 @@ from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.encoding import Encoded, fit_to_version
 from mappings.outbound.hl7_versions import VERSIONS
 from mappings.outbound.results import FileFormat, ResultEvent, SignedAddendum, Signer
-from tests.mappings.language import SHIPPED
-from tests.mappings.outcomes import CONTEXT, NOW, ORDER, rendered
+from tests.mappings.definitions import SHIPPED
+from tests.mappings.results import CONTEXT, NOW, ORDER, rendered
 
 LATE = (SignedAddendum("more", NOW, Signer("Bea Late")),)
 
 
-def worded(name: str = "results", **words: Any) -> OutboundMapping:
-    """A shipped definition with a destination's words over it."""
+def with_settings(name: str = "results", **words: Any) -> OutboundMapping:
+    """Return a shipped definition with the settings of a destination."""
     made = compile_sources(*overlay_settings(SHIPPED, name, words, "destination ris"))
     assert isinstance(made, OutboundMapping)
     return made
@@ -55,16 +55,16 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("words", "said"), MISTAKES.values(), ids=list(MISTAKES))
 def test_mistakes(words: dict[str, Any], said: str) -> None:
-    """A wrong word is a mistake with its place, and with what was probably meant."""
+    """An invalid setting is reported with its location and a suggestion."""
     with pytest.raises(MappingErrors) as caught:
-        worded(**words)
+        with_settings(**words)
     assert said in str(caught.value)
 
 
 def test_without_words_nothing_changes() -> None:
-    """Settings that say nothing are the mapping itself."""
-    assert worded().version == compile_sources(SHIPPED, "results").version
-    assert worded().version != worded(version="2.4").version
+    """Without settings the mapping is unchanged."""
+    assert with_settings().version == compile_sources(SHIPPED, "results").version
+    assert with_settings().version != with_settings(version="2.4").version
 
 
 FITTED = {
@@ -83,19 +83,19 @@ FITTED = {
 
 @pytest.mark.parametrize(("version", "segment", "number", "value", "left"), FITTED.values())
 def test_fitted(version: str, segment: str, number: int, value: str, left: str) -> None:
-    """A field keeps what the version has room for."""
+    """A field keeps what the version has."""
     assert fit_to_version(VERSIONS[version], segment, number, Encoded(value)) == left
 
 
 def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
-    """ORC-7, ORC-8 and OBR-27 are written for 2.3 and for addenda; whole repeats them elsewhere."""
+    """Fields that the definition writes only in some cases are repeated otherwise."""
     lines = (
         "MSH|^~\\&|R",
         "ORC|NW|P1|F1||SC||1^^^^^S|P0^A|20260301",
         "OBR|1|P1|F1|X" + "|" * 23 + "1^^^^^S",
     )
     order = replace(ORDER, echo=lines)
-    message = Message.parse(worded(echo="whole").render(replace(CONTEXT, orders=(order,))))
+    message = Message.parse(with_settings(echo="whole").render(replace(CONTEXT, orders=(order,))))
     assert [message.value(each) for each in ("ORC-7", "ORC-8", "OBR-27")] == [
         *("1^^^^^S", "P0^A", "1^^^^^S")
     ]
@@ -103,8 +103,8 @@ def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
 
 
 def test_what_came_before_chooses_the_codes() -> None:
-    """`final after preliminary` holds only where a preliminary report was told of."""
-    mapping = worded(
+    """`final after preliminary` applies only after a preliminary report was sent."""
+    mapping = with_settings(
         statuses={"final after preliminary": {"result": "F", "observation": "U"}},
     )
     first = rendered(CONTEXT, mapping)
@@ -113,13 +113,13 @@ def test_what_came_before_chooses_the_codes() -> None:
 
 
 def test_where_metadata_go() -> None:
-    """To observations, notes, fields, Z segments by key, Z segments by field, and nowhere."""
+    """Targets are observations, notes, fields, Z segments by key or by field, and none."""
     targets = {
         "Room": "NTE", "Dose": "OBR-21", "More": "OBR-21", "Plan": "ZMD-3", "Step": "ZMD-1",
         "Own": "ZOW", "Secret": "none", "*": "OBX",
     }  # fmt: skip
     order = replace(ORDER, metadata={key: key.lower() for key in (*targets, "Else") if key != "*"})
-    message = rendered(replace(CONTEXT, orders=(order,)), worded(metadata=targets))
+    message = rendered(replace(CONTEXT, orders=(order,)), with_settings(metadata=targets))
     assert [s.text() for s in message.named("NTE")] == ["NTE|1|L|Room: room"]
     assert message.value("OBR-21") == "dose more"
     assert [s.text() for s in message.segments if s.id in ("ZMD", "ZOW")] == [
@@ -147,8 +147,8 @@ def test_where_metadata_go() -> None:
     ],
 )
 def test_headings(text: str, found: list[str]) -> None:
-    """A heading opens a section, in any language; a sentence does not. No line is lost."""
-    mapping = worded(sections="loinc", layout="repetitions")
+    """A heading starts a section, in any language; a sentence does not. No line is lost."""
+    mapping = with_settings(sections="loinc", layout="repetitions")
     message = rendered(replace(CONTEXT, report_text=text), mapping)
     texts = message.named("OBX")
     assert [each.value("OBX-3.1") for each in texts] == found
@@ -158,16 +158,16 @@ def test_headings(text: str, found: list[str]) -> None:
 
 
 def test_a_part_of_ones_own() -> None:
-    """A definition may replace one part and leave the others."""
-    mapping = worded(parts={"visit": [{"PV1": {"2": "I"}}]})
+    """A definition may replace one part and keep the others."""
+    mapping = with_settings(parts={"visit": [{"PV1": {"2": "I"}}]})
     message = rendered(CONTEXT, mapping)
     assert message.value("PV1-2") == "I"
     assert [s.id for s in message.segments][:3] == ["MSH", "PID", "PV1"]
 
 
 def test_a_child_names_its_parent() -> None:
-    """The addendum's own number; the parent's in ORC-8 and OBR-29. Other events have no child."""
-    mapping = worded(addenda="child")
+    """ORC-8 and OBR-29 have the parent's number. Events other than addenda have no child."""
+    mapping = with_settings(addenda="child")
     late = replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=LATE)
     child = Message.parse(mapping.render(late))
     assert (child.value("ORC-1"), child.value("OBR-3")) == ("CH", "F1-A1")
@@ -180,8 +180,8 @@ def test_a_child_names_its_parent() -> None:
 @pytest.mark.parametrize("event", [ResultEvent.RETRACTION, ResultEvent.CANCELLATION])
 @pytest.mark.parametrize("sections", ["none", "loinc", "dicom"])
 def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str) -> None:
-    """Whatever section or addendum may have been sent, its OBX-3 and OBX-4 are taken back."""
-    mapping = worded(sections=sections)
+    """OBX-3 and OBX-4 of each section and addendum that may have been sent are withdrawn."""
+    mapping = with_settings(sections=sections)
     text = "Before\nHistory: a\nTechnique: b\nFindings: c\nImpression: d\nConclusion: e"
     sent = replace(CONTEXT, report_text=text, addenda=LATE * 2)
     gone = replace(sent, event=event, report_text="Withdrawn.")
@@ -194,8 +194,8 @@ def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str)
 
 
 def test_a_file_is_withdrawn_too() -> None:
-    """Under the OBX-3 and OBX-4 that it was sent with, and nothing that never was."""
-    mapping = worded(content=["pdf"])
+    """A sent file is withdrawn under its OBX-3 and OBX-4; other formats are not."""
+    mapping = with_settings(content=["pdf"])
     sent = replace(CONTEXT, files={FileFormat.PDF: b"%PDF-"})
     gone = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
     found = [

@@ -3,13 +3,13 @@
 import pytest
 
 from mappings.language.transforms import is_uid
-from tests.mappings.language import tag
+from tests.mappings.definitions import tag
 
 ORC = "ORC|NW|P1"
 
 
 def of(transform: str, value: str) -> str | None:
-    """Transform a value that stands in OBR-13."""
+    """Transform a value of OBR-13."""
     return tag(f"{{from: OBR-13, as: {transform}}}", ORC, f"OBR|1|P1||X|||||||||{value}")
 
 
@@ -43,7 +43,7 @@ CASES = [
 
 @pytest.mark.parametrize(("transform", "value", "expected"), CASES)
 def test_transform(transform: str, value: str, expected: str | None) -> None:
-    """A transform yields what its name says, and nothing where it cannot."""
+    """A transform returns the converted value, "" if it cannot convert it."""
     assert of(transform, value) == expected
 
 
@@ -66,7 +66,7 @@ AGES = [
 
 @pytest.mark.parametrize(("birth", "study", "expected"), AGES)
 def test_age(birth: str, study: str, expected: str | None) -> None:
-    """An age is what DICOM would write, and nothing where it would be a guess."""
+    """An age has the format of DICOM; it is "" if it would be a guess."""
     rule = "{age: {of: OBR-13, on: [OBR-7]}}"
     assert tag(rule, ORC, f"OBR|1|P1||X|||{study}||||||{birth}") == expected
 

@@ -1,4 +1,4 @@
-"""Patterns are matched in linear time; what the engine lacks is refused with its place."""
+"""Patterns are matched in linear time; unsupported constructs are reported with their location."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 
 from mappings.compiler import check_sources
 from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, compile_search, compile_wildcards
-from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
+from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
 
@@ -25,7 +25,7 @@ EXPLODING = (
 
 @pytest.mark.parametrize("pattern", EXPLODING)
 def test_no_pattern_explodes(pattern: str) -> None:
-    """Python's own engine would not come back from any of them."""
+    """Python's own engine would take exponential time for each of them."""
     search = compile_search(pattern)
     for character in ("a", " ", "A"):
         search(character * (MAX_MATCHED - 1) + "!")
@@ -67,7 +67,7 @@ LACKING = {
 def test_a_check_names_what_is_lacking(
     pattern: str, said: str, rule: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With file, line and column; the engine prints nothing."""
+    """The issue has file, line and column; the engine prints nothing."""
     rules = {
         "extract": f"tags:\n  Notes: {{from: PID-3, extract: '{pattern}'}}",
         "matches": f"tags:\n  Notes: {{from: PID-3, when: {{PID-3: {{matches: '{pattern}'}}}}}}",
@@ -98,18 +98,18 @@ def test_a_check_names_what_is_lacking(
     ],
 )
 def test_what_a_pattern_finds(pattern: str, value: str, found: str) -> None:
-    """Its first group, else all of it; letter case does not count."""
+    """A pattern returns its first group, else the whole match, in any letter case."""
     assert compile_search(pattern)(value) == found
 
 
 def test_only_the_beginning_of_a_value_is_looked_at() -> None:
-    """As it says in the guide."""
+    """The search is limited as the guide states."""
     assert compile_search("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
     assert compile_search("z")("a" * MAX_MATCHED + "z") is None
 
 
 def test_others_go_on_while_a_large_value_is_searched() -> None:
-    """The worst pattern that a check lets pass holds up no other thread for ever."""
+    """The slowest accepted pattern does not block other threads."""
     search = compile_search(r"((a?){40}(b?){40}){5}$")
     threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
     for each in threads:
@@ -136,12 +136,12 @@ def test_others_go_on_while_a_large_value_is_searched() -> None:
     ],
 )
 def test_wildcards_of_senders(pattern: str, value: str, matches: bool) -> None:
-    """`*` for any characters, `?` for one; all else means itself."""
+    """`*` matches any characters, `?` one; other characters match themselves."""
     assert compile_wildcards(pattern)(value) is matches
 
 
 def test_a_pattern_in_a_mapping() -> None:
-    """What once stopped the service is a value like any other."""
+    """A value that once blocked the service is matched."""
     rule = "{from: NTE-3, when: {NTE-3: {matches: '^(a+)+$'}}}"
     mine = overlaid(f"tags: {{KeyFindings: {rule}}}")
     mine.apply(message(*ORDER, f"NTE|1||{'a' * 60}!"), DEFAULTS)

@@ -1,7 +1,7 @@
 """
-Real messages: every order of the shared corpus is accepted, or refused with reason and place.
+Real messages: each order of the shared corpus is accepted, or refused with reason and location.
 
-The table is the expectation; the corpus lies beside the repository and may be missing.
+The table has the expected results. The corpus is beside the repository and may be missing.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from tests.mappings.language import DEFAULTS
+from tests.mappings.definitions import DEFAULTS
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 FILES = sorted(CORPUS.glob("*.hl7"))
 MAPPINGS = [
     m for name in ("orders", "patients") if isinstance(m := load(DEFINITIONS, name), InboundMapping)
@@ -48,8 +48,8 @@ ORDERS = {
 }
 
 
-def fate(raw: bytes, mapping: InboundMapping) -> str:
-    """What becomes of a message, in one line."""
+def disposition(raw: bytes, mapping: InboundMapping) -> str:
+    """Return the result of a message in one line."""
     trial = try_message(mapping, raw, DEFAULTS)
     refusals = [issue.refusal for issue in trial.issues if issue.refusal]
     if refusals:
@@ -60,12 +60,12 @@ def fate(raw: bytes, mapping: InboundMapping) -> str:
 
 @pytest.mark.parametrize(("name", "expected"), ORDERS.items())
 def test_order(name: str, expected: str) -> None:
-    """An order of the corpus is accepted, or refused with reason and place."""
-    assert fate((CORPUS / f"{name}.hl7").read_bytes(), MAPPINGS[0]) == expected
+    """An order of the corpus is accepted, or refused with reason and location."""
+    assert disposition((CORPUS / f"{name}.hl7").read_bytes(), MAPPINGS[0]) == expected
 
 
 def test_no_order_is_forgotten() -> None:
-    """The table names every order of the corpus."""
+    """The table has each order of the corpus."""
     found = set()
     for path in FILES:
         try:
@@ -80,7 +80,7 @@ def test_no_order_is_forgotten() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda mapping: mapping.name)
 def test_nothing_crashes(path: Path, mapping: InboundMapping) -> None:
-    """Whatever a message is, a mapping makes events of it or says what is wrong."""
+    """A mapping returns events or refusals for any message."""
     trial = try_message(mapping, path.read_bytes(), DEFAULTS)
     assert trial.accepted or trial.issues
 
@@ -91,7 +91,7 @@ RAW = [path.read_bytes()[:4000] for path in FILES]
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A message of the corpus with pieces cut out, doubled and put in."""
+    """Return a message of the corpus with parts removed, repeated and inserted."""
     raw = draw(st.sampled_from(RAW))
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(raw)))
@@ -104,13 +104,13 @@ def mutated(draw: st.DrawFn) -> bytes:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=mutated())
 def test_mutations_raise_nothing_but_refusals(raw: bytes) -> None:
-    """No mutation of a real message gets anything out of a mapping but events or a Refusal."""
+    """A mutated message results in events or a MessageRefusal."""
     for mapping in MAPPINGS:
         trial = try_message(mapping, raw, DEFAULTS)
         assert trial.accepted or trial.issues
         try:
             message = Message.parse(raw)
-            refused = bool(mapping.examine(message, DEFAULTS).refusals)
+            refused = bool(mapping.pre_check(message, DEFAULTS).refusals)
             mapping.apply(message, DEFAULTS)
         except MessageRefusal:
             continue

@@ -1,4 +1,4 @@
-"""What the tests of the mapping language share: small definitions and small messages."""
+"""Small definitions and messages for the tests of the mapping language."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,12 +19,12 @@ PID = "PID|1||M1^^^NORTH^MR||Doe^Jane||19800102|F"
 
 
 def message(*segments: str) -> Message:
-    """An order message with these segments after MSH and PID."""
+    """Return an order message with these segments after MSH and PID."""
     return Message.parse("\r".join((MSH, PID, *segments)).encode())
 
 
 def overlaid(text: str, files: Mapping[str, str] | None = None) -> InboundMapping:
-    """The shipped orders definition with something laid over it."""
+    """Return the shipped orders definition with an overlay."""
     sources = {**SHIPPED, **(files or {}), "mine.yaml": "include: orders.yaml\n" + dedent(text)}
     compiled = compile_sources(sources, "mine")
     assert isinstance(compiled, InboundMapping)
@@ -32,13 +32,13 @@ def overlaid(text: str, files: Mapping[str, str] | None = None) -> InboundMappin
 
 
 def mapped(text: str, *segments: str, files: Mapping[str, str] | None = None) -> OrderEvent:
-    """The one event of a message under the shipped definition with something laid over it."""
+    """Map a message with one order by the shipped definition with an overlay."""
     (event,) = overlaid(text, files).apply(message(*segments), DEFAULTS)
     return event
 
 
 def tag(rule: str, *segments: str, files: Mapping[str, str] | None = None) -> str | None:
-    """What a rule yields, as the tag KeyFindings of an order."""
+    """Return the value of a rule, as the tag KeyFindings of an order."""
     order = segments or ("ORC|NW|P1", "OBR|1|P1||X^Test")
     event = mapped(f"tags: {{KeyFindings: {rule}}}", *order, files=files)
     found: str | None = event.clinical_info.get("KeyFindings")
