@@ -1,4 +1,4 @@
-"""How a test brings a report to a state: by requests alone, as an integrator would."""
+"""Preparation of reports in each state, by requests only."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from tests.bridge.engine.http.engine_service import (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One engine and the deeds that states are made of; orders are named by their Accession."""
+    """One engine, and requests that bring reports to a state; orders are named by accession."""
 
     service: Service
 
@@ -99,7 +99,7 @@ class Case:
 
 
 def ok(answer: httpx.Response) -> httpx.Response:
-    """Insist that a preparation went well."""
+    """Assert that a preparation has succeeded."""
     assert answer.status_code < 300, answer.text
     return answer
 

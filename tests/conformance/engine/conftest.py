@@ -21,7 +21,7 @@ def database_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def case(service: Service) -> Case:
-    """What the document's rules are tried on: one engine, and ways to bring reports to a state."""
+    """An engine with methods that bring reports to a state."""
     return Case(service)
 
 

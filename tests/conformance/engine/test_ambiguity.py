@@ -1,4 +1,4 @@
-"""What a request says twice, and in which order it is looked at."""
+"""Contradictions within a request, and the order of the checks."""
 
 import base64
 

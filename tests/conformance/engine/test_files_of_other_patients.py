@@ -1,4 +1,4 @@
-"""A structured report of another patient is set aside, said in the answer, shown on the page."""
+"""A structured report of another patient is set aside, with a warning in the response."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is optional may be null, and null is silence; what is required may not."""
+"""Null counts as absent for optional members and is refused for required ones."""
 
 from typing import Any
 

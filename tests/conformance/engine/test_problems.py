@@ -1,4 +1,4 @@
-"""Errors, Limits, addresses, keys: what holds for every endpoint alike."""
+"""Problem bodies, limits and headers of all endpoints."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the rows of the state table do besides changing the status, on both databases."""
+"""Effects of the transitions besides the status, on both databases."""
 
 from collections.abc import Callable
 from typing import Any

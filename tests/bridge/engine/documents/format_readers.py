@@ -1,4 +1,4 @@
-"""The text of a document, read back by other programs than wrote it."""
+"""Readers of the export formats, independent of the writers."""
 
 from datetime import UTC
 from html.parser import HTMLParser

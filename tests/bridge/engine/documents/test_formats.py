@@ -58,7 +58,7 @@ HOSTILE = {
 
 
 def squeeze(value: str) -> str:
-    """Drop white space: where lines break is each format's own business."""
+    """Remove white space, because formats break lines differently."""
     return "".join(value.split())
 
 
@@ -92,7 +92,7 @@ def test_hostile_text_is_text(read: Reader, kind: str, make: Callable[..., Expor
 
 @pytest.mark.parametrize("read", READ)
 def test_control_characters_vanish(read: Reader, make: Callable[..., ExportedReport]) -> None:
-    """Characters that no file may carry are dropped, their neighbours stay."""
+    """Forbidden characters are removed; their neighbours are kept."""
     body = Document((Paragraph((Text("a\x00b\x1b[31m\x0bc\ud800d\ufffee"),)),))
     assert squeeze("ab[31mcde") in squeeze(read(make(body)))
 

@@ -1,4 +1,4 @@
-"""Key images: recognized by their bytes, re-encoded, bombs refused before they go off."""
+"""Images: format detection, re-encoding, decompression bombs."""
 
 import struct
 import zlib
@@ -46,7 +46,7 @@ def bomb(width: int, height: int) -> bytes:
     ],
 )
 def test_accepted(kind: str, declared: str, becomes: str) -> None:
-    """The four formats are taken, whichever of them was declared."""
+    """The four formats are accepted under any declared type."""
     taken = accept(image(kind), declared)
     assert (taken.media_type, taken.width, taken.height) == (becomes, 6, 4)
     assert PIL.Image.open(BytesIO(taken.data)).size == (6, 4)

@@ -1,4 +1,4 @@
-"""What every page of a printed report carries, and how its text fits the page."""
+"""Header and footer of printed pages, and line breaks."""
 
 import hashlib
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_every_page_of_an_rtf_names_the_patient(make: Make) -> None:
 
 @needs_pdf
 def test_accessions_of_linked_orders(make: Make) -> None:
-    """Several accessions are named; of very many the first, and how many more there are."""
+    """The header lists the first accessions and the number of further ones."""
     report = printed(make("x"), orders=9)
 
     assert "ACC-1, ACC-2, ACC-3, ACC-4 +5" in pages_of(report)[0].extract_text()
@@ -153,7 +153,7 @@ def key_image(picture: ExportedImage) -> EncodedImage:
 
 @needs_pdf
 def test_key_images_are_printed(make: Make, key_image: EncodedImage) -> None:
-    """PDF and DOCX show key images under a heading, and say how many are left out."""
+    """PDF and DOCX show key images under a heading, with the number of omitted ones."""
     report = printed(make("x"))
     shown = replace(report, key_images=(key_image,), images_left_out=3)
 

@@ -1,4 +1,4 @@
-"""Templates as IHE MRRT files: read, written, and what does not survive."""
+"""Templates as IHE MRRT files: reading, writing, removed markup."""
 
 import pytest
 
@@ -116,7 +116,7 @@ def test_what_is_no_template_is_refused(html: str) -> None:
 
 
 def test_ten_thousand_levels_are_read_in_one_go() -> None:
-    """Depth costs no stack."""
+    """Deep nesting does not exhaust the stack."""
     _, document = read_template("<div>" * 10_000 + "deep" + "</div>" * 10_000)
     assert plain_text(document) == "deep"
 

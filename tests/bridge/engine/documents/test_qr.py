@@ -43,7 +43,7 @@ def test_decodes_at_native_size(size: QrSize, mode: QrMode, length: int) -> None
 
 @pytest.mark.parametrize("size", QrSize)
 def test_many_handles(size: QrSize) -> None:
-    """Whatever the handle, the code reads."""
+    """Codes of many different handles are readable."""
     urls = [link(95, seed) for seed in range(60)]
     assert [decode(pixels(qr_png(url, size))) for url in urls] == urls
 
@@ -60,7 +60,7 @@ def test_only_two_colours_and_a_quiet_zone(size: QrSize) -> None:
 
 
 def test_long_links() -> None:
-    """Beyond two pixels a module the mini code still holds 412 bytes, and no more."""
+    """The mini code holds at most 412 bytes."""
     assert pixels(qr_png(link(412, 1), QrSize.MINI)).shape == (80, 80)
     with pytest.raises(QrTooLong, match="413 bytes"):
         qr_png(link(413, 1), QrSize.MINI)

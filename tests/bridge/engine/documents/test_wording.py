@@ -65,12 +65,12 @@ def test_zones(zone: str, written: str) -> None:
     ],
 )
 def test_days(raw: str, written: str) -> None:
-    """Only unmistakable dates are rewritten."""
+    """Only unambiguous dates are formatted."""
     assert day_text(raw, "en-US") == written
 
 
 def test_unknown_language_is_english() -> None:
-    """A code that is none of ours does not break an export."""
+    """An unknown language code does not break an export."""
     assert labels("tlh") is CATALOGUE["en"]
     assert moment_text(MOMENT, UTC, "not a language").startswith("Jan 31, 2025")
 

@@ -38,13 +38,13 @@ def quick_passwords() -> Iterator[None]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands still."""
+    """A clock that advances only on request."""
     return Clock()
 
 
 @pytest.fixture
 def service(database: Database, clock: Clock) -> Iterator[Service]:
-    """Two sites, with people on them; the first cools signatures for a minute."""
+    """Two sites with users; the first has a sign delay of one minute."""
     settings = EngineSettings(
         link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, threads=4
     )

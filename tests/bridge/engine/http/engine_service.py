@@ -1,4 +1,4 @@
-"""An engine as its callers see it: requests, browsers, and a clock that tests turn."""
+"""An engine for tests: requests, browsers, and a controlled clock."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass
 class Service:
-    """The engine as its callers see it; every call runs on the one loop of the test."""
+    """An engine with a client; all calls run on the loop of the test."""
 
     runner: asyncio.Runner
     http: httpx.AsyncClient
@@ -84,7 +84,7 @@ class Service:
 
 @dataclass
 class Page:
-    """What the report page may call."""
+    """The API of an opened report page."""
 
     service: Service
     secret: str
@@ -101,7 +101,7 @@ class Page:
 
 
 def boot(page: httpx.Response) -> dict[str, Any]:
-    """Return what an opened report page is told at its beginning."""
+    """Return the start data of an opened report page."""
     found = re.search(r'<script type="application/json" id="boot">(.*?)</script>', page.text)
     assert found, page.text
     told: dict[str, Any] = json.loads(found[1])

@@ -1,4 +1,4 @@
-"""A page that listens to its server-sent events, over ASGI; the transport of httpx cannot."""
+"""A client of the event stream over ASGI, which the transport of httpx does not support."""
 
 import asyncio
 import contextlib
@@ -87,7 +87,7 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def listening(page: Page, last_event_id: str = "") -> AsyncIterator[Listener]:
-    """A page with an open stream, past its first message: what stands open beside it."""
+    """Open the event stream of a page and wait for its first event."""
     listener = Listener(page, last_event_id)
     task = asyncio.get_running_loop().create_task(listener.listen())
     try:

@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on a real socket, that can be told to lie."""
+"""An OpenID Connect provider on a real socket, with optional wrong claims."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ CLIENT, SECRET = "bridge", "client secret"
 
 @dataclass
 class IdentityProvider:
-    """Vouches for `email`; `lies` are claims that it puts into tokens instead of true ones."""
+    """A provider that authenticates `email`; `lies` replace true claims."""
 
     issuer: str = ""
     email: str = "ada@example.org"

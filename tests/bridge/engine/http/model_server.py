@@ -1,4 +1,4 @@
-"""A model's endpoint on a real port: it answers as told, and remembers what it was asked."""
+"""A model endpoint on a real port with configured responses; it records the requests."""
 
 import json
 import threading
@@ -16,14 +16,14 @@ class Model:
     answer: Any = None
     status: int = 200
     drips: bool = False
-    """Says one blank after the other and never what was asked."""
+    """Sends spaces without end."""
     url: str = ""
     asked: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
 @contextmanager
 def listening(model: Model) -> Iterator[Model]:
-    """Let a model listen."""
+    """Serve a model endpoint."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Signed-in accounts: the cookie, what it opens, and what a foreign page cannot do with it."""
+"""Signed-in accounts: the cookie, its pages, and protection from other sites."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_the_pages_lead_to_the_login_and_are_never_framed(service: Service) -> N
 
 
 def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
-    """The app's page names nobody; who is there, it asks for."""
+    """The page of the app contains no user data; it loads them."""
     page = reader.call("GET", "/reporting/worklist", None)
     assert boot(page)["mode"] == "worklist"
     assert READER not in page.text
@@ -147,7 +147,7 @@ def test_guessing_is_slowed_down_by_address_and_by_account(service: Service) -> 
 
 
 def test_signing_out_ends_the_session(reader: Service) -> None:
-    """The cookie goes, and its secret is worth nothing any more."""
+    """Signing out deletes the cookie and invalidates its secret."""
     secret = reader.http.cookies["report_account"]
     assert account(reader, "POST", "/sign-out").status_code == 204
     reader.http.cookies.set("report_account", secret)
@@ -155,7 +155,7 @@ def test_signing_out_ends_the_session(reader: Service) -> None:
 
 
 def test_an_idle_session_ends_and_waiting_for_changes_is_idle(reader: Service) -> None:
-    """Half an hour without a deed; what the page asks by itself does not count."""
+    """A session ends after half an hour of inactivity; background polls do not count."""
     unattended = OURS | {"x-unattended": "1"}
     for _ in range(3):
         reader.clock.pass_seconds(11 * 60)
@@ -169,7 +169,7 @@ def test_an_idle_session_ends_and_waiting_for_changes_is_idle(reader: Service) -
 
 
 def test_a_closed_or_siteless_account_stays_outside(service: Service, reader: Service) -> None:
-    """Who is disabled is out at once; who has no site does not come in."""
+    """Disabling ends sessions at once; a user without a site cannot sign in."""
     with service.database.write() as connection:
         connection.execute(sqlalchemy.text("update engine_account set disabled_at = 1"))
     assert account(reader, "GET", "").status_code == 401
@@ -207,7 +207,7 @@ def test_choices_are_kept(reader: Service) -> None:
 
 
 def test_the_signature_text_stands_under_what_is_signed(reader: Service) -> None:
-    """Behind the name, from the next signing on; the export's record keeps its members."""
+    """The signature text follows the name from the next signature on."""
     account(reader, "PUT", "", {"signatureText": "Consultant"})
     reader.launch(userInfo=user(READER, "Rea Der"))
     reader.post("report/sign", {"clinicalInfo": identity()})
@@ -246,7 +246,7 @@ def test_the_administration_asks_for_an_administrator(reader: Service) -> None:
 
 
 def test_a_report_is_opened_from_the_worklist(reader: Service) -> None:
-    """It becomes the user's; a page of another site cannot have it opened."""
+    """Opening assigns the report; a page of another site cannot cause it."""
     reader.launch("service", lazyLaunch=True, registerOrder=True)
     (row,) = account(reader, "GET", "/rows", params={"SiteID": "SITE1"}).json()["items"]
     path = f"/reporting/report/{row['reportId']}"
@@ -272,7 +272,7 @@ def test_whoever_signed_in_prepares_a_session_without_a_token(reader: Service) -
 
 
 def test_a_report_of_another_site_is_not_there(reader: Service) -> None:
-    """Nobody learns from its id that it exists."""
+    """A report of another site is indistinguishable from a missing one."""
     body = {"clinicalInfo": identity(site="SITE2"), "userInfo": user(FOREIGN)}
     made = reader.launch(FOREIGN, **body).json()
     page = reader.call("GET", f"/reporting/report/{made['reportId']}", None, headers=OURS)

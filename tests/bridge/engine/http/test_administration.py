@@ -1,4 +1,4 @@
-"""Sites, users, tokens, groups and templates over HTTP (ours)."""
+"""Administration of sites, users, tokens, groups and templates over HTTP."""
 
 from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity
 
@@ -32,7 +32,7 @@ def test_settings_that_make_no_sense_are_refused(service: Service) -> None:
 
 
 def test_foreign_administrators_are_kept_out(service: Service) -> None:
-    """Everything within a site is its administrators' alone."""
+    """Only administrators of a site may change it."""
     for path in ("", "/users", "/tokens", "/prelim-groups", "/templates"):
         assert service.get(f"admin/sites/SITE1{path}", FOREIGN).status_code == 403
         assert service.get(f"admin/sites/SITE1{path}", READER).status_code == 403

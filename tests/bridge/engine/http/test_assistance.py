@@ -1,4 +1,4 @@
-"""Dictation and findings on the report page, with and without models of the installation's own."""
+"""Dictation and findings on the report page, with and without configured models."""
 
 import json
 import logging
@@ -58,7 +58,7 @@ def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
 
 
 def test_without_a_recognizer_speech_is_the_browsers(service: Service) -> None:
-    """The page learns what there is; a recording finds nobody."""
+    """Without a recognizer the page gets none, and a recording is refused."""
     page = opened(service, reportingApp={"SpeechLanguage": "fr-CA"})
     told = page("dictation").json()
     assert told == {"language": "fr-CA", "browser": True, "server": False}
@@ -66,7 +66,7 @@ def test_without_a_recognizer_speech_is_the_browsers(service: Service) -> None:
 
 
 def test_the_language_is_the_users_then_the_pages(service: Service) -> None:
-    """Without a wish of the launch."""
+    """The speech language of the user applies if the launch has none."""
     page = opened(service, reportingApp={"AppLanguage": "ja-JP"})
     assert page("dictation").json()["language"] == "ja-JP"
 
@@ -102,7 +102,7 @@ def test_a_recognizer_that_fails_is_told_without_its_words(
 
 
 def test_a_recognizer_that_never_ends_is_not_waited_for(service: Service, model: Model) -> None:
-    """Whether it says something all the time, or nobody is there at all; its time is the whole."""
+    """The timeout covers the whole response of a recognizer."""
     model.drips = True
     nobody = "http://127.0.0.1:1/v1/it"
     page = opened(service)
@@ -148,7 +148,7 @@ def test_findings_go_into_the_sections_once(service: Service) -> None:
 
 
 def test_a_model_only_says_where(service: Service, model: Model) -> None:
-    """It answers with numbers; its words, and numbers that are none, go nowhere."""
+    """The model returns section numbers; other answers are ignored."""
     assisted(service, placing=ModelEndpoint(model.url, "place-1"))
     page = opened(service)
     places = {"places": [[0, 3], [0, 99], ["x", 1], [True]], "words": "made up"}
@@ -162,7 +162,7 @@ def test_a_model_only_says_where(service: Service, model: Model) -> None:
 
 
 def test_rules_stand_in_for_a_model_that_fails(service: Service, model: Model) -> None:
-    """The findings are put in all the same."""
+    """If the model fails, the rules are used."""
     assisted(service, placing=ModelEndpoint(model.url, "place-1"))
     page = opened(service)
     model.answer = {"choices": []}

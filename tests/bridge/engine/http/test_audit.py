@@ -1,4 +1,4 @@
-"""The audit trail over HTTP: who read, was refused, changed; what it never holds."""
+"""The audit trail over HTTP: reads, refusals, changes; no patient data."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def events(service: Service, **query: Any) -> list[dict[str, Any]]:
 
 
 def test_every_reader_is_on_record(service: Service) -> None:
-    """Who read: status, content, exports, prelims, worklist, changes; by report, by token."""
+    """Reads are recorded with report and token, for each kind of read."""
     report_id = service.launch().json()["reportId"]
     service.post("report/status", {"clinicalInfo": [identity()]})
     service.get("report/content", **identity())
@@ -48,7 +48,7 @@ def test_every_reader_is_on_record(service: Service) -> None:
 
 
 def test_times_of_the_trail_are_iso_8601(service: Service) -> None:
-    """In answers and in the query; a number, or a time without a zone, is refused by name."""
+    """Times are ISO 8601 with zone, in responses and in the query; others are refused."""
     service.launch()
     service.clock.now += 60_000
     service.post("report/sign", ONE)
@@ -65,7 +65,7 @@ def test_times_of_the_trail_are_iso_8601(service: Service) -> None:
 
 
 def test_administrative_endpoints_give_no_milliseconds(service: Service) -> None:
-    """Tokens, events and accounts have no number that is a time."""
+    """No member of tokens, events and accounts is a numeric time."""
     made = service.post("admin/sites/SITE1/tokens", {"email": READER, "expiresDays": 9}).json()
     service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
     found = events(service)
@@ -80,7 +80,7 @@ def test_administrative_endpoints_give_no_milliseconds(service: Service) -> None
 
 
 def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
-    """The service token's status, worklist and changes repeat for ever; its exports do not."""
+    """Polls of the service token are not recorded; its exports are."""
     service.launch()
     service.post("report/status", {"clinicalInfo": [identity()]}, "service")
     service.get("worklist", "service", SiteID="SITE1")
@@ -90,7 +90,7 @@ def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
 
 
 def test_refusals_are_on_record_and_counted(service: Service) -> None:
-    """A known caller's refusal is in the chain; of unknown ones there are counts beside it."""
+    """Refusals of authenticated callers are events; those of unknown callers are counted."""
     for _ in range(5):
         service.post("report/status", {"clinicalInfo": [identity()]}, "wrong")
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
@@ -106,7 +106,7 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
 
 
 def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
-    """Whatever the number of addresses and requests, and every request is counted."""
+    """The table of counts is bounded, and every request is counted."""
     buffer, requests = service.application.state.engine.audit_buffer, 5000
     before = service.clock() // 60_000
     for number in range(requests):
@@ -134,7 +134,7 @@ async def _add(buffer: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
 
 
 def test_alike_refusals_share_an_entry() -> None:
-    """However many requests they came by; another path, or a success, is another entry."""
+    """Equal refusals become one event; another path or a success is a separate event."""
     once = AuditEvent("token", outcome=Outcome.REFUSED, details={"path": "/a", "request": "1"})
     again = replace(once, details={"path": "/a", "request": "2"})
     other = replace(once, details={"path": "/b", "request": "3"})
@@ -147,7 +147,7 @@ def test_alike_refusals_share_an_entry() -> None:
 
 
 def test_refusals_about_several_targets_are_several_events() -> None:
-    """An attempt on each account, site or report within one moment names each of them."""
+    """Simultaneous attempts on several accounts, sites or reports name each of them."""
     once = AuditEvent("token-create", "S", outcome=Outcome.REFUSED, target=("user", "a@x.test"))
     others = [
         replace(once, target=("user", "b@x.test")),
@@ -163,7 +163,7 @@ def test_refusals_about_several_targets_are_several_events() -> None:
 
 
 def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
-    """A refused change is an event of its own, with its code; a repeated request is none."""
+    """A refused change is an event with its code; a repeated request is not recorded."""
     service.launch()
     headers = {"idempotency-key": "k1"}
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
 
 
 def test_administration_names_its_target_and_what_changed(service: Service) -> None:
-    """A site's members before and after, a user, a token: who changed which, and from where."""
+    """Administrative changes are recorded with actor, source, and the members before and after."""
     service.call("PATCH", "/api/admin/sites/SITE1", json={"name": "New name", "signDelay": 5})
     service.post(
         "admin/sites/SITE1/users", {"email": "new@site1.test", "name": "N", "role": "user"}
@@ -204,7 +204,7 @@ def test_administration_names_its_target_and_what_changed(service: Service) -> N
 
 
 def test_what_left_is_on_record(service: Service) -> None:
-    """Sent: the moment at which a signed report is let go."""
+    """The release of a signed report is recorded."""
     service.launch()
     service.post("report/sign", {**ONE, "ignoreSignDelay": True})
     found = events(service)
@@ -240,7 +240,7 @@ def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
 
 
 def test_the_trail_is_the_sites_administrators(service: Service) -> None:
-    """Nobody else reads it, and each reading of it is on record."""
+    """Only site administrators read the audit trail, and each read is recorded."""
     for who in (FOREIGN, READER):
         assert service.get("admin/sites/SITE1/audit", who).status_code == 403
     events(service)
@@ -250,7 +250,7 @@ def test_the_trail_is_the_sites_administrators(service: Service) -> None:
 
 
 def test_changes_of_supplies_say_what_changed(service: Service) -> None:
-    """Each event names its target and the state before and after; texts and images by a hash."""
+    """Each event has its target and the state before and after; texts and images as hashes."""
     site = "/api/admin/sites/SITE1"
     template = f"{site}/templates/7"
     group = {"name": "Night", "tags": ["CT"], "members": [READER]}
@@ -292,7 +292,7 @@ def test_changes_of_supplies_say_what_changed(service: Service) -> None:
 
 
 def test_what_a_user_changes_on_the_page_is_named(service: Service) -> None:
-    """Choices and own macros, before and after; of a macro's text a hash."""
+    """Preferences and own macros are recorded before and after; the text of a macro as a hash."""
     page = service.session(service.open(service.launch().json()["reportLink"]))
 
     def put(path: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Who may ask is decided before the body of a request is read; and bodies have bounds."""
+"""Authentication precedes reading the body, and bodies have limits."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.unread import METHODS, Asked, paths_of
 
 
 def test_no_route_reads_the_body_of_a_stranger(service: Service) -> None:
-    """Every path, every method: refused by the head alone, as are paths that there are not."""
+    """Each path and method, also an unknown one, refuses an unauthenticated request unread."""
     application = service.application
     read = []
     for path in [*paths_of(application.router.routes), "/", "/nowhere", "/api/nowhere"]:
@@ -33,14 +33,14 @@ def test_no_route_reads_the_body_of_a_stranger(service: Service) -> None:
     ],
 )
 def test_nor_of_whoever_has_a_wrong_secret(service: Service, headers: dict[str, str]) -> None:
-    """A secret that is none is none."""
+    """Malformed tokens are refused."""
     for path in paths_of(service.application.router.routes):
         asked = Asked("POST", path, headers)
         assert not service.runner.run(asked.send(service.application)).reads, path
 
 
 def test_nor_without_the_scope(service: Service) -> None:
-    """A token for launching only sends no site's settings."""
+    """A token without the scope is refused before its body is read."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]}).json()
     headers = {"x-access-token": made["token"]}
     asked = Asked("POST", "/api/admin/sites", headers)
@@ -68,7 +68,7 @@ def test_a_body_of_many_small_values_is_refused(service: Service, form: str, val
 
 
 def test_commas_in_a_text_are_no_values(service: Service) -> None:
-    """A long text is refused for nothing but itself."""
+    """A long text within the limits is accepted."""
     body = json.dumps({"clinicalInfo": ',[{"\\' * MAX_VALUES})
     headers = {"content-type": "application/json"}
     path = "/api/report/launch/clinical"
@@ -79,7 +79,7 @@ def test_commas_in_a_text_are_no_values(service: Service) -> None:
 def test_bodies_in_progress_have_a_budget(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond it a request is told to come again, unread; what was used is given back."""
+    """A request beyond the memory budget gets 503 unread; the budget is released afterwards."""
     application = service.application
     monkeypatch.setattr(BUDGET, "size", 1000)
     headers = {"x-access-token": service.tokens[OTHER]}
@@ -101,6 +101,6 @@ def test_bodies_in_progress_have_a_budget(
 def test_a_body_that_is_alone_may_be_larger_than_the_budget(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A limit of the settings that is larger than the budget refuses nothing for good."""
+    """A size limit larger than the memory budget does not refuse requests permanently."""
     monkeypatch.setattr(BUDGET, "size", 10)
     assert service.launch().status_code == 200

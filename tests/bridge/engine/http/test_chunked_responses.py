@@ -1,4 +1,4 @@
-"""Rendered reports leave in pieces, and arrive as they were."""
+"""Rendered reports are sent in chunks and arrive unchanged."""
 
 import asyncio
 import base64

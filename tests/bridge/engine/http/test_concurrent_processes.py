@@ -1,4 +1,4 @@
-"""Several processes on one database: openings that race, and openings that are killed."""
+"""Several processes on one database: concurrent and killed openings."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ KEY = secrets.token_bytes(32)
 
 
 def open_elsewhere(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
-    """Open a link in a process of its own, when told to; say what came of it."""
+    """Open a link in another process on a signal; return the result."""
     database = Database(url)
     settings = EngineSettings((("1", key),), public_url=BASE, threads=2)
     application = create_application(settings, database, clock=lambda: now)
@@ -78,7 +78,7 @@ def same_keys(service: Service) -> None:
 
 
 def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> None:
-    """Exactly one report comes of it; the other user is asked about the transfer."""
+    """Exactly one report is created; the other user is asked for the transfer."""
     same_keys(service)
     links = [
         service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]

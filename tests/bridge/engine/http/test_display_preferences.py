@@ -1,4 +1,4 @@
-"""How a user wants to see reports: chosen on a report's page, and kept for the next one."""
+"""Display preferences: set on the report page and kept for the next report."""
 
 import httpx
 import pytest
@@ -24,7 +24,7 @@ def choose(service: Service, page: Page, **choices: object) -> httpx.Response:
 
 
 def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> None:
-    """A pre-warmed frame, and a launch that asks for no language, open in what was chosen."""
+    """A pre-warmed frame, and a launch without a language, use the preferred language."""
     page = opened(service)
     assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
     chosen = choose(service, service.session(page), AppLanguage="de-DE", theme="light")
@@ -37,7 +37,7 @@ def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> 
 
 
 def test_what_was_chosen_on_the_page_goes_before_its_launch(service: Service) -> None:
-    """Loaded anew the page keeps its language; another launch has the word again."""
+    """A reloaded page keeps its language; the next launch may set another one."""
     page = opened(service, AppLanguage="fr-FR")
     choose(service, service.session(page), AppLanguage="ja-JP")
     assert boot(service.call("GET", HOME, None))["locale"] == "ja-JP"
@@ -51,7 +51,7 @@ def test_what_was_chosen_on_the_page_goes_before_its_launch(service: Service) ->
 def test_comparison_is_the_launchs_then_the_users_then_the_sites(
     service: Service, *, launch: bool | None, own: bool | None, site: bool, compares: bool
 ) -> None:
-    """AutoComparePrior, where the launch does not say it."""
+    """The preference for AutoComparePrior applies if the launch has none."""
     service.call("PATCH", "/api/admin/sites/SITE1", json={"settings": {"AutoComparePrior": site}})
     page = service.session(opened(service))
     assert page("report").json()["autoCompare"] is site
@@ -61,7 +61,7 @@ def test_comparison_is_the_launchs_then_the_users_then_the_sites(
 
 
 def test_what_cannot_be_chosen_is_refused(service: Service) -> None:
-    """A language that is none of the 17, a colour there is not, a word instead of yes or no."""
+    """Unknown languages, unknown themes and values of a wrong type are refused."""
     page = service.session(opened(service))
     for wrong in ({"AppLanguage": "tlh"}, {"theme": "pink"}, {"AutoComparePrior": "yes"}):
         assert choose(service, page, **wrong).status_code == 400

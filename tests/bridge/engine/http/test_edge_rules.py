@@ -1,4 +1,4 @@
-"""The small pure parts of the HTTP edge: addresses, quotas, JSON, languages, origins."""
+"""Pure functions of the HTTP layer: addresses, quotas, JSON, languages, origins."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_every_supported_language_is_itself() -> None:
 
 @pytest.mark.parametrize(("code", "expected"), MAPPED.items())
 def test_other_codes_are_mapped(code: str, expected: str | None) -> None:
-    """A code of the same language comes to the one that is supported; others to none."""
+    """A code of a supported language is mapped to it; other codes are not."""
     assert language(code) == expected
 
 
@@ -64,7 +64,7 @@ def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
 
 @pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
 def test_a_strange_host_gets_the_main_address(host: str) -> None:
-    """A Host header that is not one of ours never gets into a link."""
+    """An unknown Host header never gets into a link."""
     addresses = PublicAddresses("https://main.test", ["https://au.test"], Proxies())
     assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
 

@@ -31,7 +31,7 @@ def triggers(page: Page) -> list[tuple[str, str, bool]]:
 
 
 def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
-    """Everybody has the site's; a user's own goes before, and is nobody else's."""
+    """All users have the macros of the site; an own macro has precedence and is private."""
     assert service.call("PUT", f"{MACROS}/.nl", json={"text": "Normal lungs."}).status_code == 200
     page, other = opened(service), opened(service, "A2", OTHER)
     assert triggers(page) == [(".nl", "Normal lungs.", False)]
@@ -59,7 +59,7 @@ def test_what_is_no_macro_is_refused(service: Service) -> None:
 
 
 def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service) -> None:
-    """Mapping saves nothing; the number is kept with the text that was made of it."""
+    """Applying a template saves nothing; its number is stored with the saved text."""
     template = to_json(from_text("Lungs: clear\nImpression:"))
     address = "/api/admin/sites/SITE1/templates/3"
     body = {"name": "Chest", "document": template}

@@ -1,4 +1,4 @@
-"""Enrolment links and one-time codes: the only way to a password without the present one."""
+"""Enrolment links and one-time codes."""
 
 import asyncio
 import base64
@@ -79,7 +79,7 @@ def sign_in_with(service: Service, code: str, email: str = READER) -> httpx.Resp
 
 
 def test_a_link_sets_a_password_once(service: Service) -> None:
-    """Its page says what became of it, and a replayed request changes nothing."""
+    """A used link shows its state, and a replayed request changes nothing."""
     link = link_for(service, READER)
     page = service.open(link)
     assert page.status_code == 200
@@ -105,7 +105,7 @@ def test_an_expired_and_a_superseded_link_say_so(service: Service) -> None:
 
 
 def test_a_link_used_twice_at_the_same_moment_counts_once(service: Service) -> None:
-    """Of concurrent requests one sets the password."""
+    """One of several concurrent requests sets the password."""
     link = link_for(service, READER)
     wanted = [f"{PASSWORD} {number}" for number in range(5)]
 
@@ -124,14 +124,14 @@ def test_a_link_used_twice_at_the_same_moment_counts_once(service: Service) -> N
 
 @pytest.mark.parametrize("password", ["short", "Password1234", READER, "x" * 2000])
 def test_a_weak_password_leaves_the_link_open(service: Service, password: str) -> None:
-    """The page says why; the owner tries again."""
+    """The page shows the reason, and the owner can try again."""
     link = link_for(service, READER)
     assert take(service, link, password).status_code == 400
     assert take(service, link).status_code == 303
 
 
 def test_a_reset_ends_password_sessions_and_tokens(service: Service) -> None:
-    """What was from before opens nothing."""
+    """Old passwords, sessions and codes are invalid after an enrolment."""
     enrol(service, READER)
     sign_in(service)
     assert account(service, "GET", "").status_code == 200
@@ -143,7 +143,7 @@ def test_a_reset_ends_password_sessions_and_tokens(service: Service) -> None:
 
 
 def test_a_frame_or_a_foreign_page_enrols_nobody(service: Service) -> None:
-    """As for the login form."""
+    """The form is refused in frames and from other sites."""
     link = link_for(service, READER)
     for headers in ({"sec-fetch-dest": "iframe"}, {"sec-fetch-site": "cross-site"}):
         form = form_of(link, PASSWORD)
@@ -177,14 +177,14 @@ def test_accounts_across_sites_need_a_service_token(
 @pytest.mark.parametrize("email", [READER, FOREIGN, "new@site3.test", "READER@SITE1.test"])
 @pytest.mark.parametrize("who", [ADMIN, "service"])
 def test_no_password_is_accepted_for_somebody_else(service: Service, email: str, who: str) -> None:
-    """By whoever, for whomever, in whatever spelling of the address."""
+    """No route sets the password of another account, for any caller and spelling of the address."""
     body = {"email": email, "name": "X", "password": "a password of another"}
     answer = service.post("admin/sites/SITE1/users", body, who)
     assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
 
 
 def test_codes_are_asked_for_and_count_once(service: Service) -> None:
-    """Neither without a code, nor with an old one, nor with one that was used."""
+    """A missing, an old and a used code are refused."""
     secret = with_codes(service)
     assert sign_in(service).status_code == 401
     assert sign_in_with(service, "000000").status_code == 401
@@ -206,7 +206,7 @@ def test_a_wrong_code_enrols_nobody(service: Service) -> None:
 
 
 def test_the_secret_is_stored_sealed(service: Service) -> None:
-    """Neither as text nor as bytes."""
+    """The secret is not stored in clear."""
     secret = with_codes(service)
     with service.database.read() as connection:
         rows = connection.exec_driver_sql("SELECT totp_sealed FROM engine_account").all()
@@ -267,7 +267,7 @@ def test_disabling_ends_everything_at_once(service: Service) -> None:
 
 
 def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
-    """And coming back revives none of them."""
+    """Enabling an account restores none of them."""
     link = service.launch(ADMIN, userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))
     path = f"/api/admin/sites/SITE1/users/{OTHER}"
@@ -280,7 +280,7 @@ def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
 
 
 def test_a_session_ends_with_the_token_that_made_its_link(service: Service) -> None:
-    """Also after its page was loaded anew."""
+    """The same holds after a reload of the page."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))
@@ -293,7 +293,7 @@ def test_a_session_ends_with_the_token_that_made_its_link(service: Service) -> N
 
 
 def test_an_invited_account_gives_its_first_site_no_control(service: Service) -> None:
-    """Whoever made an account has neither a password nor a link of it, here or elsewhere."""
+    """The creator of an account gets neither a password nor a link of it."""
     email = "both@site3.test"
     made = service.post("admin/sites/SITE1/users", {"email": email, "name": "B"})
     assert set(made.json()) == {"email", "name", "role"}
@@ -310,7 +310,7 @@ def _token_of(link: str) -> str:
 
 @pytest.mark.parametrize("how", ["disable", "reset", "remove", "revoke"])
 def test_open_event_streams_end(service: Service, how: str) -> None:
-    """A page that listens is told at once that its session is over."""
+    """An open event stream reports at once that the session has ended."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))

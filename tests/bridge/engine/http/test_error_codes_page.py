@@ -1,4 +1,4 @@
-"""The catalogue of error codes lists what the engine refuses with, and nothing else."""
+"""The page of error codes lists exactly the codes of the engine."""
 
 import ast
 import re

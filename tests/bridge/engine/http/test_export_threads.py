@@ -1,4 +1,4 @@
-"""Exports have threads of their own: however many hang, sign-in, launches and health go on."""
+"""Exports have their own threads: blocked exports do not delay sign-in, launches and health."""
 
 import asyncio
 import threading

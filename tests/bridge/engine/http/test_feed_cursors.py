@@ -1,4 +1,4 @@
-"""Cursors of the change feed: a consumer learns that a restored backup has made its own void."""
+"""Cursors of the change feed after a restored backup."""
 
 import httpx
 from sqlalchemy import text
@@ -19,7 +19,7 @@ def changes(service: Service, after: int = 0, **query: object) -> httpx.Response
 
 
 def restore(service: Service, keep: int) -> None:
-    """Put the feed back to its first changes, as a backup of then does."""
+    """Restore the feed to its first changes."""
     with service.database.write() as connection:
         connection.execute(text("DELETE FROM engine_change WHERE cursor > :keep"), {"keep": keep})
         connection.execute(text(_SEQUENCES[service.database.dialect]), {"keep": keep})
@@ -89,7 +89,7 @@ def test_cursors_grow_and_outlast_retention(service: Service) -> None:
 
 
 def test_what_is_passed_over_is_marked_too(service: Service) -> None:
-    """The cursor is at the last change that was looked at, told or not."""
+    """The cursor is at the last change that was read, also if it was filtered."""
     service.launch()
 
     page = changes(service, without=["report_created", "report_opened"]).json()

@@ -1,4 +1,4 @@
-"""What a page that may not frame a report can do by framing its link: nothing."""
+"""A page that may not frame a report has no effect by framing its link."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def lazy(service: Service) -> str:
 
 
 def known(service: Service) -> bool:
-    """Tell whether the report has come into being."""
+    """Tell whether the report exists."""
     return service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 200
 
 
@@ -30,7 +30,7 @@ def known(service: Service) -> bool:
 def test_a_refused_host_changes_nothing(
     service: Service, lazy: str, named: dict[str, str], site: str
 ) -> None:
-    """Neither is the report created, nor a session given; only ours may ask again, if shown."""
+    """No report and no session is created; only the frame check page may repeat the request."""
     page = service.open(lazy, headers={**FRAME, "sec-fetch-site": site, **named})
     assert f"frame-ancestors 'self' {HOST};" in page.headers["content-security-policy"] + ";"
     assert "set-cookie" not in page.headers
@@ -41,20 +41,20 @@ def test_a_refused_host_changes_nothing(
 
 
 def test_an_allowed_host_opens_at_once(service: Service, lazy: str) -> None:
-    """The browser names it; there is no page between."""
+    """A permitted host frames the report without a check page."""
     assert 'id="boot"' in service.open(lazy, headers={**FRAME, "referer": HOST + "/study"}).text
     assert known(service)
 
 
 def test_without_named_hosts_whoever_frames_opens(service: Service) -> None:
-    """Nothing is to be proven where the site has not said who its hosts are."""
+    """No check is needed if the site lists no hosts."""
     link = service.launch(lazyLaunch=True, userInfo=user(READER)).json()["reportLink"]
     service.open(link, headers=FRAME)
     assert known(service)
 
 
 def test_a_refused_host_is_listed_for_administrators(service: Service, lazy: str) -> None:
-    """So that a host that was forgotten is found, and allowed with a click."""
+    """Refused hosts are recorded, so that an administrator can permit them."""
     service.open(lazy, headers={**FRAME, "referer": "https://stranger.test/x"})
     seen = service.get("admin/sites/SITE1/observed-hosts").json()
     assert [(each["origin"], each["configured"]) for each in seen] == [
@@ -73,7 +73,7 @@ def test_a_session_link_waits_likewise(service: Service, lazy: str) -> None:
 
 
 def test_a_link_that_is_unknown_is_said_to_be(service: Service) -> None:
-    """The reason stands in the frame, whoever frames it."""
+    """Any origin may frame the notice."""
     assert (
         service.open("/reporting/launch-report/clinical?token=x", headers=FRAME).status_code == 404
     )

@@ -1,4 +1,4 @@
-"""What every API request passes before its route, and how refusals look (errors, limits)."""
+"""Checks before the routes, and problem responses."""
 
 import hashlib
 import json
@@ -83,7 +83,7 @@ def test_an_unknown_site_is_404_before_the_role_is_looked_at(service: Service, p
 
 
 def test_a_problem_body_has_all_members(service: Service) -> None:
-    """RFC 9457, and the members that we add."""
+    """Problem bodies follow RFC 9457 with additional members."""
     answer = service.post("report/sign", {})
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
@@ -152,7 +152,7 @@ def test_a_business_failure_is_500_on_purpose(service: Service) -> None:
 
 
 def test_unknown_paths_and_methods_are_problems_too(service: Service) -> None:
-    """Nothing answers in another shape."""
+    """Every error is a problem body."""
     assert service.get("nowhere").json()["code"] == "no_such_path"
     assert service.get("report/sign").json()["code"] == "method_not_allowed"
 
@@ -182,7 +182,7 @@ def test_unknown_tokens_of_one_network_count_together(service: Service) -> None:
 
 
 def from_address(service: Service, address: str) -> int:
-    """Ask once with a token that nobody has."""
+    """Send one request with an unknown token."""
 
     async def one() -> int:
         transport = httpx.ASGITransport(app=service.application, client=(address, 4000))

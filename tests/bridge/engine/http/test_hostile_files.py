@@ -1,4 +1,4 @@
-"""Files that cost much to read: refused with a code, and nobody waits for them."""
+"""Files that are expensive to read are refused, and other requests do not wait."""
 
 import asyncio
 import base64
@@ -100,7 +100,7 @@ def test_nobody_waits_for_a_costly_sr_file(service: Service) -> None:
     ids=range(9),
 )
 def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> None:
-    """And never an error of the server."""
+    """No hostile file causes a server error."""
     path = "/api/admin/sites/SITE1/templates/7/mrrt"
     answer = service.call("PUT", path, json={"html": html})
     assert answer.status_code in (200, 400), answer.text
@@ -119,13 +119,13 @@ def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> N
     ids=["columns", "rows", "open quotes", "NUL"],
 )
 def test_a_hostile_code_map_is_refused(service: Service, csv: str) -> None:
-    """With its line."""
+    """The refusal names the line."""
     answer = service.call("PUT", "/api/admin/sites/SITE1/code-map", json={"csv": csv})
     assert answer.status_code in (400, 413), answer.text
 
 
 def test_an_image_that_unpacks_to_many_pixels_is_refused(service: Service) -> None:
-    """What its head says is known before any pixel is decoded."""
+    """The size of an image is checked before its pixels are decoded."""
     head = struct.pack(">II5B", 60_000, 60_000, 8, 2, 0, 0, 0)
     data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + head + bytes(4)
     image = {"imageData": base64.b64encode(data).decode(), "contentType": "image/png"}

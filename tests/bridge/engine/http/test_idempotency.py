@@ -17,7 +17,7 @@ WAITING = text(
 
 @pytest.fixture
 def database_url(postgres_url: str) -> str:
-    """SQLite has one writer at a time: there the question does not arise."""
+    """SQLite has only one writer at a time."""
     empty(postgres_url)
     return postgres_url
 
@@ -32,7 +32,7 @@ def locked(service: Service) -> Iterator[Connection]:
 
 
 async def wait_until_they_wait(service: Service, count: int) -> None:
-    """Return when so many transactions wait for a lock."""
+    """Wait until this many transactions wait for a lock."""
     for _ in range(1500):
         with service.database.read() as connection:  # one that goes on would not see others move
             if connection.execute(WAITING).scalar_one() >= count:

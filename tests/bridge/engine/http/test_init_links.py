@@ -46,7 +46,7 @@ def test_a_session_link_lives_five_minutes(service: Service) -> None:
 
 
 def test_it_registers_the_user_and_creates_no_report(service: Service) -> None:
-    """Rule 3: an unknown UserEmail is registered on the site; no report comes of it."""
+    """Rule 3: an unknown UserEmail is registered on the site; no report is created."""
     assert service.post("report/init", body()).status_code == 200
     emails = [each["email"] for each in service.get("admin/sites/SITE1/users").json()]
     assert "new@site1.test" in emails

@@ -1,4 +1,4 @@
-"""Launches at once: they share commits and statements, and nobody's refusal is another's."""
+"""Concurrent launches share commits and statements; a refusal concerns only its own launch."""
 
 import asyncio
 from collections import Counter
@@ -50,7 +50,7 @@ def count(service: Service, table: str) -> int:
 
 
 def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: Service) -> None:
-    """All-or-nothing a launch: the stranger it named is not registered, no report, no change."""
+    """A refused launch leaves nothing behind: no user, no report, no change."""
     accounts = count(service, "engine_account")
     bodies = [launch_body(f"A{number}", tags=NAMED, userInfo=user()) for number in range(6)]
     other = {"PatientName": "SMITH^JOHN"}
@@ -69,7 +69,7 @@ def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: S
 
 
 def test_a_batch_that_cannot_go_at_once_goes_one_by_one(service: Service) -> None:
-    """Its stranger stays unknown; what was registered before is registered, and said, once."""
+    """A refused launch registers no user; other launches of the batch are recorded once."""
     accounts = count(service, "engine_account")
     other = {"PatientName": "SMITH^JOHN"}
     batch = [
@@ -87,7 +87,7 @@ def test_a_batch_that_cannot_go_at_once_goes_one_by_one(service: Service) -> Non
 
 
 def test_each_launch_gets_the_answer_to_itself(service: Service) -> None:
-    """Reports, owners and links are not mixed up, whichever token and kind."""
+    """Reports, owners and links of concurrent launches are not mixed up."""
     bodies = [
         launch_body("E1", userInfo=user(READER)),
         launch_body("L1", lazyLaunch=True),
@@ -140,7 +140,7 @@ def test_launches_that_meet_cost_few_statements(service: Service, more: dict[str
 
 
 def test_a_token_that_was_revoked_is_refused_among_others(service: Service) -> None:
-    """Tokens that are asked for together are still each its own."""
+    """Tokens that are authenticated together resolve to their own callers."""
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(3)]
     service.tokens["unknown"] = "rbt_unknown"
     answers = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
@@ -166,7 +166,7 @@ def accessions(service: Service, accession: str) -> list[str]:
 
 
 def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
-    """Their report says so in the feed; orders of other groups, and of none, stand alone."""
+    """Orders of one link group share a report; orders of other groups, or of none, do not."""
     found = registered(
         service,
         registering("A1", group="7.0"),

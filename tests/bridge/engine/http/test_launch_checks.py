@@ -1,4 +1,4 @@
-"""What a launch refuses, what it takes with a warning, what it makes equal."""
+"""Validation of launches: refusals, warnings, normalization."""
 
 import base64
 from itertools import product
@@ -145,7 +145,7 @@ def test_a_batch_has_a_limit(service: Service) -> None:
 
 
 def test_every_missing_tag_is_named(service: Service) -> None:
-    """Whatever is wrong beside it: `errors` has a place for each."""
+    """`errors` names the place of each error."""
 
     def places(body: Any) -> set[str]:
         answer = service.post("report/launch/clinical", body)

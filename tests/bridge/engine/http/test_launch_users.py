@@ -59,7 +59,7 @@ def test_a_useless_auth_is_refused_or_warned_of(service: Service) -> None:
 
 
 def test_a_plain_user_launches_for_members_only(service: Service) -> None:
-    """Authentication 3 and 5: strangers need a site administrator's authority."""
+    """Authentication 3 and 5: launching for other users requires a site administrator."""
     assert service.launch(READER, userInfo=user(OTHER)).json()["owner"]["email"] == OTHER
     assert service.launch(READER, userInfo=user("x@site1.test")).status_code == 403
 
@@ -71,6 +71,6 @@ def test_a_token_of_another_site_may_not_launch(service: Service) -> None:
 
 
 def test_a_service_token_has_to_name_a_user(service: Service) -> None:
-    """A report of an eager launch belongs to somebody."""
+    """The report of an eager launch always has an owner."""
     assert service.launch("service").status_code == 400
     assert service.launch("service", userInfo=user()).json()["owner"]["email"] == READER

@@ -111,7 +111,7 @@ def test_links_expire(service: Service) -> None:
 
 
 def test_a_deleted_report_takes_its_links_with_it(service: Service) -> None:
-    """Delete: links die with the report, and say so; a PreLaunch's too, though it has none."""
+    """Delete: the links of a report are revoked and show a notice; so are links of a PreLaunch."""
     link = link_for(service)
     assert service.post("report/delete", {"clinicalInfo": identity()}).status_code == 200
     gone = service.open(link)
@@ -124,7 +124,7 @@ def test_a_deleted_report_takes_its_links_with_it(service: Service) -> None:
 
 
 def test_a_cancelled_order_that_somebody_opened_is_kept(service: Service) -> None:
-    """`onlyWhenOrdered` (ours): an empty order goes, one that was opened meanwhile stays."""
+    """`onlyWhenOrdered`: an empty order is deleted; one that was opened meanwhile is kept."""
     body = {"clinicalInfo": identity(), "onlyWhenOrdered": True}
     service.launch("service", lazyLaunch=True, registerOrder=True)
     assert service.post("report/delete", body).status_code == 200
@@ -137,7 +137,7 @@ def test_a_cancelled_order_that_somebody_opened_is_kept(service: Service) -> Non
 
 
 def test_links_die_with_their_token(service: Service) -> None:
-    """Revoking a token revokes what it gave out."""
+    """Revoking a token revokes its links."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user()).json()["reportLink"]
     service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
@@ -168,7 +168,7 @@ def test_only_the_sites_hosts_may_frame(service: Service) -> None:
 
 
 def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
-    """Only administrators create authenticated links; a member signs in, a stranger does not."""
+    """Only administrators create authenticated links; a link of another user asks to sign in."""
     link = service.launch(READER, lazyLaunch=True).json()["reportLink"]
     page = service.open(link)
     assert 'type="password"' in page.text
@@ -192,7 +192,7 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
 
 
 def test_prefetching_opens_nothing(service: Service) -> None:
-    """A preview or a HEAD request is nobody who reads the report."""
+    """A prefetch or HEAD request has no effect."""
     link = link_for(service, lazyLaunch=True)
     assert service.open(link, headers={"sec-purpose": "prefetch"}).status_code == 204
     assert service.call("HEAD", link.removeprefix(BASE), None).status_code == 204
@@ -200,7 +200,7 @@ def test_prefetching_opens_nothing(service: Service) -> None:
 
 
 def test_no_patient_stands_in_the_page_itself(service: Service) -> None:
-    """The page asks the session endpoints; its own text and headers name nobody."""
+    """The page itself contains no patient data; it loads them from the session endpoints."""
     page = service.open(link_for(service, tags={"PatientName": "CANARY^NAME"}))
     assert "CANARY" not in page.text + repr(page.headers)
     assert page.headers["referrer-policy"] == "no-referrer"
@@ -209,7 +209,7 @@ def test_no_patient_stands_in_the_page_itself(service: Service) -> None:
 
 
 def test_reloading_the_page_keeps_the_document(service: Service) -> None:
-    """The handle leaves the address bar; the session's cookie opens the same document again."""
+    """The page removes the handle from its address; the cookie reopens the report."""
     opened = boot(service.open(link_for(service)))
     again = boot(service.call("GET", "/reporting/launch-report/clinical", None))
     assert again["reportId"] == opened["reportId"]
@@ -217,7 +217,7 @@ def test_reloading_the_page_keeps_the_document(service: Service) -> None:
 
 
 def test_a_reload_never_shows_another_report(service: Service) -> None:
-    """Two tabs share the cookie: the one opened first is told so, and shown no other patient's."""
+    """Two tabs share the cookie: the first tab gets a notice on reload, not another patient."""
     first = boot(service.open(link_for(service)))["reportId"]
     second = boot(service.open(link_for(service, accession="A2", mrn="P2")))["reportId"]
     address = "/reporting/launch-report/clinical?report="

@@ -1,4 +1,4 @@
-"""What open report pages are told: every change once, whoever made it, and who else is there."""
+"""The event stream of report pages: changes and presence."""
 
 import asyncio
 from typing import Any
@@ -167,7 +167,7 @@ def test_the_end_of_a_session_is_told_and_ends_the_stream(service: Service, page
 
 
 def test_a_report_that_was_deleted_elsewhere_is_gone(service: Service, page: Page) -> None:
-    """The page hears of the deletion although there is nothing left to read."""
+    """The stream reports the deletion of the report."""
 
     async def story() -> None:
         async with listening(page) as listener:
@@ -223,7 +223,7 @@ def test_what_another_process_does_is_heard(service: Service, page: Page) -> Non
 
 
 def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None:
-    """Nobody's open page keeps a server from going down."""
+    """An open stream does not delay the shutdown."""
 
     async def story() -> None:
         listener = Listener(page)
@@ -240,7 +240,7 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
 def test_the_window_that_writes_is_asked_before_its_draft_is_taken_over(
     service: Service, page: Page, *, answered: bool
 ) -> None:
-    """V8: it saves when it is asked; one that does not answer keeps nobody from the report."""
+    """V8: the writing window saves on request; a silent one does not block the takeover."""
     other = opened(service, OTHER)
 
     async def story() -> None:

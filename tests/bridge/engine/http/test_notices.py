@@ -1,4 +1,4 @@
-"""Pages that show no report say so in the reader's language."""
+"""Notices are in the language of the browser."""
 
 import json
 from importlib.resources import files
@@ -13,7 +13,7 @@ CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read
 
 
 def test_every_language_has_every_notice() -> None:
-    """reportingApp: the 17 codes; no language but English speaks English."""
+    """Every one of the 17 languages has its own texts."""
     for code, own in CATALOGUE.items():
         assert set(own) == set(NoticeKey), code
         assert all(set(each) == {"title", "text"} and all(each.values()) for each in own.values())
@@ -33,7 +33,7 @@ def test_every_language_has_every_notice() -> None:
     ],
 )
 def test_a_link_that_is_none(service: Service, asked: str, language: str, title: str) -> None:
-    """launch: a browser that asks for a language is told in it, with the language marked."""
+    """A notice is in the requested language, and its `lang` attribute names it."""
     headers = {"accept-language": asked}
     answer = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
     assert answer.status_code == 404
@@ -42,7 +42,7 @@ def test_a_link_that_is_none(service: Service, asked: str, language: str, title:
 
 
 def test_a_pre_warm_that_fails_speaks_the_links_language(service: Service) -> None:
-    """GET init, rule 5: the frame displays the reason; the link's AppLanguage goes before."""
+    """GET init, rule 5: the frame shows the reason; AppLanguage of the link has precedence."""
     answer = service.open(
         f"{BASE}/reporting/init?token=x&AppLanguage=it-IT&SpeechLanguage=it-IT",
         headers={"accept-language": "de"},

@@ -70,7 +70,7 @@ def a_signed_prior(service: Service) -> None:
 
 
 def answers(service: Service) -> dict[str, Any]:
-    """Bring a report through its life and collect what its page was answered."""
+    """Run a report through its lifecycle and collect the responses to its page."""
     a_signed_prior(service)
     service.call("PUT", "/api/admin/sites/SITE1/macros/.n", json={"text": "Normal."})
     body = {"name": "Knee", "document": DOCUMENT}

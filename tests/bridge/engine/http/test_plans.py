@@ -1,4 +1,4 @@
-"""No statement of a hot path walks a table that grows: their plans, on both databases."""
+"""Query plans of the hot paths use indexes, on both databases."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def watched(database: Database) -> Iterator[list[Statement]]:
 
 
 def plan(connection: Connection, statement: Statement) -> str:
-    """Return how the database would run a statement, were its tables large."""
+    """Return the query plan of a statement for large tables."""
     explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
     rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
     # SQLite calls this a scan, too.
@@ -94,7 +94,7 @@ def plan(connection: Connection, statement: Statement) -> str:
 
 
 def walks(text: str) -> list[str]:
-    """Return the growing tables that a plan walks; the last row of one is found without a walk."""
+    """Return the growing tables that a plan scans."""
     found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
     return [table for table in found if table in GROWING]
 
@@ -115,7 +115,7 @@ def test_no_hot_statement_walks_a_growing_table(
 
 
 def test_a_token_is_found_by_its_index(service: Service) -> None:
-    """Its question goes by the driver, past those that are watched."""
+    """The query of the test itself is not collected."""
     with service.database.write() as connection:
         if connection.dialect.name == "sqlite":
             asked: Statement = (VALID.sqlite, {"hashes": '["a"]', "now": 0})
@@ -126,7 +126,7 @@ def test_a_token_is_found_by_its_index(service: Service) -> None:
 
 
 def test_a_walk_is_seen(service: Service) -> None:
-    """The test can fail: a look-up by a column without an index is a walk."""
+    """A lookup without an index is found: the test can fail."""
     assert service.call("GET", "/healthz", ADMIN).status_code == 200
     with service.database.write() as connection:
         if connection.dialect.name == "postgresql":

@@ -1,4 +1,4 @@
-"""What a quota costs, and how much it remembers; its windows are in `test_edge_rules.py`."""
+"""Cost and memory of quotas; `test_edge_rules.py` tests the windows."""
 
 import gc
 import sys
@@ -46,7 +46,7 @@ def test_it_costs_the_same_with_ten_and_with_a_hundred_thousand_windows(passes: 
 
 
 def test_windows_that_ended_are_forgotten() -> None:
-    """More of them go than come, without a sweep."""
+    """Expired windows are dropped faster than new ones are created."""
     clock = Clock()
     meter = QuotaMeter(clock)
     for round_number in range(10):
@@ -57,7 +57,7 @@ def test_windows_that_ended_are_forgotten() -> None:
 
 
 def test_their_number_is_bounded() -> None:
-    """The oldest is forgotten for a new one; another policy's stay."""
+    """The oldest window is dropped for a new one; other policies are unaffected."""
     meter = QuotaMeter(Clock(), most=100)
     meter.take("exports", "1", QUOTA)
     for each in range(1000):

@@ -1,4 +1,4 @@
-"""Races over HTTP: one winner, a legal state, and no failure that is nobody's."""
+"""Races over HTTP: one winner and a legal state."""
 
 import asyncio
 from collections import Counter
@@ -159,7 +159,7 @@ def test_a_launch_beside_a_correction_leaves_one_name(service: Service) -> None:
 
 
 def test_a_lazy_link_that_is_opened_beside_a_merge(service: Service) -> None:
-    """The report comes to be under the survivor."""
+    """The report has the surviving identifier."""
     for number in range(4):
         prior, survivor = f"OLD{number}", f"NEW{number}"
         launched = service.launch(

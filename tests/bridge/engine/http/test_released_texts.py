@@ -1,4 +1,4 @@
-"""The feed tells what it releases in words, to whoever asks for them."""
+"""Texts in the change feed and in status records."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_the_words_are_those_of_the_export(service: Service) -> None:
 
 
 def test_words_are_told_where_they_are_asked_for(service: Service) -> None:
-    """Not unasked, and only with what releases them: signing inside the delay tells nothing."""
+    """A change has a text only on request and only with a release."""
     service.launch(tags={"KeyFindings": WORDS})
     assert service.post("report/sign", ONE).status_code == 200
     changes = service.get("report/changes", "service", texts="true").json()["changes"]
@@ -56,7 +56,7 @@ def test_words_are_told_where_they_are_asked_for(service: Service) -> None:
 
 @pytest.mark.parametrize("who", ["service", ADMIN])
 def test_words_are_exports_on_record(service: Service, who: str) -> None:
-    """Whoever takes the words of a report has exported it, by the audit trail."""
+    """Reading the text of a report is recorded as an export."""
     release(service)
     assert len(releases(service, who, texts="true")) == 1
     service.runner.run(service.application.state.engine.audit_buffer.flush())
@@ -65,7 +65,7 @@ def test_words_are_exports_on_record(service: Service, who: str) -> None:
 
 
 def test_words_count_as_exports(service: Service) -> None:
-    """Where the quota is used up the change comes without them; our own bridge has none."""
+    """Without quota the change has no text; the bridge has no quota."""
     release(service)
     engine = service.application.state.engine
     rates = RateLimits(exports=Quota(2))
@@ -77,7 +77,7 @@ def test_words_count_as_exports(service: Service) -> None:
 
 
 def test_each_page_tells_its_own_words(service: Service) -> None:
-    """However few changes a page has, and whatever events are passed over."""
+    """Each text counts as one export for any page size and event filter."""
     release(service)
     service.launch(accession="A2", tags={"KeyFindings": "Another."})
     body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
@@ -127,7 +127,7 @@ def test_texts_of_status_records_are_exports_on_record(service: Service, who: st
 
 
 def test_texts_of_status_records_count_as_exports(service: Service) -> None:
-    """Beyond the quota the records come without them; one request names few orders."""
+    """Without quota the records have no text; a request with texts may name few orders."""
     release(service)
     engine = service.application.state.engine
     engine.settings = EngineSettings(engine.settings.link_keys, rates=RateLimits(exports=Quota(1)))

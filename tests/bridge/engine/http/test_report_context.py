@@ -1,4 +1,4 @@
-"""What the report page has beside its text: priors, history, files, exports, checks, presence."""
+"""Context of the report page: priors, history, files, exports, checks, presence."""
 
 import base64
 import io
@@ -93,7 +93,7 @@ def test_key_images_are_listed_and_given_to_this_report_only(service: Service) -
     ("kind", "start"), [("docx", b"PK"), ("rtf", b"{\\rtf"), ("html", b"<!DOCTYPE")]
 )
 def test_a_report_is_taken_as_a_file(service: Service, kind: str, start: bytes) -> None:
-    """DOCX, RTF and HTML bear the text; an unknown time zone is refused."""
+    """DOCX, RTF and HTML contain the text; an unknown time zone is refused."""
     page = opened(service)
     written(page, "Unmistakable.")
     answer = page(f"export/{kind}")
@@ -112,7 +112,7 @@ def test_a_pdf_is_taken(service: Service) -> None:
 
 
 def test_checks_follow_the_sites_choice(service: Service) -> None:
-    """Alert by default, silent says nothing, prohibit refuses to sign in the application only."""
+    """The default is alert; silent reports nothing; prohibit blocks signing in the app only."""
     page = opened(service, tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
     version = written(page, "Right knee [which]. Uterus.")
     found = page("checks").json()["findings"]
@@ -138,7 +138,7 @@ def test_checks_follow_the_sites_choice(service: Service) -> None:
 
 
 def test_one_page_writes_and_the_other_sees_who(service: Service) -> None:
-    """V100: a second window reads, says who writes, and writes once the first has left."""
+    """V100: a second window is read-only and names the writer until the first has left."""
     first, second = opened(service), opened(service)
     state = first("report").json()
     assert state["writable"]
@@ -153,7 +153,7 @@ def test_one_page_writes_and_the_other_sees_who(service: Service) -> None:
 
 
 def test_a_page_loaded_again_goes_on_writing(service: Service) -> None:
-    """The session of the cookie hands its lease to the page that takes its place."""
+    """A reloaded page gets the writing lease of its session."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     answer = service.open(link)
     page = service.session(answer)
@@ -164,7 +164,7 @@ def test_a_page_loaded_again_goes_on_writing(service: Service) -> None:
 
 
 def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
-    """The key stays over pages, and is another one for another report or user."""
+    """The draft key is the same for all pages of a user and report, and differs for others."""
     page = opened(service)
     key = page("report").json()["journalKey"]
     assert len(base64.b64decode(key)) == 32
@@ -176,7 +176,7 @@ def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
 
 
 def test_comparing_by_itself_is_decided_by_launch_then_site(service: Service) -> None:
-    """V3: AutoComparePrior of the launch, else the site's word, else no."""
+    """V3: AutoComparePrior of the launch, else of the site, else false."""
     assert not opened(service)("report").json()["autoCompare"]
     service.call(
         "PATCH", "/api/admin/sites/SITE1", ADMIN, json={"settings": {"AutoComparePrior": True}}

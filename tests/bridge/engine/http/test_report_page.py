@@ -1,4 +1,4 @@
-"""The session endpoints behind the report page: they stay when another page takes its place."""
+"""The session endpoints of the report page."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def saved(page: Page, text: str = "Normal.") -> int:
 
 
 def test_a_report_is_read_typed_and_saved(service: Service, page: Page) -> None:
-    """What is saved is what the API's content says."""
+    """GET content returns the saved text."""
     state = page("report").json()
     assert {"edit", "sign", "prelim", "discard"} == set(state["can"])
     saved(page, "Line one\nLine two")
@@ -85,7 +85,7 @@ def test_a_preliminary_read(service: Service, page: Page) -> None:
 
 
 def test_discard_removes_a_launched_draft(service: Service, page: Page) -> None:
-    """A Draft that began as a launch goes; the page's session finds nothing any more."""
+    """Discarding deletes a Draft of a launch; its session has no report afterwards."""
     assert page("discard", {}).status_code == 204
     assert page("report").status_code == 404
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404

@@ -21,7 +21,7 @@ ONE = {"clinicalInfo": identity()}
 
 
 def test_the_status_record(service: Service) -> None:
-    """Report status record: exactly its members, and two of ours."""
+    """Report status record: exactly its members and the two additional ones."""
     service.launch(READER)
     assert service.status() == {
         "reportId": service.launch().json()["reportId"],
@@ -35,7 +35,7 @@ def test_the_status_record(service: Service) -> None:
 
 
 def test_several_are_asked_and_some_are_known(service: Service) -> None:
-    """status: the found ones are returned; the only one asked unknown is 404."""
+    """status: found reports are returned; a single unknown order is 404."""
     service.launch()
     body = {"clinicalInfo": [identity("A9"), identity("A1"), identity("A1")]}
     answer = service.post("report/status", body)
@@ -150,7 +150,7 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
 
 
 def test_a_waiting_reader_is_woken_by_a_change(service: Service) -> None:
-    """changes: wait returns as soon as something happens, and empty at its end."""
+    """changes: a waiting request returns with the first change, or empty at the end."""
 
     async def waiting() -> tuple[float, Any]:
         loop = asyncio.get_running_loop()
@@ -240,7 +240,7 @@ def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
 
 
 def test_unknown_filters_of_the_worklist_are_refused(service: Service) -> None:
-    """A filter that is passed over in silence shows patients that were not asked for."""
+    """An unknown filter is refused, because an ignored one would show other patients."""
     answer = service.get("worklist", SiteID="SITE1", modality="CT", statuses="Draft")
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
     assert [each["pointer"] for each in answer.json()["errors"]] == ["modality", "statuses"]

@@ -1,4 +1,4 @@
-"""Guessing passwords: counted before the hash, on all nodes; the owner still comes in."""
+"""The sign-in limit: attempts are counted before hashing, on all nodes."""
 
 import asyncio
 import threading
@@ -121,7 +121,7 @@ def test_a_clock_set_back_locks_nobody_for_ever(service: Service) -> None:
 
 
 def test_the_wall_clock_opens_nothing(service: Service) -> None:
-    """The limit counts a time that nobody sets."""
+    """The limit uses a monotonic clock."""
     enrol(service, READER)
     attempts(service, 1)
     service.application.state.engine.throttle.moment = lambda _: 1_800_000_000_000

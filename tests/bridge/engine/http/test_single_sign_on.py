@@ -1,4 +1,4 @@
-"""People sign in by an OpenID Connect provider; what it vouches for wrongly lets nobody in."""
+"""Sign-in by an OpenID Connect provider; wrong claims are refused."""
 
 import asyncio
 import secrets
@@ -87,7 +87,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
-    """To the page that was asked for, with a session like any other; recorded as a login."""
+    """Sign-in redirects to the requested page and is recorded as a login."""
     answer = door.walk()
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     account = door.get("/reporting/api/account", cookie_of(answer))
@@ -98,13 +98,13 @@ def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
 
 
 def test_an_address_that_only_the_provider_is_asked_for_counts_too(door: Door) -> None:
-    """Where the ID token leaves it out."""
+    """The e-mail address comes from userinfo if the ID token has none."""
     door.provider.by_userinfo = True
     assert door.walk().status_code == 303
 
 
 def test_a_link_to_a_report_is_opened_afterwards(door: Door) -> None:
-    """As after a password; and no page of somebody else is."""
+    """Only landing pages of this service are redirected to."""
     answer = door.walk("token=abc")
     assert answer.headers["location"] == "/reporting/launch-report/clinical?token=abc"
     away = door.walk("next=https://evil.test/")
@@ -126,7 +126,7 @@ def test_a_link_to_a_report_is_opened_afterwards(door: Door) -> None:
     ids=lambda lies: next(iter(lies)) if isinstance(lies, dict) else str(lies),
 )
 def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]) -> None:
-    """No session, and the record says why without saying who."""
+    """A failed sign-in creates no session; the audit event has the cause and no user."""
     door.provider.lies = lies
     answer = door.walk()
     assert answer.status_code == 401
@@ -140,26 +140,26 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
 
 
 def test_a_signature_of_another_key_lets_nobody_in(door: Door) -> None:
-    """Even under the name of the right one."""
+    """A token with an unknown key is refused."""
     door.provider.signing = RSAKey.generate_key(2048)
     assert door.walk().status_code == 401
 
 
 def test_exchanged_keys_are_read_again(door: Door) -> None:
-    """A provider may exchange them at any time."""
+    """Rotated keys of the provider are loaded."""
     assert door.walk().status_code == 303
     door.provider.key = RSAKey.generate_key(2048, auto_kid=True)
     assert door.walk().status_code == 303
 
 
 def test_a_provider_that_calls_itself_otherwise_is_none(door: Door) -> None:
-    """Nobody is sent there."""
+    """A provider with another issuer is refused."""
     door.provider.claimed_issuer = "https://other.example.org"
     assert door.get("/reporting/login/oidc").status_code == 401
 
 
 def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
-    """Without its cookie, with another's, or with another state, it comes to nothing."""
+    """A callback without its cookie, or with another state, is refused."""
     sent = door.get("/reporting/login/oidc")
     back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30).headers[
         "location"
@@ -173,7 +173,7 @@ def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
 
 
 def test_a_closed_account_stays_closed(door: Door) -> None:
-    """Whoever vouches."""
+    """An unknown account cannot sign in."""
     with door.database.write() as connection:
         connection.execute(text("UPDATE engine_account SET disabled_at = 1"))
     assert door.walk().status_code == 401
@@ -187,7 +187,7 @@ def test_the_login_page_offers_it(door: Door) -> None:
 
 
 def confirm(door: Door, session: str, **lies: Any) -> httpx.Response:
-    """Prove once more who one is, with the provider, while signed in."""
+    """Confirm the own identity by the provider while signed in."""
     sent = door.get("/reporting/login/oidc?confirm=1&next=/console", session)
     asked = parse_qs(urlsplit(sent.headers["location"]).query)
     assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
@@ -219,7 +219,7 @@ def test_a_confirmation_is_a_new_session_in_the_place_of_the_old_one(door: Door)
 def test_a_confirmation_without_new_credentials_proves_nothing(
     door: Door, lies: dict[str, Any]
 ) -> None:
-    """The provider let its own session count, or somebody else signed in; the session stays."""
+    """A confirmation without new credentials, or of another user, is refused; the session stays."""
     with door.database.write() as connection:
         users.register(connection, "SITE1", "eve@example.org", "Eve Reader", 1)
     session = cookie_of(door.walk())

@@ -1,4 +1,4 @@
-"""A site's settings over HTTP: typed, changed one by one, images encoded by us."""
+"""Settings of a site over HTTP: types, partial changes, re-encoded images."""
 
 import base64
 from io import BytesIO

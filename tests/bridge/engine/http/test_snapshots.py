@@ -23,7 +23,7 @@ _SECRET = re.compile(r"[0-9a-f]{32}|[A-Za-z0-9_+/-]{43}=?")
 
 
 def settled(value: Any) -> Any:
-    """Return JSON with what differs from run to run put into words."""
+    """Return JSON with run-dependent values replaced."""
     if isinstance(value, dict):
         return {name: settled(each) for name, each in value.items()}
     if isinstance(value, list):

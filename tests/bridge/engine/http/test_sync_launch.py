@@ -1,4 +1,4 @@
-"""SyncLaunch: what a launch answers, which window is asked to follow, and what it opens."""
+"""SyncLaunch: the launch response, the window that follows, and what it opens."""
 
 import asyncio
 import contextlib
@@ -26,13 +26,13 @@ SYNC = {"SyncLaunch": True}
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch waits for whoever follows on a slow machine too."""
+    """The time that a launch waits, longer than a slow machine needs."""
     monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 30)
 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
-    """A launch that nobody follows answers after a moment."""
+    """A short time for launches that no window follows."""
     monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 0.6)
 
 
@@ -114,7 +114,7 @@ def test_a_lazy_launch_comes_into_being_when_it_is_followed(service: Service, pa
 
 
 def test_a_refusal_is_a_warning_and_is_not_asked_again(service: Service, page: Page) -> None:
-    """The launch is answered as any other; the window stays, but may follow later."""
+    """A refusal adds a warning to the launch; the window may follow later."""
 
     async def story() -> None:
         async with listening(page) as listener:
@@ -149,7 +149,7 @@ def test_a_window_that_was_away_follows_the_newest_only(service: Service, page: 
 
 @pytest.mark.usefixtures("_soon")
 def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) -> None:
-    """A window that does not answer in time: the launch does not wait for ever."""
+    """A launch does not wait longer than its limit."""
 
     async def story() -> None:
         async with listening(page):
@@ -160,7 +160,7 @@ def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) ->
 
 @pytest.mark.usefixtures("_soon")
 def test_only_this_users_newest_window_is_asked(service: Service, page: Page) -> None:
-    """Never by site, never an older window, and no frame unless the site wants it."""
+    """Windows of another site, older windows and frames without permission do not follow."""
     newer = window(service)
     framed = window(service, in_frame=True)
 
@@ -188,7 +188,7 @@ def test_the_same_study_again_moves_nothing(service: Service, page: Page) -> Non
 
 
 def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: Page) -> None:
-    """`once`: networks that hold streams back get what there is, and the stream ends."""
+    """`once` sends the present events and ends the stream."""
     headers = {"authorization": f"Bearer {page.secret}", "last-event-id": "0"}
     path = "/reporting/api/session/events"
     answer = service.call("GET", path, None, headers=headers, params={"once": "true"})
@@ -198,7 +198,7 @@ def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: 
 
 
 def test_where_reports_were_embedded_is_shown_to_administrators(service: Service) -> None:
-    """A site that has named no hosts: which pages framed its reports, as browsers said."""
+    """Observed hosts of a site: the origins that framed its reports."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     framed = {"sec-fetch-dest": "iframe", "referer": "https://viewer.example/study/7"}
     service.open(link, headers=framed)

@@ -64,7 +64,7 @@ def test_the_template_becomes_the_draft(templated: Service, *, lazy: bool) -> No
 
 
 def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> None:
-    """Registered: empty until it is opened; reset: empty again, and filled once more."""
+    """A registered order is empty until it is opened; after a reset it is filled again."""
     launch = {"lazyLaunch": True, "registerOrder": True, "reportingApp": {"ApplyTemplate": "7"}}
     answer = templated.launch(userInfo=user(), **launch).json()
     assert not templated.status()["hasContent"]
@@ -162,7 +162,7 @@ def test_a_map_that_cannot_be_read_changes_nothing(templated: Service, csv: str)
 
 
 def test_a_share_is_for_reading_only(service: Service) -> None:
-    """Report share: the document without a control, to whoever has the link; revocable, audited."""
+    """A share shows the report read-only to anyone with its link; it is revocable and audited."""
     page = page_of(service, tags={"KeyFindings": "Shared words."})
     share = page("shares", {}).json()["share"]
     service.http.cookies.clear()
@@ -203,7 +203,7 @@ def test_a_share_ends(service: Service) -> None:
 
 
 def test_a_visitor_shares_nothing(service: Service) -> None:
-    """Only the owner and administrators give a report away, or generate its codes."""
+    """Only the owner and administrators share a report or generate its codes."""
     service.launch(userInfo=user(), tags={"KeyFindings": "x"})
     service.post("report/sign", ONE)
     link = service.launch(userInfo=user(OTHER, "O")).json()["reportLink"]

@@ -1,4 +1,4 @@
-"""Event streams and long polls are bounded, for each caller and in total."""
+"""Event streams and long polls are limited, for each caller and in total."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -32,7 +32,7 @@ async def events(page: Page) -> httpx.Response:
 def test_streams_are_bounded(
     service: Service, page: Page, total: int, each: int, status: int, code: str
 ) -> None:
-    """One more is refused, and told when to come again; one that ends makes room."""
+    """A request above the limit gets Retry-After; an ended one frees its place."""
     engine = service.application.state.engine
     engine.streams = WaitingRequests(total, each)
 

@@ -1,4 +1,4 @@
-"""Who waits for changes is woken by the commit, also by that of another process."""
+"""A commit wakes waiting readers, also in other processes."""
 
 import asyncio
 import secrets
@@ -15,11 +15,11 @@ from bridge.store.database import Database
 from tests.bridge.engine.http.engine_service import BASE, Service, user
 
 LONG = 20.0
-"""Seconds; none of the polls that are the safety net rings the bell."""
+"""Seconds; no poll happens within this time."""
 
 
 def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
-    """The long poll answers with the signature, and the bell has rung for it."""
+    """A signature wakes the long poll."""
     service.launch()
     engine = service.application.state.engine
 
@@ -35,7 +35,7 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
 
 
 def test_who_passes_over_an_event_is_not_woken_by_it(service: Service) -> None:
-    """A launched order wakes who waits for anything, and not who waits for other news."""
+    """A launched order wakes readers of all events and not readers of other events."""
     changed, orders = service.application.state.engine.work.changed, {"order_registered"}
 
     async def bells() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
@@ -68,7 +68,7 @@ def test_events_that_are_passed_over(service: Service) -> None:
 def test_a_signature_wakes_the_readers_of_other_processes(
     service: Service, database_url: str
 ) -> None:
-    """Two engines on one PostgreSQL: what one commits rings at the other."""
+    """Two engines on one PostgreSQL: a commit of one wakes readers of the other."""
     service.launch()
     there = Database(database_url)
     settings = EngineSettings((("1", secrets.token_bytes(32)),), public_url=BASE, threads=2)

@@ -1,4 +1,4 @@
-"""The worklist of a signed-in user: stretches, filters, orders by column, and what is new."""
+"""The worklist of a signed-in user: pages, filters, sorting, changes."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ def ask(service: Service, method: str, path: str, **options: Any) -> Any:
 
 
 def rows(service: Service, **query: Any) -> Any:
-    """Return a stretch of the worklist of SITE1."""
+    """Return rows of the worklist of SITE1."""
     answer = ask(service, "GET", "/rows", params={"SiteID": "SITE1", **query})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def mrns(service: Service, **query: Any) -> list[str]:
-    """Return the patients of a stretch, in its order."""
+    """Return the patients of the rows in order."""
     return [each["orders"][0]["PatientMRN"] for each in rows(service, **query)["items"]]
 
 
@@ -157,7 +157,7 @@ def test_only_administrators_assign(worklist: Service) -> None:
 
 
 def test_strangers_see_no_worklist(worklist: Service) -> None:
-    """Neither its rows, nor its changes, nor its people."""
+    """A user of another site gets no rows, changes or readers."""
     sign_in(worklist, FOREIGN)
     for path in ("/rows", "/changes", "/site"):
         answer = ask(worklist, "GET", path, params={"SiteID": "SITE1", "wait": 0})

@@ -1,4 +1,4 @@
-"""Default text in brackets: what signing accepts, and what stays a question to the reader."""
+"""Default text in brackets: which brackets signing accepts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The content model: text and JSON forth and back, and what is refused."""
+"""The document model: conversion from and to text and JSON, and limits."""
 
 from typing import Any
 

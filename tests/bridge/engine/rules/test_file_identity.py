@@ -1,4 +1,4 @@
-"""When a DICOM file contradicts what is known of a patient. Names: `test_person_names`."""
+"""Contradictions between a DICOM file and the known patient."""
 
 from bridge.engine.rules.patients import contradictions
 

@@ -1,4 +1,4 @@
-"""Key findings in a template: where they go, that nothing is lost and nothing is made up."""
+"""Key findings in a template: their places, and no lost or invented text."""
 
 import sys
 from types import FrameType
@@ -38,7 +38,7 @@ def lines(findings: str) -> list[str]:
 
 
 def test_a_finding_goes_where_its_anatomy_belongs() -> None:
-    """By the words in it, behind the template's own words, which stay."""
+    """A finding is inserted by its anatomy after the text of the template."""
     found = lines("- 8 mm nodule in the right upper lobe.\n2. Cardiomegaly.")
     assert found == [
         *("Technique", "CT of the chest, [Contrast]", "Findings"),
@@ -66,7 +66,7 @@ def test_a_field_takes_its_value() -> None:
 
 
 def test_what_belongs_nowhere_stands_in_the_findings() -> None:
-    """Unknown words and other languages are kept as they came."""
+    """Findings with unknown words and in other languages are kept unchanged."""
     found = lines("所見なし。")
     assert found[found.index("Findings") + 1] == "所見なし。"
     assert plain_text(apply_template(Document(), "x\ny")) == "x\ny"
@@ -205,7 +205,7 @@ def applied(template: str, findings: str) -> list[str]:
 def test_a_finding_takes_the_place_of_what_it_contradicts(
     template: str, findings: str, expected: str
 ) -> None:
-    """Normal sentences and fields of its region go, those of others and all else stay."""
+    """Normal sentences of the region are replaced; all other text is kept."""
     assert applied(template, findings) == expected.split("\n")
 
 
@@ -222,5 +222,5 @@ def test_what_replaces_is_marked() -> None:
 
 
 def test_a_normal_finding_replaces_nothing() -> None:
-    """Nothing contradicts: the template's sentences stay."""
+    """A finding without contradiction replaces nothing."""
     assert applied("Lungs: Clear.", "No lung nodules.") == ["Lungs: Clear.", "No lung nodules."]

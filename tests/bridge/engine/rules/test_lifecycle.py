@@ -1,4 +1,4 @@
-"""The state table, walked as data: every status with every event, under every set of facts."""
+"""The state table: every status with every event and every set of facts."""
 
 from itertools import chain, combinations, product
 

@@ -1,4 +1,4 @@
-"""Which phrases a text affirms, and which it denies, asks for or cannot exclude."""
+"""Affirmed and denied phrases of a text."""
 
 import pytest
 

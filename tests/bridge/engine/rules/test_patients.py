@@ -1,4 +1,4 @@
-"""Names, dates, placeholders: who is who, and who is nobody."""
+"""Comparison of names and dates; placeholders."""
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_placeholders(identifier: str, placeholder: bool) -> None:
 
 
 def test_cooling_ends_on_the_millisecond() -> None:
-    """A period that has reached its end is over."""
+    """A sign delay ends at its end time."""
     ends = cooling_end(1_000, 60, ignore_delay=False)
 
     assert ends == 61_000
@@ -115,7 +115,7 @@ def test_cooling_ends_on_the_millisecond() -> None:
 
 
 def test_prelim_groups_of_a_site() -> None:
-    """V60: configured groups bind; a site without any takes what comes."""
+    """V60: configured groups are binding; a site without groups accepts any."""
     configured = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=True)}
     learned = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=False)}
 
@@ -144,7 +144,7 @@ def test_merged_tags() -> None:
     [("20260301", "19800301", "046Y"), ("20260301", "1980", None), ("", "19800301", None)],
 )
 def test_an_age_goes_by_the_corrected_birth_date(study: str, birth: str, age: str | None) -> None:
-    """What was told for another date of birth never stays; what cannot be reckoned goes."""
+    """An age for another date of birth is computed again or removed."""
     known = {"PatientBirthDate": "19700301", "PatientAge": "056Y", "StudyDate": study}
     assert corrected_tags(known, {"PatientBirthDate": birth}).get("PatientAge") == age
     assert corrected_tags(known, {"PatientSex": "F"})["PatientAge"] == "056Y"

@@ -1,4 +1,4 @@
-"""What is looked at before signing: each check finds its own places, and nothing else."""
+"""Checks before signing: each finds its own places only."""
 
 import sys
 from types import FrameType
@@ -19,7 +19,7 @@ from bridge.engine.rules.text.signing_checks import CheckFinding, SigningCheck, 
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
-    """Return what is found in a plain text."""
+    """Return the findings in a plain text."""
     return [(each.check, each.words) for each in find_all(from_text(text), [tags])]
 
 
@@ -71,7 +71,7 @@ def test_unaccepted_suggestions_are_found() -> None:
 
 
 def test_typed_brackets_are_found_in_list_items_too() -> None:
-    """A bracket that somebody typed or dictated is open until it is gone."""
+    """A typed or dictated bracket is open until it is removed."""
     document = Document((ListBlock(((Text("none"),), (Text("see [where]"),))),))
     assert find_all(document, []) == [
         CheckFinding(SigningCheck.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)
@@ -95,7 +95,7 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
     ],
 )
 def test_the_other_side(study: str, text: str, words: list[str]) -> None:
-    """The other side than the order's, where its sentence does not name the order's side too."""
+    """The opposite side is a finding unless the sentence also names the side of the order."""
     assert found(text, StudyDescription=study) == [
         (SigningCheck.LATERALITY, each) for each in words
     ]
@@ -121,7 +121,7 @@ def test_orders_of_two_sides_are_no_one_side() -> None:
     ],
 )
 def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
-    """Words for what the patient's sex does not have."""
+    """Words that do not apply to the sex of the patient are findings."""
     assert found(text, PatientSex=sex) == [(SigningCheck.SEX_MISMATCH, each) for each in words]
 
 
