@@ -1,3 +1,1 @@
-"""Monitoring for operators: alerts, conditions, probes, certificates, channels, archive. No patient
-data.
-"""
+"""Monitoring for operators: alerts, channels, certificates, connection probes, traces, archive."""

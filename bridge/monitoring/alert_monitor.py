@@ -1,6 +1,7 @@
-"""Look at everything, note what stands, tell those who want to know. One look at a time.
+"""
+Alert monitor: collects a snapshot of the system, updates the alerts, and sends notifications.
 
-Gathers and passes on; what is worth telling is `conditions`' business.
+`conditions` decides which conditions of a snapshot are alerts.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -29,7 +30,7 @@ from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import list_unseen
 
 Notify = Callable[[Sequence[AlertNotice]], None]
-"""Tells somebody, or raises."""
+"""Sends notices in one way, such as by e-mail, or raises."""
 
 
 MAX_EXCEPTIONS = 1000
@@ -38,72 +39,78 @@ HOUR = 3_600_000  # ms
 
 
 def no_disk_limit() -> None:
-    """Know nothing."""
+    """Return no free space: the disk is not monitored."""
 
 
 def no_other_nodes(_now: int) -> Sequence[NodeFiles]:
-    """Be alone."""
+    """Return nothing: there are no other nodes."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class AlertMonitor:
-    """What one installation is watched for, and who is told; blocking."""
+    """Monitors one installation; blocking. Times and durations are in ms."""
 
     database: Database
     thresholds: Callable[[], AlertThresholds]
     certificates: Callable[[], Mapping[str, Validity]]
-    tell: Mapping[str, Notify]
-    """The ways to tell people, by name."""
+    notifiers: Mapping[str, Notify]
+    """The ways to send notices, by name."""
     metrics: Metrics
     clock: Callable[[], int]
     started_at: int
     repeat_after: int
     names: Callable[[], frozenset[str]] = frozenset
-    """Channels of today's settings: what is paused and gone from them is no news."""
+    """Channels of the current settings; paused channels that were deleted are no alerts."""
     disk_free: Callable[[], int | None] = no_disk_limit
     hold: int = 0
-    """How long what came back again and again must be gone, ms."""
+    """How long a flapping condition must be gone before its alert is cleared."""
     host: str = ""
-    """Where this process is, for people."""
+    """The host name of this process."""
     other_nodes: Callable[[int], Sequence[NodeFiles]] = no_other_nodes
-    """What other nodes see of their own files and disks; takes the time now, ms."""
-    owed: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
-    """What could not be told in each way, by key, for as long as this process lives."""
+    """Returns the files and disks of other nodes at a time."""
+    unsent: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
+    """Notices that could not be sent, by way and condition; kept in this process only."""
 
-    def look(self) -> list[AlertCondition]:
-        """Look once; tell what is new; give what stands. Raises StoreError."""
+    def check(self) -> list[AlertCondition]:
+        """Check once, send notices, and return the current conditions. Raises StoreError."""
         now = self.clock()
-        found = find_conditions(self._sight(now), self.thresholds())
+        found = find_conditions(self._snapshot(now), self.thresholds())
         notices = update_alerts(self.database, found, now, self.repeat_after, self.hold)
         self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
         log = structlog.get_logger("alerts")
         for notice in notices:
             log.warning("alert", state=notice.news.value, reason=notice.condition.text)
         standing = {each.key for each in found}
-        reached = [self._told(way, notices, standing) for way in self.tell]
-        if notices and self.tell and not any(reached):
+        reached = [self._send(notifier, notices, standing) for notifier in self.notifiers]
+        if notices and self.notifiers and not any(reached):
             mark_unsent(self.database, notices)
         return found
 
-    def _told(self, way: str, notices: Sequence[AlertNotice], standing: Container[str]) -> bool:
-        """Tell in one way what is new, and what could not be told before and is still true."""
-        owed = self.owed.pop(way, {}).items()
+    def _send(
+        self, notifier: str, notices: Sequence[AlertNotice], standing: Container[str]
+    ) -> bool:
+        """Send new notices, and unsent ones that are still valid; return whether that succeeded."""
+        unsent = self.unsent.pop(notifier, {}).items()
         news = {
-            k: each for k, each in owed if (k in standing) is (each.news is not AlertEvent.CLEARED)
+            k: each
+            for k, each in unsent
+            if (k in standing) is (each.news is not AlertEvent.CLEARED)
         }
         news |= {each.condition.key: each for each in notices}
         if not news:
             return True
         try:
-            self.tell[way]([*news.values()])
-        except Exception as error:  # noqa: BLE001  # the others are told all the same
-            structlog.get_logger("alerts").error("not told", endpoint=way, error=describe(error))
-            self.owed[way] = news
+            self.notifiers[notifier]([*news.values()])
+        except Exception as error:  # noqa: BLE001  # the other ways must work, too
+            structlog.get_logger("alerts").error(
+                "not told", endpoint=notifier, error=describe(error)
+            )
+            self.unsent[notifier] = news
             return False
         return True
 
-    def _sight(self, now: int) -> SystemSnapshot:
+    def _snapshot(self, now: int) -> SystemSnapshot:
         names = self.names()
         listeners = read_channels(self.database, ChannelKind.LISTENER)
         destinations = read_channels(self.database, ChannelKind.DESTINATION)

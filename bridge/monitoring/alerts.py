@@ -1,9 +1,9 @@
-"""Which conditions stand, and who has been told: each once, again after a while, and when it is
-over.
+"""
+Alerts: conditions with the notices sent for them, stored in the database. Blocking.
 
-What comes and goes is held down: told as such, and as over only once it has been gone for a while.
-
-Kept in the database: a restart, or another node, tells nobody a second time. Blocking.
+A condition causes a notice when it begins, reminders while it lasts, and a notice when it ends. A
+flapping condition is reported as such, and as ended only after it has been gone for a while. After
+a restart, or on another node, no notice is sent twice.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from bridge.store.database import Database
 
 
 class AlertEvent(StrEnum):
-    """Why somebody is told."""
+    """The reason of a notice."""
 
     RAISED = "raised"
     REMINDER = "reminder"
@@ -27,7 +27,7 @@ class AlertEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertNotice:
-    """What is to be told of one condition; `raised_at` in ms."""
+    """A notice about one condition; `raised_at` in ms."""
 
     news: AlertEvent
     condition: AlertCondition
@@ -53,7 +53,7 @@ _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_a
 _TOLD = text("UPDATE alert SET told_at = :now WHERE key = :key")
 _ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
 MAX_RETURNS = 3
-"""So often a condition that was over is told of as a new one; from then on it comes and goes."""
+"""A condition that returned this many times is flapping."""
 
 _KEPT = 90 * 86_400_000
 _FORGET = text("DELETE FROM alert WHERE cleared_at < :before")
@@ -67,11 +67,11 @@ def update_alerts(
     hold: int = 0,
 ) -> list[AlertNotice]:
     """
-    Remember what stands and what is over; give what is to be told now.
+    Store the current conditions and return the notices to send.
 
-    What has become critical is raised once more. Told is what is given: whoever asks next, on
-    whatever node, is not given it again before `repeat_after` ms (0: never again). What has come
-    back `MOST_RETURNS` times, each within `hold` ms of its end, is over when gone for so long.
+    A condition that has become critical is raised again. Returned notices count as sent: no node
+    gets them again before `repeat_after` ms (0: never). A condition that returned `MAX_RETURNS`
+    times, each time within `hold` ms, is cleared after it has been gone for `hold` ms.
     """
     with database.write() as connection:
         database.serialize(connection, "alerts")
@@ -109,7 +109,7 @@ def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNo
 
 
 def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
-    """Take back that these were told: nobody could be reached."""
+    """Mark notices as not sent: every way to send them failed."""
     with database.write() as connection:
         for notice in notices:
             if notice.news is not AlertEvent.CLEARED:
@@ -117,9 +117,9 @@ def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
 
 
 def list_alerts(database: Database) -> list[dict[str, Any]]:
-    """List what stands, then what is over, newest first; times in ms."""
+    """List active alerts, then cleared ones, newest first; times in ms."""
     with database.read() as connection:
-        return [dict(row._mapping) for row in connection.execute(_ALL)]  # noqa: SLF001  # its name
+        return [dict(row._mapping) for row in connection.execute(_ALL)]  # noqa: SLF001  # public in SQLAlchemy
 
 
 def _raising(row: Row[Any]) -> AlertCondition:

@@ -1,11 +1,10 @@
-"""The archive: what retention deletes, written to compressed JSON lines first.
+"""
+Archive: rows that retention deletes, written to gzip files of JSON lines first.
 
-A run that died while it wrote leaves half a member, or zeros, behind the whole ones. Readers stop
-there with an error, so it is cut off.
-
-Each batch is whole and on disk before its rows go. Who died between the two leaves rows that stand
-in the last batch of a run's file (`bridge.monitoring.archive`): they are not written again. It
-holds patient data, as the messages did.
+Each batch is one gzip member, and is on disk before its rows are deleted. If a process ends between
+the two, its rows are both in the last batch of a file and in the database; the next run does not
+write them again. If a process ends while it writes, the file ends with an incomplete member or
+zeros; the next run truncates them. The archive contains patient data.
 """
 
 import base64
@@ -23,17 +22,17 @@ from config.private_files import make_folder, open_private
 
 FIRST_SEARCH: Final = 256 * 1024
 LARGEST_SEARCH: Final = 64 * 1024 * 1024
-"""Bytes at the end of a file in which its last batch is looked for: first, and at most."""
+"""Bytes at the end of a file that are searched for its last batch: at first, and at most."""
 
-_BEGINNING: Final = b"\x1f\x8b\x08"  # of a member, RFC 1952 §2.3.1
+_MAGIC: Final = b"\x1f\x8b\x08"  # the start of a gzip member, RFC 1952 §2.3.1
 _PIECE: Final = 1024 * 1024
 
 
 def last_batch(file: Path) -> bytes:
     """
-    Give what the last whole member of a file holds, and leave nothing behind it.
+    Return the content of the last complete member of a file; truncate an incomplete rest.
 
-    A file without one goes. What is damaged otherwise stays as it is. Raises OSError.
+    A file without a complete member is deleted. Other damage is left as it is. Raises OSError.
     """
     with file.open("r+b") as opened:
         found = _find_last_member(opened)
@@ -49,19 +48,19 @@ def last_batch(file: Path) -> bytes:
 
 
 def _find_last_member(file: BinaryIO) -> bytes | None:
-    """Give the last member, or None where something else may end the file."""
+    """Return the content of the member at the end of the file, or None if there is none."""
     size = file.seek(0, os.SEEK_END)
     reach = min(size, FIRST_SEARCH)
     while reach:
         file.seek(size - reach)
         end = file.read(reach)
-        begin = end.rfind(_BEGINNING)
+        begin = end.rfind(_MAGIC)
         while begin >= 0:
             member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
             try:
                 batch = member.decompress(memoryview(end)[begin:])
-            except zlib.error:  # it only looked like a beginning
-                begin = end.rfind(_BEGINNING, 0, begin)
+            except zlib.error:  # not the start of a member
+                begin = end.rfind(_MAGIC, 0, begin)
             else:
                 return batch if member.eof and not member.unused_data else None
         if reach == min(size, LARGEST_SEARCH):
@@ -72,9 +71,9 @@ def _find_last_member(file: BinaryIO) -> bytes | None:
 
 def _scan_members(file: BinaryIO) -> tuple[int | None, bytes]:
     """
-    Go through all members; give where the last whole one ends, and what it holds.
+    Read all members; return the end and the content of the last complete one.
 
-    None for the end where what follows is neither half a member nor zeros.
+    The end is None if other data than an incomplete member or zeros follows.
     """
     size, end, last = file.seek(0, os.SEEK_END), 0, b""
     while end < size:
@@ -100,7 +99,7 @@ def _only_zeros(file: BinaryIO, begin: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder: those of new, renamed and removed files."""
+    """Flush a folder to disk: the names of new, renamed and deleted files."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -108,7 +107,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_RUNS = 4  # that may have died one after the other, each with rows of its own in hand
+_RUNS = 4  # newest files whose last batches are read: several runs may have been interrupted
 _ENDING = ".jsonl.gz"
 
 
@@ -117,9 +116,9 @@ class Archive:
 
     def __init__(self, folder: Path, now: datetime) -> None:
         """
-        Name the files by `now`; the folder is made when it is needed.
+        Name the files by `now`; the folder is created when it is needed.
 
-        Where the clock went back, the newest file there is goes on: names tell the order of runs.
+        If the clock was set back, the newest file is continued, because names sort by time.
         """
         self._folder = folder
         self._now = now.strftime("%Y%m%dT%H%M%SZ")
@@ -128,9 +127,9 @@ class Archive:
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """
-        Append rows of a table, but for those that the run before wrote last.
+        Append rows of a table, except those in the last batches of earlier runs.
 
-        Raises OSError, and nothing of them is to be forgotten then.
+        After an OSError the rows must not be deleted.
         """
         make_folder(self._folder)
         lines = [json.dumps(json_row(row), ensure_ascii=False) + "\n" for row in rows]
@@ -147,9 +146,9 @@ class Archive:
         with os.fdopen(descriptor, "ab", buffering=0) as end:
             before = os.fstat(descriptor).st_size
             try:
-                _write(end, gzip.compress(lines.encode()))  # members of one file, one a batch
+                _write(end, gzip.compress(lines.encode()))  # one gzip member per batch
                 os.fsync(descriptor)
-            except OSError as error:  # half a member would hide those that are appended to it
+            except OSError as error:  # an incomplete member would hide later ones
                 os.ftruncate(descriptor, before)
                 raise OSError(error.errno, error.strerror, str(file)) from error
         if not before:
@@ -158,9 +157,9 @@ class Archive:
 
 def last_lines(folder: Path, table: str) -> frozenset[str]:
     """
-    Give the lines of the last batches of a table's newest files; none where it has none.
+    Return the lines of the last batches in a table's newest files.
 
-    What a run left half written is cut off first: its rows are all still there.
+    Incomplete batches are truncated first: their rows are still in the database.
     """
     batches = [last_batch(file) for file in _runs(folder, table)[-_RUNS:]]
     return frozenset(line for each in batches for line in each.decode().splitlines(keepends=True))
@@ -171,22 +170,22 @@ def _runs(folder: Path, table: str) -> list[Path]:
 
 
 def _write(end: RawIOBase, data: bytes) -> None:
-    """Write all of it, in as many pieces as the file system takes."""
+    """Write all data, in as many calls as the file system needs."""
     left = memoryview(data)
     while left:
         left = left[end.write(left) or 0 :]
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Write bytes as text where they are UTF-8, else as `NAME_base64`."""
-    told: dict[str, Any] = {}
+    """Convert bytes to text if they are UTF-8, else to `NAME_base64`."""
+    converted: dict[str, Any] = {}
     for name, value in row.items():
         if not isinstance(value, bytes | memoryview):
-            told[name] = value
+            converted[name] = value
             continue
         data = bytes(value)
         try:
-            told[name] = data.decode("utf-8")
+            converted[name] = data.decode("utf-8")
         except UnicodeDecodeError:
-            told[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
-    return told
+            converted[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
+    return converted

@@ -1,6 +1,8 @@
-"""Listeners and destinations as operators see them: paused or not, and when last active.
+"""
+Channels: the state of listeners and destinations for operators, stored in the database. Blocking.
 
-Kept in the database, so that a pause outlasts restarts and holds on every node. Blocking.
+A pause therefore applies on every node and after restarts. A start failure is valid as long as its
+node renews it.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,34 +17,34 @@ from bridge.store.database import Database
 
 
 class ChannelKind(StrEnum):
-    """What a channel is."""
+    """The kind of a channel."""
 
     LISTENER = "listener"
     DESTINATION = "destination"
 
 
 LOADED_VALID_MS = 30_000  # ms
-"""Nodes note what they have loaded more often."""
+"""Nodes renew the entries for loaded channels more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One listener or destination; times in ms, None where there is none."""
+    """One listener or destination; times in ms or None."""
 
     name: str
     paused_at: int | None = None
     paused_by: str = ""
     active_at: int | None = None
     open_until: int | None = None
-    """Of a destination that does not answer: until when nothing is sent, or was."""
+    """The end of the circuit breaker's pause, for a destination that does not respond."""
     refused: int = 0
-    """How many messages in a row a destination has refused."""
+    """Refusals since the last accepted message, for a destination."""
     loaded_at: int | None = None
     """When a node last noted that it has loaded the channel."""
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is taken or sent until somebody resumes it."""
+        """Whether an operator or the reply policy paused the channel."""
         return self.paused_at is not None
 
     def is_loaded(self, now: int) -> bool:
@@ -83,14 +85,14 @@ _ALL = text("""
 
 
 def pause(database: Database, kind: ChannelKind, name: str, now: int, by: str) -> None:
-    """Pause a channel; one that is paused already keeps who did it, and when."""
+    """Pause a channel; a paused one keeps the time and the author of its pause."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=True)
         connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
 
 
 def resume(database: Database, kind: ChannelKind, name: str) -> bool:
-    """Let a channel run again; tell whether it was paused."""
+    """Resume a channel; return whether it was paused."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=False)
         return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
@@ -103,7 +105,7 @@ def _describe(connection: Connection, kind: ChannelKind, name: str, *, paused: b
 
 
 def note_activity(database: Database, active: Mapping[tuple[ChannelKind, str], int]) -> None:
-    """Note when channels were last active, whichever node saw it last."""
+    """Store when channels were last active; the latest time of all nodes counts."""
     rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
     if rows:
         with database.write() as connection:
@@ -111,15 +113,15 @@ def note_activity(database: Database, active: Mapping[tuple[ChannelKind, str], i
 
 
 class ChannelCircuit(NamedTuple):
-    """Until when a destination that does not answer is left alone (None: it answers)."""
+    """The circuit of a destination; `open_until` (ms) is None while it is closed."""
 
     open_until: int | None
     refused: int = 0
-    """How many messages in a row it has refused."""
+    """Refusals since the last accepted message."""
 
 
 def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
-    """Note which destinations do not answer, and which refuse what they are sent."""
+    """Store the circuits of destinations."""
     rows = [
         {"kind": ChannelKind.DESTINATION.value, "name": name, **circuit._asdict()}
         for name, circuit in circuits.items()
@@ -132,7 +134,7 @@ def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) ->
 def note_loaded(
     database: Database, kind: ChannelKind, names: Collection[str], now: int | None
 ) -> None:
-    """Note which channels a node has loaded; `now` None: it stops."""
+    """Store that a node has loaded channels at `now` (ms), or None when it stops."""
     if names:
         rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
         with database.write() as connection:
@@ -140,7 +142,7 @@ def note_loaded(
 
 
 def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
-    """Give what is known of all channels of a kind, by name."""
+    """Read the state of all channels of a kind, by name."""
     with database.read() as connection:
         rows = connection.execute(_ALL, {"kind": kind.value}).all()
     return {

@@ -1,8 +1,8 @@
-"""Try a connection for real, and say what was found, step by step.
+"""
+Connection probe: tests a connection step by step.
 
-Sends no message, not even a made-up one: a receiver could not tell it from a true one.
-
-Knows no settings. What is told are codes, times and what a certificate says of itself.
+It sends no message, because a receiver could not tell a test from a real one. The results contain
+codes, durations, and the subject and expiry of a certificate.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from cryptography import x509
 
 from bridge.executors import Threads
 
-_LISTENS = 0.3  # seconds in which one who wants no connection hangs up
+_LISTENS = 0.3  # seconds in which a peer that refuses the connection closes it
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """One thing that was tried; `code` says what was found, `took` in ms, `expires` in ms."""
+    """One step of a probe; `code` is its result, `took` is in ms, `expires` is a time in ms."""
 
     name: str
     ok: bool
@@ -34,7 +34,7 @@ class ProbeStep:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """Whom to connect to; `tls` None: in clear. `limit` in seconds."""
+    """The peer of a probe; without `tls` the connection is plain. `limit` is in seconds."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class ProbeTarget:
 
 
 async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
-    """Look the name up, connect, greet by TLS, see whether the other side stays, hang up."""
+    """Resolve the name, connect, do the TLS handshake, and see if the connection stays open."""
     steps: list[ProbeStep] = []
     began = time.monotonic()
     try:
@@ -66,12 +66,12 @@ async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
 
 
 async def probe_folder(path: Path) -> list[ProbeStep]:
-    """See that a folder is there, and that we may write into it."""
+    """Test that a folder exists and is writable."""
     return await Threads.CHECKS.run(_folder, path)
 
 
 def probe_port(host: str, port: int) -> ProbeStep:
-    """See that we could listen there: nobody else does, and we may."""
+    """Test that the process can listen on a port."""
     began = time.monotonic()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -121,7 +121,7 @@ def _version(writer: asyncio.StreamWriter) -> str:
 
 
 def _certificate(writer: asyncio.StreamWriter) -> ProbeStep:
-    """Say who the other side is, by the certificate that it shows, and until when."""
+    """Return the subject and the expiry of the peer's certificate."""
     found: ssl.SSLObject = writer.get_extra_info("ssl_object")
     shown = found.getpeercert(binary_form=True)
     if not shown:
@@ -151,9 +151,9 @@ def _done(name: str, began: float, code: str = "") -> ProbeStep:
 
 
 def _failed(steps: list[ProbeStep], began: float, code: str) -> ProbeStep:
-    """Name the step that came to nothing: the one behind the last that went well."""
-    behind = {"resolve": "connect", "connect": "tls"}
-    name = behind.get(steps[-1].name, "stays") if steps else "resolve"
+    """Return the failure of the step after the last successful one."""
+    following = {"resolve": "connect", "connect": "tls"}
+    name = following.get(steps[-1].name, "stays") if steps else "resolve"
     return ProbeStep(name, False, code, _since(began))
 
 

@@ -1,7 +1,8 @@
-"""What each node observes of its own files: expiry of certificates, free disk space.
+"""
+Files of each node: expiry of certificates, and free disk space.
 
-Whoever watches for all sees only its own disk; the others write down theirs. A row counts as long
-as its node renews it: of a node that is gone nothing is news but that. Blocking.
+The node that sends alerts sees only its own files. The other nodes store what they see in the
+database. Entries that their node does not renew are ignored. Blocking.
 """
 
 import json
@@ -21,25 +22,25 @@ _END_OF_LIST = b"-----END X509 CRL-----"
 
 
 def expiry_times(files: Mapping[str, Path]) -> dict[str, int]:
-    """Give, for what each file belongs to, when the first of its chain expires (ms)."""
+    """Return when the first certificate of each file expires (ms), by the owner of the file."""
     return {owner: life.ends for owner, life in certificate_chains(files).items()}
 
 
 def certificate_chains(files: Mapping[str, Path]) -> dict[str, Validity]:
-    """Give, for what each file belongs to, how long the first of its chain to expire is valid."""
+    """Return the validity of the certificate that expires first, for each file."""
     return _each(files, lambda data: min(_certificates(data), key=_end))
 
 
 def authorities(files: Mapping[str, Path]) -> dict[str, Validity]:
-    """Give the authority of each file that is valid longest: after it nobody is trusted."""
+    """Return the validity of the authority that expires last, for each file."""
     return _each(files, lambda data: max(_certificates(data), key=_end))
 
 
 def revocation_lists(files: Mapping[str, Path]) -> dict[str, Validity]:
     """
-    Give the list of each file that wants to be renewed first.
+    Return the validity of the revocation list that expires first, for each file.
 
-    OpenSSL refuses all whom its authority has issued to from then on (RFC 5280 §5.1.2.5).
+    After its expiry OpenSSL refuses all certificates of its authority (RFC 5280 §5.1.2.5).
     """
     return _each(files, lambda data: min(_lists(data), key=_end))
 
@@ -47,7 +48,7 @@ def revocation_lists(files: Mapping[str, Path]) -> dict[str, Validity]:
 def _each(files: Mapping[str, Path], choose: Callable[[bytes], Validity]) -> dict[str, Validity]:
     found = {}
     for owner, file in files.items():
-        with suppress(OSError, ValueError):  # `bridge check` and the start say what is wrong
+        with suppress(OSError, ValueError):  # `bridge check` and the start report it
             found[owner] = choose(file.read_bytes())
     return found
 
@@ -89,7 +90,7 @@ _STANDING = text("SELECT host, files FROM node_files WHERE node <> :node AND at 
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where a node is: the name of its slot, and that of its host for people."""
+    """The name of a node's slot, and its host name for operators."""
 
     node: str
     host: str
@@ -102,7 +103,7 @@ def save_node_files(
     free: int | None,
     now: int,
 ) -> None:
-    """Write down what a node sees now (`now` in ms, `free` in bytes)."""
+    """Store the files of a node (`now` in ms, `free` in bytes)."""
     lives = {name: [life.begins, life.ends] for name, life in certificates.items()}
     files = json.dumps({"certificates": lives, "disk_free": free})
     row = {"node": place.node, "host": place.host, "files": files, "at": now}
@@ -112,7 +113,7 @@ def save_node_files(
 
 
 def files_of_other_nodes(database: Database, node: str, after: int) -> list[NodeFiles]:
-    """Give what all nodes but this one wrote down after a time, ms."""
+    """Return the files that other nodes stored after a time (ms)."""
     with database.read() as connection:
         rows = connection.execute(_STANDING, {"node": node, "after": after}).all()
     return [_read(row.host, json.loads(row.files)) for row in rows]

@@ -1,6 +1,7 @@
-"""Notify operators by e-mail and by a POST to a web hook. Blocking.
+"""
+Notifications: send notices to operators by e-mail and by a POST to a webhook. Blocking.
 
-One message for all that is new, so that many troubles at once are one mail and no storm.
+All new notices are sent in one message.
 """
 
 import smtplib
@@ -21,7 +22,7 @@ TIMEOUT = 15.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """How mail is sent; `security` is `none`, `starttls` or `tls`."""
+    """The mail server and the addresses; `security` is `none`, `starttls` or `tls`."""
 
     host: str
     port: int
@@ -35,14 +36,14 @@ class MailServer:
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """Where a web hook is; `authorization` is sent as that header."""
+    """The URL of a webhook; `authorization` is the value of the Authorization header."""
 
     url: str
     authorization: str = ""
 
 
 def send_mail(mail: MailServer, system: str, notices: Sequence[AlertNotice]) -> None:
-    """Send one mail. Raises OSError (smtplib's errors are such)."""
+    """Send one mail. Raises OSError, which includes smtplib's errors."""
     message = EmailMessage()
     first = notices[0]
     more = f" (+{len(notices) - 1})" if len(notices) > 1 else ""
@@ -74,7 +75,7 @@ def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice
 
 
 def notice_json(notice: AlertNotice) -> dict[str, Any]:
-    """Write a notice as JSON has it."""
+    """Return a notice as JSON."""
     return {
         "news": notice.news.value,
         "key": notice.condition.key,
@@ -85,7 +86,7 @@ def notice_json(notice: AlertNotice) -> dict[str, Any]:
 
 
 def notice_line(notice: AlertNotice) -> str:
-    """Write a notice as a line for people."""
+    """Return a notice as a line of text."""
     condition = notice.condition
     since = _moment(notice.raised_at)
     return f"{notice.news:<8}  {condition.severity:<8}  {condition.text}  (since {since})"

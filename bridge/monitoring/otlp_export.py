@@ -1,4 +1,8 @@
-"""The door to OpenTelemetry's SDK, an extra: not loaded where no traces are asked for."""
+"""
+OTLP export: sends spans to an OpenTelemetry collector.
+
+The only module that uses OpenTelemetry's SDK, an optional dependency that is loaded on demand.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +15,7 @@ from bridge.errors import BridgeError
 from bridge.monitoring.tracing import Span, Tracer
 
 PATIENCE: Final = 3.0
-"""Seconds that the end of the service may wait for a collector to take the last spans."""
+"""Seconds that a stop waits for the collector to accept the last spans."""
 
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
 _WIDTH = 8
@@ -19,31 +23,31 @@ _ALL = (1 << 64) - 1
 
 
 class TracingUnavailable(BridgeError):  # noqa: N818  # named for what happened
-    """Traces are asked for, and OpenTelemetry's SDK is not installed."""
+    """Tracing is on, and OpenTelemetry's SDK is not installed."""
 
     def __init__(self) -> None:
         super().__init__("tracing.endpoint: install report-bridge[tracing], or leave it empty")
 
 
-def span_context_ids(mark: int) -> tuple[int, int]:
-    """Give the trace and the parent span that all spans with a mark have, on whatever node."""
-    made = blake2b((mark & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
+def span_context_ids(key: int) -> tuple[int, int]:
+    """Derive trace id and parent span id from a trace key, so that all nodes use the same."""
+    made = blake2b((key & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
     return int.from_bytes(made[_WIDTH:]), int.from_bytes(made[:_WIDTH])
 
 
 def require_sdk() -> None:
-    """Raise TracingUnavailable where the SDK or its exporter is not installed."""
+    """Raise TracingUnavailable if the SDK or its exporter is not installed."""
     for name in _NEEDED:
         try:
             found = find_spec(name)
-        except ModuleNotFoundError:  # not even what it is a part of
+        except ModuleNotFoundError:  # its parent package is missing
             found = None
         if found is None:
             raise TracingUnavailable
 
 
 def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]]:
-    """Give a tracer that exports to a collector, and its end. Raises TracingUnavailable."""
+    """Return a tracer and the function that ends it. Raises TracingUnavailable."""
     require_sdk()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
         OTLPSpanExporter,
@@ -64,30 +68,30 @@ def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]
 
 
 def shut_down_within(end: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Hand over what is left; a collector that is away or slow loses it, and holds nobody up."""
+    """Export the remaining spans, or drop them after `patience` seconds."""
     ending = Thread(target=end, name="traces", daemon=True)
     ending.start()
     ending.join(patience)
 
 
 class LinkingTracer:
-    """A tracer of the SDK, as `tracing` wants it: marks become traces."""
+    """A tracer of the SDK that puts spans with the same key into one trace."""
 
     def __init__(self, tracer: Any) -> None:
-        """Begin spans by `tracer`."""
+        """`tracer` is the SDK's tracer."""
         self._tracer = tracer
 
-    def start_span(self, name: str, *, attributes: dict[str, Any], mark: int | None = None) -> Span:
-        """Begin a span; those with one mark belong together."""
-        context = None if mark is None else _context(mark)
+    def start_span(self, name: str, *, attributes: dict[str, Any], key: int | None = None) -> Span:
+        """Start a span; spans with the same key belong to one trace."""
+        context = None if key is None else _context(key)
         span: Span = self._tracer.start_span(name, context=context, attributes=attributes)
         return span
 
 
-def _context(mark: int) -> Any:
+def _context(key: int) -> Any:
     from opentelemetry import trace  # noqa: PLC0415  # an extra
 
-    trace_id, span_id = span_context_ids(mark)
+    trace_id, span_id = span_context_ids(key)
     sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
     parent = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
     return trace.set_span_in_context(trace.NonRecordingSpan(parent))

@@ -1,8 +1,9 @@
-"""Traces, where they are asked for: a span for each frame in, each message applied, each message
-out.
+"""
+Tracing: a span for each frame received, each message applied, and each message sent.
 
-Spans with one mark, which is a message's digest, are one trace: from its arrival to the results of
-its orders. Attributes are our own names, sizes and codes. Knows no SDK: that is `telemetry`'s.
+The trace key is the digest of a received message. Spans with the same key form one trace, from the
+arrival of a message to the results of its orders. Attributes are configured names, sizes and codes.
+`otlp_export` exports the spans.
 """
 
 import asyncio
@@ -23,31 +24,31 @@ from mllp.framing import Frame
 
 
 class Span(Protocol):
-    """What is needed of a span."""
+    """A span of OpenTelemetry."""
 
     def set_attribute(self, key: str, value: Any) -> None:
-        """Say something about it."""
+        """Set an attribute."""
 
     def end(self) -> None:
-        """Note that it is over."""
+        """End the span."""
 
 
 class Tracer(Protocol):
-    """What is needed of a tracer."""
+    """Starts spans; implemented by `otlp_export.LinkingTracer`."""
 
-    def start_span(self, name: str, *, attributes: dict[str, Any], mark: int | None = None) -> Span:
-        """Begin a span; those with one mark belong together."""
+    def start_span(self, name: str, *, attributes: dict[str, Any], key: int | None = None) -> Span:
+        """Start a span; spans with the same key belong to one trace."""
 
 
 MessageOrigin = Callable[[ClaimedDelivery], Awaitable[int | None]]
-"""Gives the mark of the message that a delivery goes back to."""
+"""Returns the trace key of the message with the order of a delivery."""
 
 ApplyMessages = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
-"""Applies messages, an outcome for each."""
+"""Applies messages and yields their outcomes."""
 
 
 def trace_key(payload: bytes) -> int:
-    """Give the mark of a message: 64 bits of its digest, as the queue keeps them."""
+    """Return the trace key of a message: 64 bits of its digest, as stored in the queue."""
     return stored_digest(digest(payload))
 
 
@@ -62,19 +63,19 @@ class Sending(Protocol):
 
 
 def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
-    """Let every frame of a listener be a span, from its arrival to its answer."""
+    """Wrap the handler of a listener: a span for each frame, from its arrival to its ACK."""
 
     def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
-        mark = trace_key(frame.payload)
-        span = tracer.start_span("hl7 receive", attributes=attributes, mark=mark)
+        key = trace_key(frame.payload)
+        span = tracer.start_span("hl7 receive", attributes=attributes, key=key)
         return handle(frame, peer).addBoth(_ended, span)
 
     return answer
 
 
 def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
-    """Let every message that is applied be a span; batches share their time."""
+    """Wrap `apply`: a span for each message; messages of a batch have the same duration."""
     if tracer is None:
         return apply
 
@@ -83,7 +84,7 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
             each.message_id: tracer.start_span(
                 "hl7 apply",
                 attributes={"hl7.listener": each.listener, "bridge.message_id": each.message_id},
-                mark=trace_key(each.payload),
+                key=trace_key(each.payload),
             )
             for each in claimed
         }
@@ -109,19 +110,19 @@ def _told(span: Span, outcome: MessageOutcome | None) -> None:
 
 
 class TracedSender:
-    """A connection whose messages are spans, from their sending to their reply."""
+    """Wraps a sender: a span for each message, from sending to its reply."""
 
     def __init__(
         self, inner: Sending, tracer: Tracer, destination: str, origin: MessageOrigin | None = None
     ) -> None:
-        """Send by `inner`; `origin` says which message a delivery goes back to."""
+        """Send by `inner`; `origin` returns the trace key of a delivery."""
         self._inner = inner
         self._tracer = tracer
         self._destination = destination
         self._origin = origin
 
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Send one message, give its reply."""
+        """Send one message; return its reply."""
         delivery = current_delivery.get()
         if delivery is None or self._origin is None:
             return self._send(payload, None)
@@ -131,17 +132,17 @@ class TracedSender:
     async def _send_of(
         self, payload: bytes, origin: MessageOrigin, delivery: ClaimedDelivery
     ) -> bytes:
-        mark = None
-        with suppress(Exception):  # as above
-            mark = await origin(delivery)
-        sent = self._send(payload, mark, {"bridge.delivery_id": delivery.delivery_id})
+        key = None
+        with suppress(Exception):  # tracing must not change what it traces
+            key = await origin(delivery)
+        sent = self._send(payload, key, {"bridge.delivery_id": delivery.delivery_id})
         return await sent.asFuture(asyncio.get_running_loop())
 
     def _send(
-        self, payload: bytes, mark: int | None, more: Mapping[str, Any] = MappingProxyType({})
+        self, payload: bytes, key: int | None, more: Mapping[str, Any] = MappingProxyType({})
     ) -> Deferred[bytes]:
         attributes = {"hl7.destination": self._destination, "hl7.size": len(payload), **more}
-        span = self._tracer.start_span("hl7 send", attributes=attributes, mark=mark)
+        span = self._tracer.start_span("hl7 send", attributes=attributes, key=key)
         return self._inner.send(payload).addBoth(_ended, span)
 
     def close(self) -> Deferred[None]:
@@ -152,7 +153,7 @@ class TracedSender:
 def traced_sender(
     inner: Sending, tracer: Tracer | None, destination: str, origin: MessageOrigin | None = None
 ) -> Sending:
-    """Give a connection that is traced, if anything is."""
+    """Return the sender, wrapped if tracing is on."""
     return inner if tracer is None else TracedSender(inner, tracer, destination, origin)
 
 

@@ -125,10 +125,10 @@ def housekeeping(
     own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), note), every=every)
     if not membership.may_lead:
         return [own_files]
-    look = make_watch(settings, database, metrics, now_ms, place).look
+    check = make_watch(settings, database, metrics, now_ms, place).check
     steps = [
         own_files,
-        schedule.periodic(Job.ALERTS, _only_if(leads, look), every=every),
+        schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),
         schedule.periodic(Job.PARTITIONS, _only_if(leads, partial(create_ahead, database))),
     ]
     kept = settings.retention

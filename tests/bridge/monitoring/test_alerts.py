@@ -143,13 +143,13 @@ def test_told_once_reminded_and_cleared(database: Database) -> None:
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
 
-def watch(database: Database, tell: dict[str, object], clock: list[int]) -> AlertMonitor:
+def watch(database: Database, notifiers: dict[str, object], clock: list[int]) -> AlertMonitor:
     """A watch over one paused listener."""
     return AlertMonitor(
         database,
         AlertThresholds,
         dict,
-        tell,  # type: ignore[arg-type]
+        notifiers,  # type: ignore[arg-type]
         Metrics(),
         lambda: clock[0],
         0,
@@ -168,11 +168,11 @@ def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None
     clock = [1]
     pause(database, ChannelKind.LISTENER, "a", 1, "ada")
     pause(database, ChannelKind.LISTENER, "gone", 1, "ada")
-    watch(database, {"mail": broken}, clock).look()
+    watch(database, {"mail": broken}, clock).check()
     clock[0] = 2
-    watch(database, {"mail": broken, "webhook": heard.extend}, clock).look()
+    watch(database, {"mail": broken, "webhook": heard.extend}, clock).check()
     clock[0] = 3
-    watch(database, {"webhook": heard.extend}, clock).look()
+    watch(database, {"webhook": heard.extend}, clock).check()
     assert [(each.news, each.condition.key) for each in heard] == [
         (AlertEvent.RAISED, "paused:listener a")
     ]
@@ -192,14 +192,14 @@ def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
     clock = [1]
     watching = watch(database, {"mail": mail, "webhook": posted.extend}, clock)
     pause(database, ChannelKind.LISTENER, "a", 1, "ada")
-    watching.look()
+    watching.check()
     resume(database, ChannelKind.LISTENER, "a")
-    watching.look()
+    watching.check()
     pause(database, ChannelKind.LISTENER, "a", 3, "ada")
-    watching.look()
+    watching.check()
     down[0] = False
-    watching.look()
-    watching.look()
+    watching.check()
+    watching.check()
     assert news(posted) == ["raised", "cleared", "raised"]
     assert news(mailed) == ["raised"]
 
@@ -289,6 +289,6 @@ async def test_what_is_seen(database: Database) -> None:
         names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,
     )
-    assert [each.key for each in looking.look()] == [
+    assert [each.key for each in looking.check()] == [
         *("circuit:destination d", "refused:listener a", "disk", "concern:message 1")
     ]

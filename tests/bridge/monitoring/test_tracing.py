@@ -39,13 +39,13 @@ class Recorder:
     def __init__(self) -> None:
         self.spans: list[tuple[str, dict[str, Any]]] = []
         self.ended = 0
-        self.marks: list[int | None] = []
+        self.keys: list[int | None] = []
 
     def start_span(
-        self, name: str, *, attributes: dict[str, Any], mark: int | None = None
+        self, name: str, *, attributes: dict[str, Any], key: int | None = None
     ) -> "Recorder":
         self.spans.append((name, attributes))
-        self.marks.append(mark)
+        self.keys.append(key)
         return self
 
     def set_attribute(self, key: str, value: Any) -> None:
@@ -123,7 +123,7 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     current_delivery.set(DELIVERY)
     line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
-    assert recorder.marks == [trace_key(ORDER)] * 3
+    assert recorder.keys == [trace_key(ORDER)] * 3
     assert recorder.ended == 3
     assert recorder.spans[1] == (
         "hl7 apply",
@@ -148,7 +148,7 @@ async def test_an_origin_that_cannot_be_found_stops_nothing() -> None:
     current_delivery.set(DELIVERY)
     line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
-    assert recorder.marks == [None]
+    assert recorder.keys == [None]
 
 
 async def test_applying_that_fails_ends_its_spans() -> None:
@@ -176,7 +176,7 @@ def test_marks_are_traces() -> None:
 
 def test_opentelemetry_is_told_which_trace_a_span_is_of() -> None:
     """By the parent that all spans with a mark have."""
-    span: Any = LinkingTracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, mark=-5)
+    span: Any = LinkingTracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, key=-5)
     context = span.get_span_context()
     assert (context.trace_id, context.span_id) == span_context_ids(-5)
     assert context.trace_flags.sampled
