@@ -10,10 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Protocol
 
 import structlog
-from twisted.internet.defer import Deferred
 
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import CompiledDestination
@@ -34,6 +32,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import PollTimer
 from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
+from bridge.transports import MessageSender
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
@@ -49,16 +48,6 @@ def _ignore_pause(reason: str) -> None:
     """Ignore a pause."""
 
 
-class Sender(Protocol):
-    """What is needed of a connection; fails as `mllp.client` does, or with NoAcknowledgment."""
-
-    def send(self, payload: bytes) -> Deferred[bytes]:
-        """Send one payload, give its reply."""
-
-    def close(self) -> Deferred[None]:
-        """Stop for good."""
-
-
 class Courier:
     """Delivers to one destination until it is stopped."""
 
@@ -68,7 +57,7 @@ class Courier:
         outbox: Outbox,
         composer: Composer,
         texts: ReportTexts,
-        sender: Sender,
+        sender: MessageSender,
         metrics: Metrics,
         *,
         clock: Callable[[], int],

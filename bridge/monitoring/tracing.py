@@ -19,6 +19,7 @@ from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.ledger.arrivals import digest
 from bridge.queue.ledger.deduplication import stored_digest
+from bridge.transports import MessageSender
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -50,16 +51,6 @@ ApplyMessages = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[Mes
 def trace_key(payload: bytes) -> int:
     """Return the trace key of a message: 64 bits of its digest, as stored in the queue."""
     return stored_digest(digest(payload))
-
-
-class Sending(Protocol):
-    """A connection that sends messages."""
-
-    def send(self, payload: bytes) -> Deferred[bytes]:
-        """Send one, give its reply."""
-
-    def close(self) -> Deferred[None]:
-        """Stop for good."""
 
 
 def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
@@ -113,7 +104,11 @@ class TracedSender:
     """Wraps a sender: a span for each message, from sending to its reply."""
 
     def __init__(
-        self, inner: Sending, tracer: Tracer, destination: str, origin: MessageOrigin | None = None
+        self,
+        inner: MessageSender,
+        tracer: Tracer,
+        destination: str,
+        origin: MessageOrigin | None = None,
     ) -> None:
         """Send by `inner`; `origin` returns the trace key of a delivery."""
         self._inner = inner
@@ -151,8 +146,11 @@ class TracedSender:
 
 
 def traced_sender(
-    inner: Sending, tracer: Tracer | None, destination: str, origin: MessageOrigin | None = None
-) -> Sending:
+    inner: MessageSender,
+    tracer: Tracer | None,
+    destination: str,
+    origin: MessageOrigin | None = None,
+) -> MessageSender:
     """Return the sender, wrapped if tracing is on."""
     return inner if tracer is None else TracedSender(inner, tracer, destination, origin)
 

@@ -1,23 +1,23 @@
 """
-What can go wrong with folders and HL7 over HTTP, beyond what `mllp.errors` names.
+Errors of folders and HL7 over HTTP, in addition to `mllp.errors`.
 
 * TransportError
-    * NoAcknowledgment      an HTTP answer came, and no HL7 acknowledgment in it
-    * FolderUnusable        a folder cannot be made, read or written
+    * NoAcknowledgment      an HTTP response without an HL7 acknowledgment
+    * FolderUnusable        a folder cannot be created, read or written
     * AuthorizationUnusable the file of an Authorization header cannot be read
 """
 
-# ruff: noqa: N818  # named for what happened, as the field does
+# ruff: noqa: N818  # named for what happened
 
 from bridge.errors import BridgeError
 
 
 class TransportError(BridgeError):
-    """A transport of ours cannot do its work."""
+    """A transport failed."""
 
 
 class NoAcknowledgment(TransportError):
-    """The receiver answered with an HTTP status and nothing that HL7 would call an answer."""
+    """The receiver sent an HTTP response without an HL7 acknowledgment."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -25,14 +25,14 @@ class NoAcknowledgment(TransportError):
 
 
 class FolderUnusable(TransportError):
-    """A folder of the settings cannot be used; `reason` is the operating system's."""
+    """A folder of the settings cannot be used; `reason` is the operating system's text."""
 
     def __init__(self, owner: str, reason: str) -> None:
         super().__init__(f"{owner}: the folder cannot be used: {reason}")
 
 
 class AuthorizationUnusable(TransportError):
-    """The file that holds an Authorization header cannot be read, or is no single line."""
+    """The file with an Authorization header cannot be read, or is not a single line."""
 
     def __init__(self, owner: str, reason: str) -> None:
         super().__init__(f"{owner}: authorization_file {reason}")

@@ -13,7 +13,6 @@ from twisted.web.client import Agent
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer  # type: ignore[import-untyped]
 
-from bridge.delivery.courier import Sender
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
 from bridge.errors import BridgeError
@@ -24,6 +23,7 @@ from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.store.records.order_index import OrderIndexKey
+from bridge.transports import MessageSender
 from bridge.transports.folders.sender import FolderSender
 from bridge.transports.http.protocol import read_authorization
 from bridge.transports.http.sender import HttpSender
@@ -81,7 +81,7 @@ def retry_randomness() -> Random:
     return SystemRandom()
 
 
-def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Sender:
+def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MessageSender:
     """Make the connection to a destination. Raises TLSConfigurationError, TransportError."""
     match chosen.address:
         case FolderAddress() as address:

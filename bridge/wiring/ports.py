@@ -179,9 +179,11 @@ def make_port(
     observer = WireCounter(metrics, listener.name, answering.seen)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
-        desk = MessageResource(answering.handle, web_rules(settings, listener, address), observer)
+        resource = MessageResource(
+            answering.handle, web_rules(settings, listener, address), observer
+        )
         site = MessageSite(
-            desk,
+            resource,
             limits,
             clock=reactor,
             observer=observer,
@@ -232,7 +234,7 @@ async def _drain(site: MessageSite) -> None:
     site.pause()
     loop = asyncio.get_running_loop()
     until = loop.time() + DRAIN_WITHIN
-    while site.desk.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
+    while site.resource.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
         await asyncio.sleep(0.02)
     site.close()
 

@@ -1,1 +1,1 @@
-"""Messages as files: a folder that is emptied, and a folder that is filled."""
+"""Messages as files: a listener that empties a folder, and a sender that fills one."""

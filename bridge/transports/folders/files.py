@@ -22,12 +22,12 @@ from typing import Final
 from config.private_files import FILE_MODE, FOLDER_MODE, make_folder
 
 UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~")
-"""Names under which senders write what they rename when it is whole."""
+"""Endings of names under which senders write files before they rename them."""
 
 DONE, FAILED, ACKS = "done", "failed", "acks"
 _LOCK: Final = ".lock"
 _PROBE: Final = ".bridge-check"
-_LONGEST: Final = 255  # bytes of a name, of all usual file systems
+_LONGEST: Final = 255  # bytes of a file name, in all usual file systems
 _PIECE: Final = 2**20
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
@@ -36,7 +36,7 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # control, bidirectiona
 
 
 class NotARegularFile(OSError):  # noqa: N818  # named for what was found
-    """A link, a device, a pipe or a file with several names: it is not read."""
+    """A link, device, pipe, or file with several names; it is not read."""
 
     def __init__(self) -> None:
         super().__init__(errno.ELOOP, "is not a regular file with one name")
@@ -44,7 +44,7 @@ class NotARegularFile(OSError):  # noqa: N818  # named for what was found
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:
-    """A file that waits; ordered by when it was last written, then by name."""
+    """A file to process; sorted by modification time, then by name."""
 
     written_at: int
     name: str
@@ -58,7 +58,7 @@ class Folder:
     path: Path
 
     def prepare(self, *children: str) -> None:
-        """Make the folder, and those inside it. Raises OSError."""
+        """Create the folder and its children. Raises OSError."""
         make_folder(self.path)
         with self._opened() as folder:
             for child in children:
@@ -66,14 +66,14 @@ class Folder:
                     pass
 
     def probe(self) -> None:
-        """Make the folder and see that a file can be made in it. Raises OSError."""
+        """Create the folder and test that files can be created in it. Raises OSError."""
         self.prepare()
         self.put(_PROBE, b"")
         self.remove(_PROBE)
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Be the only process that empties the folder, if nobody else is; tells which."""
+        """Lock the folder for this process; yields False if another process has the lock."""
         with self._opened() as folder:
             descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE, dir_fd=folder)
         try:
@@ -88,7 +88,7 @@ class Folder:
             os.close(descriptor)
 
     def waiting(self) -> list[WaitingFile]:
-        """List the files that wait, in their order; what may not be read is left out."""
+        """List the files to process, in order, without entries that are not regular files."""
         found = []
         with self._opened() as folder, os.scandir(folder) as entries:
             for entry in entries:
@@ -96,14 +96,14 @@ class Folder:
                     continue
                 try:
                     seen = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:  # its sender took it away again
+                except FileNotFoundError:  # its sender deleted it
                     continue
                 if _is_plain(seen):
                     found.append(WaitingFile(seen.st_mtime_ns, entry.name, seen.st_size))
         return sorted(found, key=lambda each: (each.written_at, each.name))
 
     def ignored(self) -> int:
-        """Count the entries that are never read: links, pipes, devices, names with controls."""
+        """Count entries that are never read: links, pipes, devices, names with control codes."""
         count = 0
         with self._opened() as folder, os.scandir(folder) as entries:
             for entry in entries:
@@ -116,7 +116,7 @@ class Folder:
         return count
 
     def read(self, name: str, most: int) -> bytes:
-        """Read the first bytes of a file; `ACKS/NAME` is in a child. Raises NotAFile, OSError."""
+        """Read up to `most` bytes of a file; `ACKS/NAME` is in a child. Raises OSError."""
         with self._parent(name) as (folder, last), _reading(folder, last) as descriptor:
             pieces, left = [], most
             while left > 0 and (piece := os.read(descriptor, min(left, _PIECE))):
@@ -126,9 +126,9 @@ class Folder:
 
     def move(self, name: str, child: str) -> None:
         """
-        Move a file into `child`; one of the same name that lies there stays.
+        Move a file into `child`, under a new name if its name is in use there.
 
-        `child` may lie on another file system: there it is whole before it is gone from here.
+        On another file system the copy is complete before the original is deleted.
         """
         with self._opened() as folder, _inside(folder, child) as target:
             number, free = 1, name
@@ -148,22 +148,22 @@ class Folder:
 
     def put(self, name: str, data: bytes) -> None:
         """
-        Write a file: under its name it is whole, and on disk; replaces one of this name.
+        Write a file atomically and flush it; replaces a file with the same name.
 
-        `ACKS/NAME` is in a child, which is made where somebody removed it; the folder itself is
-        not, for it may be unmounted.
+        `ACKS/NAME` is in a child, which is created if it is missing. The folder itself is not
+        created, because it may be a mount point.
         """
         with self._parent(name) as (folder, last):
             _write(folder, last, iter([data]))
             os.fsync(folder)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         with self._parent(name) as (folder, last), suppress(FileNotFoundError):
             os.unlink(last, dir_fd=folder)
 
     def clear(self, ending: str) -> None:
-        """Remove what a process that was killed has left of files with this ending."""
+        """Delete temporary files of killed processes, for names with this ending."""
         with self._opened() as folder:
             for name in os.listdir(folder):  # noqa: PTH208  # a descriptor, no path
                 if name.startswith(".") and name.endswith(f"{ending}.tmp"):
@@ -180,7 +180,7 @@ class Folder:
 
     @contextmanager
     def _parent(self, name: str) -> Iterator[tuple[int, str]]:
-        """Open the folder that a name, or a name in a child, is in."""
+        """Open the folder that contains a name, or a name in a child."""
         child, _, last = name.rpartition("/")
         with self._opened() as folder:
             if not child:
@@ -191,7 +191,7 @@ class Folder:
 
 
 def fit_name(name: str, ending: str) -> str:
-    """Join a name and its ending; a digest stands for what no file system would take."""
+    """Join a name and its ending; a digest replaces a name that is too long."""
     if len(os.fsencode(name + ending)) <= _LONGEST:
         return name + ending
     digest = blake2b(os.fsencode(name), digest_size=16).hexdigest()
@@ -210,7 +210,7 @@ def _is_plain(found: os.stat_result) -> bool:
 
 @contextmanager
 def _inside(folder: int, child: str) -> Iterator[int]:
-    """Open a folder inside another one, made where it is missing; a link is an error."""
+    """Open a folder in another one, created if missing; a link is an error."""
     with suppress(FileExistsError):
         os.mkdir(child, FOLDER_MODE, dir_fd=folder)
     descriptor = os.open(child, _FOLDER, dir_fd=folder)
@@ -222,7 +222,7 @@ def _inside(folder: int, child: str) -> Iterator[int]:
 
 @contextmanager
 def _reading(folder: int, name: str) -> Iterator[int]:
-    """Open a file; what it is is asked of the opened file, so that nothing can take its place."""
+    """Open a regular file; the check uses the descriptor, so the file cannot be exchanged."""
     descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder)
     try:
         if not _is_plain(os.fstat(descriptor)):
@@ -249,7 +249,7 @@ def _write(folder: int, name: str, pieces: Iterator[bytes]) -> None:
             file.flush()
             os.fsync(descriptor)
         os.rename(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:  # on a full disk the half that is written is in the way of the next try
+    except OSError:  # on a full disk an incomplete file would block the next attempt
         with suppress(FileNotFoundError):
             os.unlink(unfinished, dir_fd=folder)
         raise

@@ -1,10 +1,10 @@
-"""A folder that is emptied: each file's messages go to the handler, then the file goes aside.
+"""
+Folder listener: passes the messages of each file to the handler, then moves the file.
 
-A file is moved after the commit of what is in it, never before; whoever kills us between the two
-makes us read it again, and the same bytes again are one message. Decides nothing about HL7.
-
-Pure. A file is done when all that is in it was accepted, failed when any was refused, and is
-tried again when the refusal is our own trouble (AE 207): nothing is wrong with the file then.
+A file is moved after its messages are committed. If the process ends between the two, the file is
+read again, and the handler recognizes the repetition. A file is `done` if all its messages were
+accepted, and `failed` if one was refused. It is read again after an internal error (AE 207), which
+is no fault of the file.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from mllp.session import HEAD
 
 
 class FileDisposition(StrEnum):
-    """What is done with a file."""
+    """What happens to a file."""
 
     DONE = "done"
     FAILED = "failed"
@@ -37,7 +37,7 @@ class FileDisposition(StrEnum):
 
 
 def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
-    """Judge by all replies; a message whose sender asked for none was stored all the same."""
+    """Return the disposition for the replies of a file; a message without a reply was accepted."""
     acks = [ack for reply in replies for ack in _acknowledgments(reply)]
     refused = [ack for ack in acks if ack.code is None or not ack.code.positive]
     if any(ErrorCode.INTERNAL.value in ack.error_codes for ack in refused):
@@ -58,10 +58,10 @@ def complete_files(
     before: dict[str, tuple[int, int]], now: Sequence[tuple[str, int, int]]
 ) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """
-    Say which files (name, size, time) are whole, in their order, and what to remember of all.
+    Return the complete files in order, and the state of all files for the next scan.
 
-    Whole is what looks as it did at the last look. Nothing overtakes a file that is still
-    being written, unless that one is younger.
+    `now` has name, size and time of each file. A file is complete if it has not changed since the
+    last scan. A file waits for an older one that is incomplete.
     """
     seen = {name: (size, at) for name, size, at in now}
     ready: list[str] = []
@@ -73,15 +73,15 @@ def complete_files(
 
 
 SCANS_PER_COUNT = 60
-"""Looks from one count of entries that are ignored to the next."""
+"""Scans between two counts of ignored entries."""
 
 MAX_ATTEMPTS = 8
-"""Looks at a file that we cannot take for a reason of our own, before it is set aside."""
+"""Attempts to process a file despite internal errors, before it is moved to `failed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderRules:
-    """How a folder is emptied; seconds and bytes."""
+    """Options of a folder listener; seconds and bytes."""
 
     every: float = 1.0
     longest_wait: float = 60.0
@@ -91,7 +91,7 @@ class FolderRules:
 
 @dataclass(slots=True)
 class _Source:
-    """Where the messages of one file come from; keeps what is answered later."""
+    """The peer of the messages in one file; collects later acknowledgments."""
 
     connection_id: int
     late: list[bytes] = field(default_factory=list)
@@ -99,13 +99,13 @@ class _Source:
     port: int = 0
 
     def send(self, payload: bytes) -> bool:
-        """Keep a later acknowledgment with the file's others."""
+        """Collect an acknowledgment that comes after the reply."""
         self.late.append(payload)
         return True
 
 
 class FolderListener:
-    """Empties one folder: each `scan` takes what is complete. The port decides when it scans."""
+    """Empties one folder: each `scan` processes the complete files."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class FolderListener:
         rules: FolderRules,
         observer: ServerObserver,
     ) -> None:
-        """Take the handler of a listener, and what it says to files that are too large."""
+        """`handle` processes messages; `refuse` answers files that are too large."""
         self._log = structlog.get_logger("intake").bind(listener=name)
         self._folder = folder
         self._handle = handle
@@ -133,27 +133,27 @@ class FolderListener:
         self._looks = itertools.count()
 
     async def prepare(self) -> None:
-        """Make the folders for processed files. Raises OSError."""
+        """Create the folders for processed files. Raises OSError."""
         await Threads.FOLDERS.run(self._folder.prepare, DONE, FAILED, ACKS)
 
     def end(self) -> None:
-        """Take no file after the file in progress."""
+        """Stop after the current file."""
         self._ended = True
 
     def pause(self) -> None:
-        """Take no further file."""
+        """Stop after the current file, until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Take files again."""
+        """Process files again."""
         self._paused = False
 
     async def scan(self) -> float:
         """
-        Take the files that are complete; return the seconds until the next scan.
+        Process the complete files; return the seconds until the next scan.
 
-        While the same file fails, or the folder cannot be read, the scans become less frequent:
-        all files behind that file wait, too.
+        While a file fails or the folder cannot be read, scans become less frequent. The files
+        after the failed one wait.
         """
         again = False
         try:
@@ -170,9 +170,9 @@ class FolderListener:
         return self._ended or self._paused
 
     async def _look(self) -> bool:
-        """Take what is whole; tell whether a file has to be taken again."""
+        """Process complete files; return whether a file must be processed again."""
         with self._folder.held() as ours:
-            if not ours:  # another node empties it
+            if not ours:  # another node has the lock
                 return False
             found = await Threads.FOLDERS.run(self._folder.waiting)
             await self._report_ignored()
@@ -187,7 +187,7 @@ class FolderListener:
         return False
 
     async def _report_ignored(self) -> None:
-        """Log a change in the number of entries that are no plain files: they are never read."""
+        """Log when the number of entries that are not regular files grows; they are not read."""
         if next(self._looks) % SCANS_PER_COUNT:
             return
         count = await Threads.FOLDERS.run(self._folder.ignored)
@@ -196,14 +196,14 @@ class FolderListener:
         self._ignored = count
 
     async def _take(self, name: str, size: int) -> bool:
-        """Take one file; False when it has to be taken again before those behind it."""
+        """Process one file; return False if it must be processed again before later files."""
         source = _Source(next(self._numbers))
         try:
             replies = await self._replies(name, size, source)
         except OSError as error:
             if self._patient(name):
                 self._log.error("file not read", error=describe(error))
-            return True  # one that nobody may read must not hold up the others
+            return True  # an unreadable file must not delay the others
         becomes = disposition_of(replies)
         if becomes is FileDisposition.AGAIN and self._patient(name):
             return False
@@ -221,7 +221,7 @@ class FolderListener:
 
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
         limit = self._rules.max_file
-        most = HEAD if size > limit else limit + 1  # it may have grown since it was listed
+        most = HEAD if size > limit else limit + 1  # the file may have grown since it was listed
         data = await Threads.FOLDERS.run(self._folder.read, name, most)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
@@ -229,7 +229,7 @@ class FolderListener:
             reply = self._refuse(error, data[:HEAD])
             return [] if reply is None else [reply]
         messages = messages_in(data)
-        # One message stays as it came, byte for byte; what is none is refused as what it is.
+        # A single message is passed on unchanged; other content is refused by the handler.
         payloads = messages if len(messages) > 1 else [data]
         replies: list[bytes] = []
         loop = asyncio.get_running_loop()

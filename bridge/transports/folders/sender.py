@@ -1,8 +1,8 @@
 """
-A folder that is filled: each message becomes a file, whole and on disk under its name.
+Folder sender: writes each message to a file, complete and on disk under its final name.
 
-Names sort in the order of sending and bear MSH-10, so that a repetition is recognizable; one
-that its reader has not yet taken is replaced. Batches nothing.
+Names sort in the order of sending and contain MSH-10. A repetition replaces a file that its reader
+has not processed yet.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 class FolderSender:
     """
-    Puts messages into a folder, one at a time.
+    Writes messages into a folder, one at a time.
 
-    `answer_within` seconds for a file `acks/NAME.ack` that its reader writes; None where a
-    file that is on disk counts as delivered, which a commit acknowledgment of ours says.
+    With `answer_within` (seconds) the sender waits for the reader's acknowledgment in
+    `acks/NAME.ack`. Without it, a file on disk counts as delivered; the sender returns CA.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class FolderSender:
         self._last = 0
 
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Write one message; fails as an MLLP client does."""
+        """Write one message; return its acknowledgment."""
         return Deferred.fromFuture(asyncio.ensure_future(self._send(payload)))
 
     def close(self) -> Deferred[None]:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
         return succeed(None)
 
     async def _send(self, payload: bytes) -> bytes:
@@ -73,13 +73,15 @@ class FolderSender:
         number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))[:_LONGEST_NUMBER]
         self._folder.clear(f"-{number}{SUFFIX}")
         name = self._name(number)
-        if self._answer_within is not None:  # an answer to an earlier attempt counts for none
+        if (
+            self._answer_within is not None
+        ):  # an acknowledgment of an earlier attempt does not count
             self._folder.remove(f"{ACKS}/{name}.ack")
         self._folder.put(name, payload)
         return name
 
     def _name(self, number: str) -> str:
-        """Give the name it still has there, or the next one."""
+        """Return the name of the same message that still waits there, or the next name."""
         names = [each.name for each in self._folder.waiting() if each.name.endswith(SUFFIX)]
         ending = f"-{number}{SUFFIX}"
         for name in names:
@@ -102,7 +104,7 @@ class FolderSender:
                 reply = b""
             if reply and self._matches(payload, reply):
                 return reply
-            if reply:  # perhaps not yet written to its end
+            if reply:  # possibly incomplete
                 loss = LossReason.MISMATCH
             await asyncio.sleep(LOOK_EVERY)
         raise ReplyLost(loss)

@@ -1,1 +1,1 @@
-"""HL7 v2 over HTTP, as HAPI's specification of it has it: a message a request, in and out."""
+"""HL7 v2 over HTTP by HAPI's specification: one message per request, in both directions."""

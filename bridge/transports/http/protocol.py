@@ -1,7 +1,7 @@
 """
-How HL7 v2 is written in HTTP: content types, charsets, status codes, the Authorization header.
+HL7 over HTTP: content types, charsets, status codes and the Authorization header.
 
-Pure but for reading one file. Source: HAPI, HL7 over HTTP specification, chapter 2.
+Source: HAPI, HL7 over HTTP specification, chapter 2. Pure, except that it reads one file.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ ACCEPTED: Final = frozenset(
         "",
     }
 )
-"""What senders call it; XML (`application/hl7-v2+xml`) is not read."""
+"""Accepted content types; XML (`application/hl7-v2+xml`) is not supported."""
 
 STATUS: Mapping[AckCode, HTTPStatus] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ STATUS: Mapping[AckCode, HTTPStatus] = MappingProxyType(
 
 
 def status_of(reply: bytes) -> HTTPStatus:
-    """Give the status that says what an acknowledgment says; a batch is as bad as its worst."""
+    """Return the HTTP status for an acknowledgment; for a batch, the worst one."""
     try:
         inside = split(reply)
     except MalformedMessage:
@@ -56,7 +56,7 @@ def status_of(reply: bytes) -> HTTPStatus:
 
 
 def read_content_type(value: str) -> tuple[str, str]:
-    """Give the media type in lower case, and the charset as written ('' where none is)."""
+    """Return the media type in lower case, and the charset ('' if there is none)."""
     headers = Headers()
     headers["content-type"] = value
     media = value.partition(";")[0].strip().lower()
@@ -65,16 +65,16 @@ def read_content_type(value: str) -> tuple[str, str]:
 
 def to_listener_charset(payload: bytes, declared: str, fallback: str) -> bytes:
     """
-    Write a message that names no charset itself in the one that the listener will read it in.
+    Convert a message without MSH-18 from the declared charset to the listener's.
 
-    The Content-Type says what its text is then; bytes that are no such text stay as they are.
+    Bytes that are not valid in the declared charset stay unchanged.
     """
     codec = _codec_of(declared)
     return payload if codec is None else _recode(payload, codec, fallback)
 
 
 def to_sender_charset(reply: bytes, declared: str, fallback: str) -> bytes:
-    """Write an answer that names no charset in the one that the request's Content-Type declared."""
+    """Convert a reply without MSH-18 to the charset that the request declared."""
     codec = _codec_of(declared)
     return reply if codec is None else _recode(reply, fallback, codec)
 
@@ -95,7 +95,7 @@ def _recode(payload: bytes, before: str, after: str) -> bytes:
 
 
 def content_type_of(payload: bytes) -> str:
-    """Give the Content-Type of a message that we send; its charset is MSH-18's."""
+    """Return the Content-Type of a message to send, with the charset of MSH-18."""
     names = peek(payload).charset.decode("latin-1")
     codec = known_codec(names.split("~")[0]) if names else None
     return CONTENT_TYPE if codec is None else f"{CONTENT_TYPE}; charset={codec}"

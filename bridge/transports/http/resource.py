@@ -1,7 +1,7 @@
 """
-HL7 over HTTP in: each POST is a message, its acknowledgment the answer.
+HTTP resource of a listener: each POST is a message, and the response is its acknowledgment.
 
-What becomes of a message is the handler's business; the bounds are `server`'s.
+The handler processes the messages. `server` enforces the limits.
 """
 
 import hmac
@@ -31,7 +31,7 @@ from mllp.framing import Frame
 
 @dataclass(frozen=True, slots=True)
 class HttpListenerRules:
-    """What an HTTP listener asks of its senders."""
+    """Requirements of an HTTP listener for requests."""
 
     path: str = "/"
     charset: str = "utf-8"
@@ -40,24 +40,24 @@ class HttpListenerRules:
 
 @dataclass(frozen=True, slots=True)
 class _RequestPeer:
-    """Who sent a request; nothing can be sent to it but the answer."""
+    """The peer of one request; it can get the response only."""
 
     host: str
     port: int
     connection_id: int
 
     def send(self, payload: bytes) -> bool:
-        """Say that there is no way: a later acknowledgment is asked for by a retransmit."""
+        """Return False: a later acknowledgment cannot be sent; the sender must retransmit."""
         return False
 
 
 class MessageResource(Resource):  # requests are Any: Twisted's have no types
-    """The one resource of a listener."""
+    """The only resource of a listener."""
 
     isLeaf = True  # noqa: N815  # Twisted's name
 
     def __init__(self, handle: Handler, rules: HttpListenerRules, observer: ServerObserver) -> None:
-        """Hand what comes to `handle`."""
+        """`handle` processes the messages."""
         super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
         self._handle = handle
         self._rules = rules
@@ -68,7 +68,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
 
     @override
     def render(self, request: Any) -> Any:
-        """Answer, now or when the message is stored."""
+        """Respond at once with an error, or when the message is stored."""
         refusal = self.refusal(request)
         if refusal is not None:
             return _status_response(request, refusal)
@@ -84,12 +84,12 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         return NOT_DONE_YET
 
     def is_authorized(self, request: Any) -> bool:
-        """Whether a sender shows the header that is asked for, if one is."""
+        """Tell whether a request has the required Authorization header."""
         wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
         return wanted is None or hmac.compare_digest(wanted, shown)
 
     def refusal(self, request: Any) -> HTTPStatus | None:
-        """Say why a request is refused, whatever its body is; None where it is not."""
+        """Return the status of a request that is refused regardless of its body, else None."""
         path = request.path.decode("latin-1")
         media, _ = read_content_type(request.getHeader("content-type") or "")
         if path != self._rules.path:
@@ -124,7 +124,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
             request.write(_status_response(request, HTTPStatus.INTERNAL_SERVER_ERROR))
             request.finish()
         else:
-            # One answer a request: of two, the application's says more.
+            # A request has one response: the application acknowledgment, if there are two.
             reply = replies[-1] if replies else b""
             request.setResponseCode(status_of(reply) if reply else HTTPStatus.NO_CONTENT)
             if reply:
@@ -137,7 +137,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
 
 
 def _status_response(request: Any, status: HTTPStatus) -> bytes:
-    """Write a status that is no answer to a message, with a word for people."""
+    """Write a response without an acknowledgment; return its text."""
     request.setResponseCode(status)
     request.setHeader("content-type", "text/plain; charset=utf-8")
     match status:

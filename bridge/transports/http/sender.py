@@ -1,8 +1,8 @@
 """
-HL7 over HTTP out: each message is a POST, the answer's body its acknowledgment.
+HTTP sender: posts each message, and returns the acknowledgment in the response body.
 
-Fails as an MLLP client does: `NotConnected` when nothing was sent, `ReplyLost` when nobody knows,
-and `NoAcknowledgment` when an answer came that says nothing in HL7. Repeats nothing by itself.
+Raises `NotConnected` if nothing was sent, `ReplyLost` if the state at the receiver is unknown, and
+`NoAcknowledgment` for a response without an acknowledgment. Repeats nothing by itself.
 """
 
 from collections.abc import Callable
@@ -30,12 +30,12 @@ from mllp.errors import LossReason, NotConnected, ReplyLost
 
 NOT_SENT = (ConnectError, ConnectTimedOut, DNSLookupError, RequestNotSent)
 FIRST_REFUSAL = 300
-"""The first status that an acceptance cannot have."""
+"""The lowest status that contradicts a positive acknowledgment."""
 
 
 @implementer(IBodyProducer)
 class _Body:
-    """A payload as the body of a request."""
+    """A message as request body."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -46,17 +46,17 @@ class _Body:
         return succeed(None)
 
     def pauseProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """All was written at once."""
+        """Do nothing: the body was written at once."""
 
     def resumeProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """All was written at once."""
+        """Do nothing: the body was written at once."""
 
     def stopProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """All was written at once."""
+        """Do nothing: the body was written at once."""
 
 
 class _BodyCollector(Protocol):
-    """Collects the body of an answer, up to a limit."""
+    """Collects the body of a response, up to a limit."""
 
     def __init__(self, most: int) -> None:
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
@@ -72,7 +72,7 @@ class _BodyCollector(Protocol):
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        # An answer without a length ends with its connection (RFC 9112 §6.3): old servers' do.
+        # A response without a length ends with its connection (RFC 9112 §6.3).
         whole = isinstance(reason.value, ResponseDone | PotentialDataLoss)
         self._finish(self._data if whole else ReplyLost(LossReason.CLOSED))
 
@@ -104,7 +104,7 @@ class HttpSender:
         authorization: bytes | None = None,
         most: int = 16 * 2**20,
     ) -> None:
-        """Use an agent that knows about TLS; `most` bytes are read of an answer."""
+        """`agent` has the TLS options; a response may have up to `most` bytes."""
         self._agent = agent
         self._url = url
         self._clock = clock
@@ -114,7 +114,7 @@ class HttpSender:
         self._most = most
 
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Post one message, give its acknowledgment."""
+        """Post one message; return its acknowledgment."""
         headers = Headers({b"content-type": [content_type_of(payload).encode()]})
         headers.setRawHeaders(b"accept", [CONTENT_TYPE.encode()])
         if self._authorization is not None:
@@ -133,7 +133,7 @@ class HttpSender:
         return answered.addBoth(_stop_timer, timer)
 
     def close(self) -> Deferred[None]:
-        """Nothing is held open: each message has a connection of its own."""
+        """Do nothing: each message has its own connection."""
         return succeed(None)
 
     def _read(self, response: Any, payload: bytes) -> Deferred[bytes]:
@@ -147,7 +147,7 @@ class HttpSender:
             raise NoAcknowledgment(status)
         if not self._matches(payload, body):
             raise ReplyLost(LossReason.MISMATCH)
-        if ack.code.positive and status >= FIRST_REFUSAL:  # it says yes and no
+        if ack.code.positive and status >= FIRST_REFUSAL:  # contradictory
             raise ReplyLost(LossReason.GARBAGE)
         return body
 
@@ -159,7 +159,7 @@ def _stop_timer(outcome: Any, timer: Timer) -> Any:
 
 
 def _classify(failure: Failure, overdue: list[None]) -> Failure:
-    """Say what a failure means: nothing was sent, or nobody knows."""
+    """Convert a failure to NotConnected or ReplyLost."""
     error = failure.value
     if isinstance(error, NoAcknowledgment | ReplyLost):
         return failure

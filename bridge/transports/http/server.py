@@ -1,11 +1,9 @@
 """
-The HTTP side of a listener, with the limits of an MLLP listener.
+HTTP server of a listener, with the limits of an MLLP listener.
 
-Connections are admitted by `mllp.admission`, bodies are charged to the frame memory of the process
-(`mllp.memory_budget`), and a request has `frame_timeout` from its first byte to its last.
-Requests
-the listener refuses are answered before their body is read. Twisted's own HTTP parser; it knows no
-HL7.
+`mllp.admission` admits connections. Bodies count against the frame memory of the process
+(`mllp.memory_budget`). A request must arrive within `frame_timeout`. A refused request gets its
+response before its body is read.
 """
 
 from http import HTTPStatus
@@ -30,9 +28,9 @@ from mllp.session import HEAD
 from mllp.transport import is_tls
 
 IDLE = 30.0
-"""Seconds that a connection without a request is kept where nothing is set."""
+"""Seconds that a connection without a request stays open, by default."""
 
-_SMALL = 64 * 2**10  # bytes of a refused request's body that are read, to keep the connection
+_SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
 _EARLY_RESPONSE = (
     "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
     "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
@@ -46,7 +44,7 @@ _TOO_LARGE = "Content Too Large"  # the name in RFC 9110; Python 3.11 has an old
 
 
 def _early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
-    """Write a response that does not wait for the end of its request."""
+    """Return a response that is sent before the end of its request."""
     phrase = _TOO_LARGE if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else status.phrase
     start = _EARLY_RESPONSE.format(
         status=status,
@@ -60,11 +58,11 @@ def _early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
 
 class _BoundedRequest(Request):
     """
-    A request whose body is kept in memory, and given up when it is too long.
+    A request whose body is kept in memory, up to a limit.
 
-    The answer is the AR that a frame beyond the limit gets, once it is known which message it is
-    about. What still comes of such a body is read and thrown away for as long as a request may
-    take: whoever hangs up on a sender that is writing takes the answer away with it.
+    A request beyond the limit gets the AR of a frame that is too large, as soon as the start of
+    the message has arrived. The rest of the body is read and discarded until the timeout, because
+    closing the connection earlier would destroy the response.
     """
 
     channel: Any
@@ -80,11 +78,11 @@ class _BoundedRequest(Request):
         site: MessageSite = self.channel.site
         self._left = site.limits.max_frame
         self._memory = self.channel.memory
-        self.content = BytesIO()  # never a file: it would hold patient data
+        self.content = BytesIO()  # never a temporary file, which would contain patient data
         # Twisted sets these when the body is complete.
         self.method = self.channel._command  # noqa: SLF001
         self.path = self.channel._path.partition(b"?")[0]  # noqa: SLF001
-        refusal = site.desk.refusal(self)
+        refusal = site.resource.refusal(self)
         self._refused = refusal is not None
         if refusal is not None and (length is None or length > _SMALL):
             self._given_up = True
@@ -115,11 +113,11 @@ class _BoundedRequest(Request):
             super().process()  # type: ignore[no-untyped-call]  # Twisted's
 
     def release(self) -> None:
-        """Return the memory of the body: the request is answered."""
+        """Release the memory of the body after the response."""
         self._memory.close()
 
     def drop(self) -> None:
-        """Return the memory of an unfinished body, which is refused."""
+        """Release the memory of an incomplete body."""
         self._given_up, self.content = True, BytesIO()
 
     def _give_up(self) -> None:
@@ -129,15 +127,14 @@ class _BoundedRequest(Request):
         self._given_up = True
         self._memory.close()
         site.observer.frame_refused(error)
-        told = site.refuse(error, head) if site.desk.is_authorized(self) else None
-        self.channel.transport.write(
-            _early_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told or b"")
-        )
+        reply = site.refuse(error, head) if site.resource.is_authorized(self) else None
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        self.channel.transport.write(_early_response(status, reply or b""))
 
 
 @implementer(IHandshakeListener)
 class _Channel(HTTPChannel):
-    """A connection on which every request has to arrive in time, and TLS before the first."""
+    """A connection with a deadline for the TLS handshake and for each request."""
 
     site: "MessageSite"
     requests: list[_BoundedRequest]
@@ -153,7 +150,7 @@ class _Channel(HTTPChannel):
         self.host, self.source, self.since = "", "", 0.0
 
     def admit(self, host: str) -> None:
-        """Begin, for a sender at this address."""
+        """Start to count the connection for the source address `host`."""
         self.host, self.source = host, source_of(host)
         self.since = self.site.clock.seconds()
         self.memory = self.site.budget.account(
@@ -162,14 +159,14 @@ class _Channel(HTTPChannel):
 
     @property
     def activity(self) -> Activity:
-        """What the connection is doing, as far as admission control is concerned."""
+        """The activity of the connection, for admission control."""
         if self._handlingRequest:
             return Activity.BUSY
         began = self._deadline is not None and not self._shaking
         return Activity.UNFINISHED if began else Activity.IDLE
 
     def evict(self) -> None:
-        """Close in favour of another connection."""
+        """Close the connection in favour of another one."""
         self.site.observer.evicted(self.host)
         transport: Any = self.transport
         transport.abortConnection()
@@ -183,7 +180,7 @@ class _Channel(HTTPChannel):
             self._begun()
 
     def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
-        """Take note that TLS stands; a request may come when it likes."""
+        """Cancel the deadline: the TLS handshake is complete."""
         self._shaking = False
         self._arrived()
 
@@ -202,7 +199,7 @@ class _Channel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._arrived()
         self.site.left(self)
-        if not self._handlingRequest:  # else the handler still has the body
+        if not self._handlingRequest:  # else the handler still uses the body
             self.memory.close()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]  # Twisted's
 
@@ -227,7 +224,7 @@ class _Channel(HTTPChannel):
         transport: Any = self.transport
         if self._body_refused:  # the sender does not read its 503
             transport.abortConnection()
-        elif self._handlingRequest:  # the next request waits for us, and we for nobody
+        elif self._handlingRequest:  # the next request waits for the response
             self._begun()
         elif self._waits_for_memory:
             self._refuse_body()
@@ -236,7 +233,7 @@ class _Channel(HTTPChannel):
             transport.abortConnection()
 
     def report_memory(self, size: int) -> None:
-        """Account for the unfinished body, and stop reading where it is too much."""
+        """Count the incomplete body, and stop reading if there is no memory."""
         if not self.memory.report(0, size):
             self._waits_for_memory = True
             self._networkProducer.pauseProducing()
@@ -246,7 +243,7 @@ class _Channel(HTTPChannel):
         self._networkProducer.resumeProducing()
 
     def _refuse_body(self) -> None:
-        """Refuse an unfinished body: other frames use all memory there is."""
+        """Refuse an incomplete body: other frames use all memory."""
         transport: Any = self.transport
         self._body_refused = True
         self.site.observer.frame_refused(FrameMemoryExhausted(self.memory.unfinished))
@@ -260,7 +257,7 @@ class _Channel(HTTPChannel):
 
 
 class _RefusedConnection(Protocol):
-    """A connection beyond the limit: closed at accept."""
+    """A connection beyond the limit; it is closed at once."""
 
     @override
     def connectionMade(self) -> None:
@@ -269,14 +266,14 @@ class _RefusedConnection(Protocol):
 
 
 class MessageSite(Site):
-    """Serves one desk."""
+    """Serves the resource of one listener."""
 
     protocol = _Channel  # type: ignore[assignment]  # HTTP/1.1 alone
     noisy = False
 
     def __init__(
         self,
-        desk: MessageResource,
+        resource: MessageResource,
         limits: ServerLimits,
         *,
         clock: Any,
@@ -286,13 +283,13 @@ class MessageSite(Site):
         ceiling: Ceiling | None = None,
     ) -> None:
         """
-        Take the reactor as `clock`; `refuse` says what a body that is too long is answered.
+        `clock` is the reactor; `refuse` builds the reply to a body that is too long.
 
         `budget` and `ceiling` are shared with the other listeners of the process.
         """
-        super().__init__(desk, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
+        super().__init__(resource, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
         self.requestFactory = _BoundedRequest
-        self.desk = desk
+        self.resource: MessageResource = resource
         self.limits = limits
         self.clock: Clock = clock
         self.observer = observer
@@ -320,21 +317,21 @@ class MessageSite(Site):
         return channel
 
     def left(self, channel: _Channel) -> None:
-        """Take note that a connection has ended."""
+        """Remove a connection that has ended."""
         self._admission.leave(channel)
         self._open.discard(channel)
 
     @override
     def log(self, request: Any) -> None:
-        """Write no access log: what is worth counting is counted."""
+        """Write no access log; metrics count requests."""
 
     def pause(self) -> None:
-        """Answer 503 until `resume`; what is in hand is answered."""
-        self.desk.paused = True
+        """Answer 503 until `resume`; requests in progress get their response."""
+        self.resource.paused = True
 
     def resume(self) -> None:
-        """Take messages again."""
-        self.desk.paused = False
+        """Accept messages again."""
+        self.resource.paused = False
 
     def close(self) -> None:
         """Close every connection."""
