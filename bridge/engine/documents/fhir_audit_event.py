@@ -155,7 +155,7 @@ def _codes(kind: Interaction) -> tuple[dict[str, str], dict[str, str], str]:
 
 
 def _agents(entry: AuditEntry, kind: Interaction, server: str) -> Iterator[dict[str, Any]]:
-    client, ours = _PARTICIPANTS.get(kind, (_SOURCE, _DESTINATION))
+    client, service = _PARTICIPANTS.get(kind, (_SOURCE, _DESTINATION))
     address = entry.source or str(entry.details.get("client", ""))
     token = f"token {entry.token_id}" if entry.token_id else "browser or command"
     yield {
@@ -165,7 +165,7 @@ def _agents(entry: AuditEntry, kind: Interaction, server: str) -> Iterator[dict[
         "network": {"address": address or "localhost", "type": _address_type(address)},
     }
     yield {
-        "type": _concept(ours),
+        "type": _concept(service),
         "who": {"display": server},
         "requestor": False,
         "network": {"address": server, "type": "5"},

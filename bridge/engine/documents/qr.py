@@ -89,7 +89,7 @@ def _matrix(url: str, level: str) -> list[list[bool]] | None:
     code.add_data(url.encode(), optimize=0)
     try:
         code.make(fit=True)
-    except (DataOverflowError, ValueError):  # qrcode 8 says ValueError for "version 41"
+    except (DataOverflowError, ValueError):  # qrcode 8 raises ValueError for version 41
         return None
     return [[bool(module) for module in row] for row in code.get_matrix()]
 

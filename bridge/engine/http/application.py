@@ -90,9 +90,9 @@ def create_application(
         title="Clinical report service",
         summary="Launch, read, sign, link and export clinical reports.",
         description=(
-            "Paths are not versioned: changes are additive, and `X-API-Version` says when one is "
-            "not. What is to go is marked `deprecated` here, and its answers bear `Deprecation` "
-            "and `Sunset`, at least twelve months ahead."
+            "Paths are not versioned. Changes are additive; `X-API-Version` changes with an "
+            "incompatible one. A feature to be removed is marked `deprecated` here, and its "
+            "responses have the headers `Deprecation` and `Sunset` at least twelve months before."
         ),
         version=__version__,
         docs_url=None,

@@ -39,15 +39,15 @@ from bridge.store.database import Database
 from bridge.store.postgresql.notifications import NotificationListener
 
 if TYPE_CHECKING:
-    from bridge.engine.http.sign_in.oidc_provider import Provider
+    from bridge.engine.http.sign_in.oidc_provider import OidcProvider
 
 Clock = Callable[[], int]
 
 
-def _provider(settings: SingleSignOn) -> "Provider":
-    from bridge.engine.http.sign_in.oidc_provider import Provider  # noqa: PLC0415  # its libraries are large
+def _provider(settings: SingleSignOn) -> "OidcProvider":
+    from bridge.engine.http.sign_in.oidc_provider import OidcProvider  # noqa: PLC0415  # its libraries are large
 
-    return Provider(settings)
+    return OidcProvider(settings)
 
 
 class EngineState:

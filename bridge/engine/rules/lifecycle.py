@@ -15,7 +15,7 @@ from bridge.engine.rules.status import Status
 ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
 
 
-class ReportEvent(StrEnum):
+class LifecycleEvent(StrEnum):
     """An event of the lifecycle of a report."""
 
     OPEN = "open"  # a launch, or a launch link opened
@@ -82,50 +82,53 @@ _UNSIGN = (
     _to(DRAFT, ReportFact.COOLING, clears=_UNSIGNED),
 )
 
-TRANSITIONS: Mapping[tuple[Status, ReportEvent], tuple[Transition, ...]] = {
-    (ORDERED, ReportEvent.OPEN): (_to(DRAFT),),
-    (DRAFT, ReportEvent.OPEN): (_to(DRAFT),),
-    (PRELIMINARY, ReportEvent.OPEN): (_to(PRELIMINARY),),
-    (FINAL, ReportEvent.OPEN): (_to(FINAL),),
-    (ADDENDUM, ReportEvent.OPEN): (_to(ADDENDUM),),
-    (DRAFT, ReportEvent.SAVE): (_to(DRAFT),),
-    (PRELIMINARY, ReportEvent.SAVE): (_to(PRELIMINARY),),
-    (DRAFT, ReportEvent.SIGN): (_to(FINAL),),
-    (PRELIMINARY, ReportEvent.SIGN): (_to(FINAL),),
+TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
+    (ORDERED, LifecycleEvent.OPEN): (_to(DRAFT),),
+    (DRAFT, LifecycleEvent.OPEN): (_to(DRAFT),),
+    (PRELIMINARY, LifecycleEvent.OPEN): (_to(PRELIMINARY),),
+    (FINAL, LifecycleEvent.OPEN): (_to(FINAL),),
+    (ADDENDUM, LifecycleEvent.OPEN): (_to(ADDENDUM),),
+    (DRAFT, LifecycleEvent.SAVE): (_to(DRAFT),),
+    (PRELIMINARY, LifecycleEvent.SAVE): (_to(PRELIMINARY),),
+    (DRAFT, LifecycleEvent.SIGN): (_to(FINAL),),
+    (PRELIMINARY, LifecycleEvent.SIGN): (_to(FINAL),),
     # ends the sign delay; signer, time and text are unchanged
-    (FINAL, ReportEvent.SIGN): (_to(FINAL, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
-    (ADDENDUM, ReportEvent.SIGN): (_to(ADDENDUM, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
-    (FINAL, ReportEvent.UNSIGN): _UNSIGN,
-    (ADDENDUM, ReportEvent.UNSIGN): _UNSIGN,
-    (DRAFT, ReportEvent.PRELIM): (_to(PRELIMINARY),),
-    (PRELIMINARY, ReportEvent.PRELIM): (_to(PRELIMINARY),),
-    (PRELIMINARY, ReportEvent.PRELIM_WITHDRAW): (
+    (FINAL, LifecycleEvent.SIGN): (_to(FINAL, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
+    (ADDENDUM, LifecycleEvent.SIGN): (_to(ADDENDUM, ReportFact.COOLING, ReportFact.IGNORES_DELAY),),
+    (FINAL, LifecycleEvent.UNSIGN): _UNSIGN,
+    (ADDENDUM, LifecycleEvent.UNSIGN): _UNSIGN,
+    (DRAFT, LifecycleEvent.PRELIM): (_to(PRELIMINARY),),
+    (PRELIMINARY, LifecycleEvent.PRELIM): (_to(PRELIMINARY),),
+    (PRELIMINARY, LifecycleEvent.PRELIM_WITHDRAW): (
         _to(PRELIMINARY, ReportFact.OTHER_PRELIM_READ),
         _to(DRAFT),
     ),
-    (DRAFT, ReportEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),),
+    (DRAFT, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),),
     # unassigned, so that it can be linked again
-    (ORDERED, ReportEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_EMPTIED),),
-    (DRAFT, ReportEvent.UNASSIGN): (_to(ORDERED, clears=(ClearedPart.OWNER,)),),
-    (DRAFT, ReportEvent.DISCARD): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED), _to(None)),
-    (ORDERED, ReportEvent.DELETE): (_to(None),),
-    (DRAFT, ReportEvent.DELETE): (_to(None),),
-    (PRELIMINARY, ReportEvent.DELETE): (_to(None),),
-    (ORDERED, ReportEvent.UPDATE_FILES): (_to(ORDERED),),
-    (DRAFT, ReportEvent.UPDATE_FILES): (_to(DRAFT),),
-    (PRELIMINARY, ReportEvent.UPDATE_FILES): (_to(PRELIMINARY),),
-    (FINAL, ReportEvent.ADDENDUM_CREATE): (_to(FINAL),),
-    (ADDENDUM, ReportEvent.ADDENDUM_CREATE): (_to(ADDENDUM),),
-    (FINAL, ReportEvent.ADDENDUM_SAVE): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
-    (ADDENDUM, ReportEvent.ADDENDUM_SAVE): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
-    (FINAL, ReportEvent.ADDENDUM_CANCEL): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
-    (ADDENDUM, ReportEvent.ADDENDUM_CANCEL): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
-    (FINAL, ReportEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
-    (ADDENDUM, ReportEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
-    (ADDENDUM, ReportEvent.ADDENDUM_RELEASE): (
+    (ORDERED, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_EMPTIED),),
+    (DRAFT, LifecycleEvent.UNASSIGN): (_to(ORDERED, clears=(ClearedPart.OWNER,)),),
+    (DRAFT, LifecycleEvent.DISCARD): (
+        _to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),
+        _to(None),
+    ),
+    (ORDERED, LifecycleEvent.DELETE): (_to(None),),
+    (DRAFT, LifecycleEvent.DELETE): (_to(None),),
+    (PRELIMINARY, LifecycleEvent.DELETE): (_to(None),),
+    (ORDERED, LifecycleEvent.UPDATE_FILES): (_to(ORDERED),),
+    (DRAFT, LifecycleEvent.UPDATE_FILES): (_to(DRAFT),),
+    (PRELIMINARY, LifecycleEvent.UPDATE_FILES): (_to(PRELIMINARY),),
+    (FINAL, LifecycleEvent.ADDENDUM_CREATE): (_to(FINAL),),
+    (ADDENDUM, LifecycleEvent.ADDENDUM_CREATE): (_to(ADDENDUM),),
+    (FINAL, LifecycleEvent.ADDENDUM_SAVE): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, LifecycleEvent.ADDENDUM_SAVE): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (FINAL, LifecycleEvent.ADDENDUM_CANCEL): (_to(FINAL, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, LifecycleEvent.ADDENDUM_CANCEL): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (FINAL, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
+    (ADDENDUM, LifecycleEvent.ADDENDUM_RELEASE): (
         _to(ADDENDUM, ReportFact.SITE_COOLS, ReportFact.ADDENDUM_COOLING),
     ),
-    (ADDENDUM, ReportEvent.ADDENDUM_UNSIGN): (
+    (ADDENDUM, LifecycleEvent.ADDENDUM_UNSIGN): (
         _to(ADDENDUM, ReportFact.ADDENDUM_COOLING, ReportFact.OTHER_SIGNED_ADDENDUM),
         _to(FINAL, ReportFact.ADDENDUM_COOLING),
     ),
@@ -161,42 +164,54 @@ _NO_ADDENDUM = (
     RefusalRule(Reason.NO_OPEN_ADDENDUM, lacks=ReportFact.OPEN_ADDENDUM),
 )
 
-REFUSALS: Mapping[ReportEvent, tuple[RefusalRule, ...]] = {
-    ReportEvent.OPEN: (),
-    ReportEvent.SAVE: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_EDITABLE)),
-    ReportEvent.SIGN: (
+REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
+    LifecycleEvent.OPEN: (),
+    LifecycleEvent.SAVE: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOT_EDITABLE),
+    ),
+    LifecycleEvent.SIGN: (
         RefusalRule(Reason.NOT_OWNED, frozenset({ORDERED})),
         RefusalRule(FailureCode.ALREADY_SIGNED),
     ),
-    ReportEvent.UNSIGN: (
+    LifecycleEvent.UNSIGN: (
         RefusalRule(FailureCode.NOT_SIGNED, _READING),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
-    ReportEvent.PRELIM: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_OWNED)),
-    ReportEvent.PRELIM_WITHDRAW: (
+    LifecycleEvent.PRELIM: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOT_OWNED),
+    ),
+    LifecycleEvent.PRELIM_WITHDRAW: (
         RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
         RefusalRule(Reason.NOT_PRELIMINARY),
     ),
-    ReportEvent.RESET: (
+    LifecycleEvent.RESET: (
         RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
         RefusalRule(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),
         RefusalRule(Reason.NOT_FROM_ORDER, frozenset({DRAFT})),
         RefusalRule(Reason.NOT_DRAFT),
     ),
-    ReportEvent.UNASSIGN: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_DRAFT)),
-    ReportEvent.DISCARD: (RefusalRule(Reason.SIGNED, _BOTH_SIGNED), RefusalRule(Reason.NOT_DRAFT)),
-    ReportEvent.DELETE: (RefusalRule(Reason.SIGNED),),
-    ReportEvent.UPDATE_FILES: (RefusalRule(Reason.SIGNED),),
-    ReportEvent.ADDENDUM_CREATE: (RefusalRule(Reason.NOT_SIGNED),),
-    ReportEvent.ADDENDUM_SAVE: _NO_ADDENDUM,
-    ReportEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
-    ReportEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
-    ReportEvent.ADDENDUM_RELEASE: (
+    LifecycleEvent.UNASSIGN: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOT_DRAFT),
+    ),
+    LifecycleEvent.DISCARD: (
+        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.NOT_DRAFT),
+    ),
+    LifecycleEvent.DELETE: (RefusalRule(Reason.SIGNED),),
+    LifecycleEvent.UPDATE_FILES: (RefusalRule(Reason.SIGNED),),
+    LifecycleEvent.ADDENDUM_CREATE: (RefusalRule(Reason.NOT_SIGNED),),
+    LifecycleEvent.ADDENDUM_SAVE: _NO_ADDENDUM,
+    LifecycleEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
+    LifecycleEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
+    LifecycleEvent.ADDENDUM_RELEASE: (
         RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_COOLS),
         RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
-    ReportEvent.ADDENDUM_UNSIGN: (
+    LifecycleEvent.ADDENDUM_UNSIGN: (
         RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
@@ -205,7 +220,7 @@ REFUSALS: Mapping[ReportEvent, tuple[RefusalRule, ...]] = {
 
 
 def decide(
-    status: Status, event: ReportEvent, facts: frozenset[ReportFact]
+    status: Status, event: LifecycleEvent, facts: frozenset[ReportFact]
 ) -> Transition | RefusalReason:
     """Return the transition of an event, or the reason of its refusal."""
     for transition in TRANSITIONS.get((status, event), ()):

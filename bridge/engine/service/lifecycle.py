@@ -33,7 +33,7 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.lifecycle import (
     ClearedPart,
     FailureCode,
-    ReportEvent,
+    LifecycleEvent,
     ReportFact,
     Transition,
     decide,
@@ -223,7 +223,7 @@ def _addendum_facts(work: Work, report: Report) -> Iterator[ReportFact]:
 
 
 def apply_event(
-    work: Work, report: Report, event: ReportEvent, *, facts: frozenset[ReportFact] | None = None
+    work: Work, report: Report, event: LifecycleEvent, *, facts: frozenset[ReportFact] | None = None
 ) -> Transition:
     """
     Set the report's status by the state table; raise RuleBroken or a BusinessFailure.

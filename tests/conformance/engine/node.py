@@ -14,6 +14,7 @@ from bridge import index_key
 from bridge.engine.http.application import create_application
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
+from tests.eventually import eventually
 from tests.processes import FORKED
 
 ROOT = Path(__file__).parents[3]
@@ -61,12 +62,11 @@ def _run(url: str, port: int, key: bytes) -> None:
 
 
 def _wait(address: str, process: BaseProcess) -> None:
-    for _ in range(600):
+    def is_ready() -> bool:
+        assert process.exitcode is None, "the node ended"
         try:
-            httpx.get(f"{address}/readyz", timeout=30).raise_for_status()
+            return httpx.get(f"{address}/readyz", timeout=30).is_success
         except httpx.HTTPError:
-            assert process.exitcode is None, "the node ended"
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the node does not answer")
+            return False
+
+    eventually(is_ready)

@@ -11,8 +11,8 @@ from typing import Any
 
 from bridge.engine.documents.exports.model import (
     ExportedImage,
-    ExportedPerson,
     ExportedReport,
+    ExportedUser,
     PrelimEntry,
 )
 from bridge.engine.rules.text.plain_text import plain_text
@@ -83,7 +83,7 @@ def _clinical_info(tags: Mapping[str, str]) -> dict[str, str]:
     return {tag: tags.get(tag) or "" for tag in CLINICAL_TAGS}
 
 
-def _person(person: ExportedPerson | None) -> dict[str, str | None] | None:
+def _person(person: ExportedUser | None) -> dict[str, str | None] | None:
     if person is None:
         return None
     return {

@@ -16,8 +16,8 @@ from datetime import datetime, tzinfo
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.exports.model import (
     ExportedImage,
-    ExportedPerson,
     ExportedReport,
+    ExportedUser,
     PageSize,
 )
 from bridge.engine.documents.exports.wording import (
@@ -236,7 +236,7 @@ def _shown(tag: str, raw: str, language: str) -> str:
 
 
 def _signature(
-    person: ExportedPerson | None, at: datetime | None, zone: tzinfo, language: str
+    person: ExportedUser | None, at: datetime | None, zone: tzinfo, language: str
 ) -> tuple[str, EncodedImage | None]:
     if person is None or at is None:
         return "", None

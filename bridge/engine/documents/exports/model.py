@@ -30,7 +30,7 @@ class ExportedImage:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedPerson:
+class ExportedUser:
     """A user: the value of `signedBy`, `prelimBy` and `reviewedBy`."""
 
     name: str
@@ -56,7 +56,7 @@ class ExportedAddendum:
 
     body: Document
     signed_at: datetime
-    signed_by: ExportedPerson
+    signed_by: ExportedUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class PrelimEntry:
     tag_name: str
     tag_group: str
     at: datetime
-    by: ExportedPerson
+    by: ExportedUser
     reviewed_at: datetime | None = None
-    reviewed_by: ExportedPerson | None = None
+    reviewed_by: ExportedUser | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ExportedReport:
     status: str
     body: Document
     signed_at: datetime | None = None
-    signed_by: ExportedPerson | None = None
+    signed_by: ExportedUser | None = None
     addenda: tuple[ExportedAddendum, ...] = ()
     prelims: tuple[PrelimEntry, ...] = ()
     language: str = "en-US"

@@ -4,7 +4,7 @@ Read a DICOM structured report: clinical information, measurements, findings as 
 Any template is read the same way: containers are headings, leaves are `name: value`, indented by
 depth (DICOM PS3.3 §C.17.3). Only attributes that mean the same as a clinicalInfo tag become tags.
 References to images, coordinates, UIDs and the observer context are left out of the text. A
-tracking identifier is kept: it tells which lesion a group of measurements is about.
+tracking identifier is kept, because it names the lesion of a group of measurements.
 
 The reader accepts any SR document of DICOM PS3.3 A.35 as a whole or refuses it as a whole. The
 caller decides which tag wins against a launch request. Runs in a worker process

@@ -154,10 +154,12 @@ async def _form(
     if secret is not None:
         uri = second_factor.provisioning_uri(secret, found.email)
         picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
-    said = f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
+    message = (
+        f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
+    )
     factor = "" if secret is None else _factor(words, picture, second_factor.base32(secret))
     form = (
-        f"<p><strong>{html.escape(found.email)}</strong></p>{said}"
+        f"<p><strong>{html.escape(found.email)}</strong></p>{message}"
         '<form method="post" action="/reporting/enrol">'
         f'<input type="hidden" name="token" value="{html.escape(token, quote=True)}">'
         f'<input type="hidden" name="username" autocomplete="username" '

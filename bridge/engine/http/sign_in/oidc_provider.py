@@ -50,7 +50,7 @@ _UNREACHABLE: Final = "provider_unreachable"
 _VERIFIER_LENGTH: Final = 64
 
 
-class Provider:
+class OidcProvider:
     """Loads the provider metadata once, and the keys again for an unknown key id."""
 
     def __init__(self, settings: SingleSignOn) -> None:

@@ -58,7 +58,7 @@ class Behaviour(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckFinding:
+class SigningFinding:
     """
     One finding; `start` and `end` count characters of the text at `block` and `item`.
 
@@ -92,15 +92,15 @@ class _Line:
     def text(self) -> str:
         return inline_text(self.content)
 
-    def finding(self, check: SigningCheck, start: int, end: int) -> CheckFinding:
-        return CheckFinding(check, self.block, start, end, self.text[start:end], self.item)
+    def finding(self, check: SigningCheck, start: int, end: int) -> SigningFinding:
+        return SigningFinding(check, self.block, start, end, self.text[start:end], self.item)
 
 
 MAX_FINDINGS = 1000
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
-def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[CheckFinding]:
+def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[SigningFinding]:
     """
     Return the findings of all checks; `orders` are clinicalInfo tags, the anchor first.
 
@@ -153,10 +153,10 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
                         yield from _inner_lines(part)
 
 
-def _empty_fields(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
+def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     """Find fields without value or default text, sections without text, and an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
-        yield CheckFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
+        yield SigningFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
         return
     for index, line in enumerate(lines):
         if line.heading:
@@ -183,7 +183,7 @@ def _has_text(following: Sequence[_Line]) -> bool:
     return False
 
 
-def _open_brackets(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
+def _open_brackets(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     """Find typed brackets without default text; brackets of a template are fields."""
     for line in lines:
         if line.heading:
@@ -194,7 +194,7 @@ def _open_brackets(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
                 yield line.finding(SigningCheck.OPEN_BRACKET, *match.span())
 
 
-def _suggestions(lines: Sequence[_Line]) -> Iterator[CheckFinding]:
+def _suggestions(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     """Find suggestions that no user has accepted; adjacent ones become one finding."""
     for line in lines:
         found: list[tuple[int, int]] = []
@@ -216,7 +216,7 @@ def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
 
 def _laterality(
     lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]
-) -> Iterator[CheckFinding]:
+) -> Iterator[SigningFinding]:
     """Find mentions of the opposite side, if all orders name the same side."""
     sides = {_side(order) for order in orders}
     if sides not in ({"left"}, {"right"}):
@@ -245,7 +245,7 @@ def _sentences(lines: Sequence[_Line]) -> Iterator[tuple[_Line, int, str]]:
             yield line, match.start(), match[0]
 
 
-def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[CheckFinding]:
+def _sex(lines: Sequence[_Line], orders: Sequence[Mapping[str, Any]]) -> Iterator[SigningFinding]:
     """Find words that do not apply to the sex of the patient."""
     known = {str(order.get("PatientSex", "")).strip()[:1].upper() for order in orders} - {""}
     if known not in ({"M"}, {"F"}):

@@ -13,7 +13,7 @@ from sqlmodel import col
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import DeletedReport, IssuedLink, Report, ReportOrder, metadata
 from bridge.engine.rules.identity import OrderId, link_target
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
@@ -50,7 +50,7 @@ def delete_report(
         return False
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
-    apply_event(work, found.report, ReportEvent.DELETE)
+    apply_event(work, found.report, LifecycleEvent.DELETE)
     _remove(work, found.report, ChangeEvent.REPORT_DELETED, cancelled=not set_aside)
     return True
 
@@ -63,7 +63,7 @@ def _is_untouched(work: Work, report: Report) -> bool:
 def reset_order(work: Work, identity: OrderId) -> Report:
     """Reset a Draft that began as an order to an empty, unassigned order; order links stay."""
     report = lock_report(work, identity).report
-    clear(work, report, apply_event(work, report, ReportEvent.RESET))
+    clear(work, report, apply_event(work, report, LifecycleEvent.RESET))
     change_feed.announce(work, report, ChangeEvent.REPORT_RESET)
     return report
 
@@ -73,7 +73,7 @@ def discard(work: Work, report: Report) -> Report | None:
     Discard a locked Draft. A registered order becomes Ordered again; any other report is deleted
     (None).
     """
-    branch = apply_event(work, report, ReportEvent.DISCARD)
+    branch = apply_event(work, report, LifecycleEvent.DISCARD)
     if branch.to is None:
         _remove(work, report, ChangeEvent.REPORT_DISCARDED)
         return None

@@ -163,10 +163,10 @@ def _image(data_uri: str | None) -> model.ExportedImage | None:
         return None
 
 
-def _person(stored: Mapping[str, Any] | None) -> model.ExportedPerson | None:
+def _person(stored: Mapping[str, Any] | None) -> model.ExportedUser | None:
     if not stored:
         return None
-    return model.ExportedPerson(
+    return model.ExportedUser(
         str(stored.get("name", "")),
         str(stored.get("email", "")),
         _image(stored.get("signature")),
@@ -174,8 +174,8 @@ def _person(stored: Mapping[str, Any] | None) -> model.ExportedPerson | None:
     )
 
 
-def _nobody() -> model.ExportedPerson:
-    return model.ExportedPerson("", "")
+def _nobody() -> model.ExportedUser:
+    return model.ExportedUser("", "")
 
 
 def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, ...]:

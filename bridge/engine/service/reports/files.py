@@ -24,7 +24,7 @@ from bridge.engine.launch.parser import fill_tags
 from bridge.engine.launch.request import Attachment, LaunchInput
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import FileKind, Status
@@ -164,7 +164,7 @@ def update_structured_reports(
         raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
     found = lock_report(work, identity)
     report = found.report
-    apply_event(work, report, ReportEvent.UPDATE_FILES)
+    apply_event(work, report, LifecycleEvent.UPDATE_FILES)
     files = screen_files(work, identity, found.order, files)
     accepted = any(each.kind is FileKind.STRUCTURED_REPORT for each in files)
     if mode is UpdateMode.REPLACE and accepted:

@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum, Report, ReportRelease
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.status import AddendumState, ReleaseKind
@@ -41,7 +41,7 @@ def release_addendum(work: Work, identity: OrderId) -> Report:
 
 def release_newest(work: Work, report: Report) -> Report:
     """Release the most recently signed addendum of a locked report; it is not signed again."""
-    apply_event(work, report, ReportEvent.ADDENDUM_RELEASE)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_RELEASE)
     releases.release_now(work, report, _newest(work, report))
     return report
 
@@ -53,7 +53,7 @@ def unsign_addendum(work: Work, identity: OrderId) -> Report:
 
 def unsign_newest(work: Work, report: Report) -> Report:
     """Recall the most recently signed addendum of a locked report; its text becomes a draft."""
-    apply_event(work, report, ReportEvent.ADDENDUM_UNSIGN)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_UNSIGN)
     addendum = _newest(work, report)
     releases.withdraw(work, report, addendum)
     addendum.state = AddendumState.DRAFT
@@ -74,7 +74,7 @@ def _newest(work: Work, report: Report) -> Addendum:
 
 def create_addendum(work: Work, report: Report, author_id: int | None) -> Addendum:
     """Create an addendum to a locked, signed report; only one may be open."""
-    apply_event(work, report, ReportEvent.ADDENDUM_CREATE)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
         raise RuleBroken(Reason.ADDENDUM_OPEN)
     addendum = Addendum(
@@ -104,7 +104,7 @@ def _next_number(work: Work, report: Report) -> int:
 
 def save_addendum(work: Work, report: Report, document: Document) -> Addendum:
     """Store the text of the open addendum of a locked report."""
-    apply_event(work, report, ReportEvent.ADDENDUM_SAVE)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_SAVE)
     addendum = _open(work, report)
     addendum.document = to_json(document)
     addendum.content_text = plain_text(document)
@@ -118,7 +118,7 @@ def save_addendum(work: Work, report: Report, document: Document) -> Addendum:
 
 def cancel_addendum(work: Work, report: Report) -> None:
     """Delete the open addendum of a locked report."""
-    apply_event(work, report, ReportEvent.ADDENDUM_CANCEL)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_CANCEL)
     addendum = _open(work, report)
     number = addendum.number
     work.session.delete(addendum)
@@ -130,7 +130,7 @@ def sign_addendum(
 ) -> Addendum:
     """Sign the open addendum of a locked report; it is released at once, or after cooling."""
     addendum = open_addendum(addenda_of(work, report))
-    apply_event(work, report, ReportEvent.ADDENDUM_SIGN)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
     accept_default_text(addendum)

@@ -10,13 +10,13 @@ from typing import Any
 
 from bridge.engine.errors import EngineError, Forbidden, RuleBroken, VersionConflict
 from bridge.engine.records.tables import Addendum, Report
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.rules.text.signing_checks import Behaviour, CheckFinding, find_all
+from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, find_all
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import addenda_of, apply_event, document_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
@@ -63,7 +63,7 @@ def save(
     lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
-    apply_event(work, report, ReportEvent.SAVE)
+    apply_event(work, report, LifecycleEvent.SAVE)
     report.template_number = template if template is not None else report.template_number
     report.document = to_json(content)
     report.content_text = plain_text(content)
@@ -209,7 +209,7 @@ def _refuse_prohibited(work: Work, report: Report) -> None:
         raise SigningProhibited
 
 
-def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[CheckFinding]:
+def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[SigningFinding]:
     """Return the findings that the site does not silence."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
     document: Document = restore(document_json(report))

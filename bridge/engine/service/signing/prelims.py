@@ -17,7 +17,7 @@ from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.prelims import (
     PrelimGroupPolicy,
     PrelimReader,
@@ -58,7 +58,7 @@ def prelim_report(
 ) -> Report:
     """Add a preliminary read to a locked report; raise `AuthorNotPermitted` or `RuleBroken`."""
     reviews = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
-    apply_event(work, report, ReportEvent.PRELIM)
+    apply_event(work, report, LifecycleEvent.PRELIM)
     reader, role = require_author(work, report, reader_id, ReportAction.PRELIM)
     groups = site_groups(work.session, report.site_id)
     rules = {name: _as_rule(row) for name, row in groups.items()}
@@ -94,7 +94,7 @@ def withdraw(work: Work, identity: OrderId) -> Report:
     otherwise it becomes a Draft.
     """
     report = lock_report(work, identity).report
-    apply_event(work, report, ReportEvent.PRELIM_WITHDRAW)
+    apply_event(work, report, LifecycleEvent.PRELIM_WITHDRAW)
     newest, *others = [each for each in prelim_reads(work, report)[::-1] if not each.withdrawn_at]
     newest.withdrawn_at = work.now
     work.session.add(newest)

@@ -16,7 +16,7 @@ from sqlmodel import col, select
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import ReportEvent, ReportFact
+from bridge.engine.rules.lifecycle import LifecycleEvent, ReportFact
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction, SiteRole
@@ -117,7 +117,7 @@ def sign_report(
     was_signed = report.status in SIGNED
     summary, orders, signer, role = read or _read_context(work, report, signer_id)
     facts = collect_facts(work, report, ignores_delay=ignore_delay, summary=summary)
-    apply_event(work, report, ReportEvent.SIGN, facts=facts)
+    apply_event(work, report, LifecycleEvent.SIGN, facts=facts)
     if was_signed:
         releases.release_now(work, report)
         return report
@@ -200,7 +200,7 @@ def unsign(work: Work, identity: OrderId) -> Report:
 
 def unsign_report(work: Work, report: Report) -> Report:
     """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
-    apply_event(work, report, ReportEvent.UNSIGN)
+    apply_event(work, report, LifecycleEvent.UNSIGN)
     signed_at = report.signed_at or 0
     releases.withdraw(work, report)
     addenda = addenda_of(work, report)

@@ -6,7 +6,7 @@ The app asks the user before a transfer; these functions are called after the an
 
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import ReportEvent
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import apply_event, clear
@@ -35,7 +35,7 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
         return report
     if not may_own(work, report, account_id):
         return report
-    apply_event(work, report, ReportEvent.OPEN)
+    apply_event(work, report, LifecycleEvent.OPEN)
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
     if was is Status.ORDERED:
@@ -53,6 +53,6 @@ def unassign(work: Work, identity: OrderId) -> Report:
 
 def unassign_report(work: Work, report: Report) -> Report:
     """Return a locked Draft to the worklist; its content stays."""
-    clear(work, report, apply_event(work, report, ReportEvent.UNASSIGN))
+    clear(work, report, apply_event(work, report, LifecycleEvent.UNASSIGN))
     change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
     return report

@@ -10,9 +10,9 @@ import pytest
 from bridge.engine.documents.exports.model import (
     ExportedAddendum,
     ExportedImage,
-    ExportedPerson,
     ExportedReport,
     ExportedSite,
+    ExportedUser,
 )
 from bridge.engine.rules.text.document import Document, from_text
 
@@ -40,7 +40,7 @@ def make(picture: ExportedImage) -> Make:
         signed: bool = True,
         addenda: tuple[str, ...] = (),
     ) -> ExportedReport:
-        signer = ExportedPerson("Dr. Vera Invented", "vera@hospital.example", picture)
+        signer = ExportedUser("Dr. Vera Invented", "vera@hospital.example", picture)
         return ExportedReport(
             site=ExportedSite("Invented Clinic", picture, picture, "Europe/Berlin"),
             orders=({"SiteID": "S1", "PatientName": "MADE^UP", "PatientMRN": "M1"},),

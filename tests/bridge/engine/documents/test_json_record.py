@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_record
-from bridge.engine.documents.exports.model import ExportedPerson, ExportedReport, PrelimEntry
+from bridge.engine.documents.exports.model import ExportedReport, ExportedUser, PrelimEntry
 
 Make = Callable[..., ExportedReport]
 
@@ -49,7 +49,7 @@ def test_site_info(make: Make) -> None:
 def test_addenda_and_prelims(make: Make) -> None:
     """Addenda and preliminary reads keep their order; an unreviewed read has nulls."""
     at = datetime(2025, 3, 4, 12, 0, tzinfo=UTC)
-    read = PrelimEntry("urgent", "night", at, ExportedPerson("Resident", "r@hospital.example"))
+    read = PrelimEntry("urgent", "night", at, ExportedUser("Resident", "r@hospital.example"))
     record = export_record(replace(make("x", addenda=("one", "two")), prelims=(read,)))
     assert [addendum["content"] for addendum in record["addendumInfo"]] == ["one", "two"]
     assert record["prelimInfo"] == [

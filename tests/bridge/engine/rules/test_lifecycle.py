@@ -9,7 +9,7 @@ from bridge.engine.rules.lifecycle import (
     TRANSITIONS,
     ClearedPart,
     FailureCode,
-    ReportEvent,
+    LifecycleEvent,
     ReportFact,
     Transition,
     decide,
@@ -25,8 +25,8 @@ EVERY_SET = [
 ]
 
 
-@pytest.mark.parametrize(("status", "event"), list(product(Status, ReportEvent)))
-def test_every_pair_is_decided(status: Status, event: ReportEvent) -> None:
+@pytest.mark.parametrize(("status", "event"), list(product(Status, LifecycleEvent)))
+def test_every_pair_is_decided(status: Status, event: LifecycleEvent) -> None:
     """Under all 1,024 sets of facts: a branch of the table, or a refusal, and never neither."""
     for facts in EVERY_SET:
         outcome = decide(status, event, facts)
@@ -51,64 +51,64 @@ A, A2, AC = (
     ReportFact.ADDENDUM_COOLING,
 )
 ROWS = [
-    ("Draft", ReportEvent.SIGN, {S}, "Final"),
-    ("Draft", ReportEvent.SIGN, {S, I_}, "Final"),
-    ("Draft", ReportEvent.SIGN, set(), "Final"),
-    ("Preliminary", ReportEvent.SIGN, {P}, "Final"),
-    ("Final", ReportEvent.SIGN, {S, C, I_}, "Final"),
-    ("Addendum", ReportEvent.SIGN, {S, C, I_, A}, "Addendum"),
-    ("Final", ReportEvent.SIGN, {S, C}, FailureCode.ALREADY_SIGNED),
-    ("Final", ReportEvent.SIGN, {S}, FailureCode.ALREADY_SIGNED),
-    ("Final", ReportEvent.SIGN, {S, I_}, FailureCode.ALREADY_SIGNED),
-    ("Ordered", ReportEvent.SIGN, set(), Reason.NOT_OWNED),
-    ("Final", ReportEvent.UNSIGN, {C, P}, "Preliminary"),
-    ("Final", ReportEvent.UNSIGN, {C}, "Draft"),
-    ("Addendum", ReportEvent.UNSIGN, {C, A, AC}, "Draft"),
-    ("Addendum", ReportEvent.UNSIGN, {A, AC}, FailureCode.COOLING_ELAPSED),
-    ("Final", ReportEvent.UNSIGN, {P}, FailureCode.COOLING_ELAPSED),
-    ("Draft", ReportEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
-    ("Preliminary", ReportEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
-    ("Ordered", ReportEvent.UNSIGN, set(), FailureCode.NOT_SIGNED),
-    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A, A2, AC}, "Addendum"),
-    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A, AC}, "Final"),
-    ("Addendum", ReportEvent.ADDENDUM_UNSIGN, {A}, FailureCode.COOLING_ELAPSED),
-    ("Final", ReportEvent.ADDENDUM_UNSIGN, {C}, FailureCode.NO_SIGNED_ADDENDUM),
-    ("Draft", ReportEvent.ADDENDUM_UNSIGN, set(), FailureCode.NO_SIGNED_ADDENDUM),
-    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {S, A, AC}, "Addendum"),
-    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {A, AC}, FailureCode.SIGN_DELAY_DISABLED),
-    ("Addendum", ReportEvent.ADDENDUM_RELEASE, {S, A}, FailureCode.COOLING_ELAPSED),
-    ("Final", ReportEvent.ADDENDUM_RELEASE, {S, C}, FailureCode.NO_SIGNED_ADDENDUM),
-    ("Draft", ReportEvent.RESET, {ReportFact.FROM_ORDER, ReportFact.CONTENT}, "Ordered"),
-    ("Draft", ReportEvent.RESET, {ReportFact.CONTENT}, Reason.NOT_FROM_ORDER),
-    ("Ordered", ReportEvent.RESET, {ReportFact.CONTENT}, "Ordered"),
-    ("Ordered", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOTHING_TO_RESET),
-    ("Preliminary", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOT_DRAFT),
-    ("Final", ReportEvent.RESET, {ReportFact.FROM_ORDER}, Reason.SIGNED),
-    ("Draft", ReportEvent.UNASSIGN, set(), "Ordered"),
-    ("Ordered", ReportEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Preliminary", ReportEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Final", ReportEvent.UNASSIGN, set(), Reason.SIGNED),
-    ("Addendum", ReportEvent.UNASSIGN, set(), Reason.SIGNED),
-    ("Draft", ReportEvent.PRELIM, set(), "Preliminary"),
-    ("Preliminary", ReportEvent.PRELIM, {P}, "Preliminary"),
-    ("Ordered", ReportEvent.PRELIM, set(), Reason.NOT_OWNED),
-    ("Final", ReportEvent.PRELIM, set(), Reason.SIGNED),
-    ("Ordered", ReportEvent.DELETE, set(), None),
-    ("Draft", ReportEvent.DELETE, set(), None),
-    ("Preliminary", ReportEvent.DELETE, set(), None),
-    ("Final", ReportEvent.DELETE, {C}, Reason.SIGNED),
-    ("Addendum", ReportEvent.DELETE, set(), Reason.SIGNED),
-    ("Draft", ReportEvent.DISCARD, set(), None),
-    ("Draft", ReportEvent.DISCARD, {ReportFact.FROM_ORDER}, "Ordered"),
-    ("Ordered", ReportEvent.OPEN, set(), "Draft"),
-    ("Final", ReportEvent.UPDATE_FILES, {C}, Reason.SIGNED),
+    ("Draft", LifecycleEvent.SIGN, {S}, "Final"),
+    ("Draft", LifecycleEvent.SIGN, {S, I_}, "Final"),
+    ("Draft", LifecycleEvent.SIGN, set(), "Final"),
+    ("Preliminary", LifecycleEvent.SIGN, {P}, "Final"),
+    ("Final", LifecycleEvent.SIGN, {S, C, I_}, "Final"),
+    ("Addendum", LifecycleEvent.SIGN, {S, C, I_, A}, "Addendum"),
+    ("Final", LifecycleEvent.SIGN, {S, C}, FailureCode.ALREADY_SIGNED),
+    ("Final", LifecycleEvent.SIGN, {S}, FailureCode.ALREADY_SIGNED),
+    ("Final", LifecycleEvent.SIGN, {S, I_}, FailureCode.ALREADY_SIGNED),
+    ("Ordered", LifecycleEvent.SIGN, set(), Reason.NOT_OWNED),
+    ("Final", LifecycleEvent.UNSIGN, {C, P}, "Preliminary"),
+    ("Final", LifecycleEvent.UNSIGN, {C}, "Draft"),
+    ("Addendum", LifecycleEvent.UNSIGN, {C, A, AC}, "Draft"),
+    ("Addendum", LifecycleEvent.UNSIGN, {A, AC}, FailureCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.UNSIGN, {P}, FailureCode.COOLING_ELAPSED),
+    ("Draft", LifecycleEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
+    ("Preliminary", LifecycleEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
+    ("Ordered", LifecycleEvent.UNSIGN, set(), FailureCode.NOT_SIGNED),
+    ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A, A2, AC}, "Addendum"),
+    ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A, AC}, "Final"),
+    ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A}, FailureCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.ADDENDUM_UNSIGN, {C}, FailureCode.NO_SIGNED_ADDENDUM),
+    ("Draft", LifecycleEvent.ADDENDUM_UNSIGN, set(), FailureCode.NO_SIGNED_ADDENDUM),
+    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {S, A, AC}, "Addendum"),
+    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {A, AC}, FailureCode.SIGN_DELAY_DISABLED),
+    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {S, A}, FailureCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.ADDENDUM_RELEASE, {S, C}, FailureCode.NO_SIGNED_ADDENDUM),
+    ("Draft", LifecycleEvent.RESET, {ReportFact.FROM_ORDER, ReportFact.CONTENT}, "Ordered"),
+    ("Draft", LifecycleEvent.RESET, {ReportFact.CONTENT}, Reason.NOT_FROM_ORDER),
+    ("Ordered", LifecycleEvent.RESET, {ReportFact.CONTENT}, "Ordered"),
+    ("Ordered", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOTHING_TO_RESET),
+    ("Preliminary", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOT_DRAFT),
+    ("Final", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.SIGNED),
+    ("Draft", LifecycleEvent.UNASSIGN, set(), "Ordered"),
+    ("Ordered", LifecycleEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
+    ("Preliminary", LifecycleEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
+    ("Final", LifecycleEvent.UNASSIGN, set(), Reason.SIGNED),
+    ("Addendum", LifecycleEvent.UNASSIGN, set(), Reason.SIGNED),
+    ("Draft", LifecycleEvent.PRELIM, set(), "Preliminary"),
+    ("Preliminary", LifecycleEvent.PRELIM, {P}, "Preliminary"),
+    ("Ordered", LifecycleEvent.PRELIM, set(), Reason.NOT_OWNED),
+    ("Final", LifecycleEvent.PRELIM, set(), Reason.SIGNED),
+    ("Ordered", LifecycleEvent.DELETE, set(), None),
+    ("Draft", LifecycleEvent.DELETE, set(), None),
+    ("Preliminary", LifecycleEvent.DELETE, set(), None),
+    ("Final", LifecycleEvent.DELETE, {C}, Reason.SIGNED),
+    ("Addendum", LifecycleEvent.DELETE, set(), Reason.SIGNED),
+    ("Draft", LifecycleEvent.DISCARD, set(), None),
+    ("Draft", LifecycleEvent.DISCARD, {ReportFact.FROM_ORDER}, "Ordered"),
+    ("Ordered", LifecycleEvent.OPEN, set(), "Draft"),
+    ("Final", LifecycleEvent.UPDATE_FILES, {C}, Reason.SIGNED),
 ]
 
 
 @pytest.mark.parametrize(("status", "event", "facts", "expected"), ROWS)
 def test_rows_of_the_document(
     status: str,
-    event: ReportEvent,
+    event: LifecycleEvent,
     facts: set[ReportFact],
     expected: str | Reason | FailureCode | None,
 ) -> None:
@@ -120,9 +120,9 @@ def test_rows_of_the_document(
 
 def test_what_is_cleared() -> None:
     """Reset clears user and content, unassign only the user, unsign what came after signing."""
-    reset = decide(Status.DRAFT, ReportEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
-    unassign = decide(Status.DRAFT, ReportEvent.UNASSIGN, frozenset())
-    unsign = decide(Status.FINAL, ReportEvent.UNSIGN, frozenset({ReportFact.COOLING}))
+    reset = decide(Status.DRAFT, LifecycleEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
+    unassign = decide(Status.DRAFT, LifecycleEvent.UNASSIGN, frozenset())
+    unsign = decide(Status.FINAL, LifecycleEvent.UNSIGN, frozenset({ReportFact.COOLING}))
 
     assert isinstance(reset, Transition)
     assert isinstance(unassign, Transition)

@@ -15,7 +15,7 @@ from bridge.engine.rules.text.document import (
     Text,
     from_text,
 )
-from bridge.engine.rules.text.signing_checks import CheckFinding, SigningCheck, find_all
+from bridge.engine.rules.text.signing_checks import SigningCheck, SigningFinding, find_all
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
@@ -41,8 +41,8 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
         )
     )
     assert find_all(document, []) == [
-        CheckFinding(SigningCheck.EMPTY_FIELD, 1, 10, 16, "[size]"),
-        CheckFinding(SigningCheck.EMPTY_FIELD, 2, 0, 10, "Impression"),
+        SigningFinding(SigningCheck.EMPTY_FIELD, 1, 10, 16, "[size]"),
+        SigningFinding(SigningCheck.EMPTY_FIELD, 2, 0, 10, "Impression"),
     ]
 
 
@@ -65,8 +65,8 @@ def test_unaccepted_suggestions_are_found() -> None:
         )
     )
     assert find_all(document, []) == [
-        CheckFinding(SigningCheck.SUGGESTION, 0, 7, 19, "5 mm nodule."),
-        CheckFinding(SigningCheck.SUGGESTION, 2, 0, 5, "Mass.", item=0),
+        SigningFinding(SigningCheck.SUGGESTION, 0, 7, 19, "5 mm nodule."),
+        SigningFinding(SigningCheck.SUGGESTION, 2, 0, 5, "Mass.", item=0),
     ]
 
 
@@ -74,7 +74,7 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
     """A typed or dictated bracket is open until it is removed."""
     document = Document((ListBlock(((Text("none"),), (Text("see [where]"),))),))
     assert find_all(document, []) == [
-        CheckFinding(SigningCheck.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)
+        SigningFinding(SigningCheck.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)
     ]
 
 

@@ -3,13 +3,13 @@
 from itertools import product
 from pathlib import Path
 
-from bridge.engine.rules.lifecycle import TRANSITIONS, ReportEvent, Transition
+from bridge.engine.rules.lifecycle import TRANSITIONS, LifecycleEvent, Transition
 from bridge.engine.rules.status import Status
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"
 
 
-def row(status: Status, event: ReportEvent, branch: Transition) -> str:
+def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
     """Draw one branch."""
     facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
     clears = "; ".join(sorted(part.value for part in branch.clears))
@@ -20,7 +20,7 @@ def drawn() -> str:
     """Draw the table."""
     lines = [
         row(status, event, branch)
-        for status, event in product(Status, ReportEvent)
+        for status, event in product(Status, LifecycleEvent)
         for branch in TRANSITIONS.get((status, event), ())
     ]
     return "\n".join(["| From | Event | When | To | Clears |", "|---|---|---|---|---|", *lines])

@@ -1,4 +1,4 @@
-"""The macros that a site gives all its users (ours); users' own are made on the report page."""
+"""Macros of a site for all its users; the report page manages the own macros of a user."""
 
 from typing import Any
 
