@@ -18,7 +18,7 @@ LIMIT = 8 * RESERVE
 PIECE = b"x" * RESERVE
 
 
-class Ward:
+class ServiceHarness:
     """A server whose budget is small, and callers from several addresses."""
 
     def __init__(self, clock: Clock, desk: Desk, counter: Counter, **limits: float) -> None:
@@ -55,9 +55,9 @@ class Ward:
 
 
 @pytest.fixture
-def ward(clock: Clock, desk: Desk, counter: Counter) -> Iterator[Ward]:
+def ward(clock: Clock, desk: Desk, counter: Counter) -> Iterator[ServiceHarness]:
     """A server with a budget; at the end its frames have timed out, and all memory is back."""
-    ward = Ward(clock, desk, counter)
+    ward = ServiceHarness(clock, desk, counter)
     yield ward
     for _ in range(60):
         clock.advance(1)
@@ -67,7 +67,7 @@ def ward(clock: Clock, desk: Desk, counter: Counter) -> Iterator[Ward]:
     assert (ward.budget.used, ward.budget.waiting) == (0, 0)
 
 
-def test_ordinary_messages_never_wait(ward: Ward, desk: Desk) -> None:
+def test_ordinary_messages_never_wait(ward: ServiceHarness, desk: Desk) -> None:
     """However much others hold; not even from the address that holds it."""
     crowd = [ward.begin(f"192.0.2.{number % 2}", 5) for number in range(20)]
     assert ward.budget.waiting
@@ -79,7 +79,7 @@ def test_ordinary_messages_never_wait(ward: Ward, desk: Desk) -> None:
     assert len(crowd) == 20
 
 
-def test_the_limit_holds(ward: Ward) -> None:
+def test_the_limit_holds(ward: ServiceHarness) -> None:
     """Beyond it are only the last read of each connection and one frame that may go on."""
     for number in range(30):
         ward.begin(f"192.0.2.{number}", 5)
@@ -87,7 +87,7 @@ def test_the_limit_holds(ward: Ward) -> None:
     assert ward.budget.used <= LIMIT + 6 * RESERVE
 
 
-def test_a_source_uses_its_share(ward: Ward, desk: Desk) -> None:
+def test_a_source_uses_its_share(ward: ServiceHarness, desk: Desk) -> None:
     """Frames of another address are read as ever."""
     for _ in range(9):
         ward.begin("192.0.2.1", 5)
@@ -98,7 +98,7 @@ def test_a_source_uses_its_share(ward: Ward, desk: Desk) -> None:
     assert len(desk.frames) == 1
 
 
-def test_who_waits_goes_on(ward: Ward, desk: Desk) -> None:
+def test_who_waits_goes_on(ward: ServiceHarness, desk: Desk) -> None:
     """As soon as others are answered, in the order of their coming; all are taken in the end."""
     callers = [ward.begin("192.0.2.1", 2) for _ in range(8)]
     assert ward.budget.waiting
@@ -115,7 +115,9 @@ def test_who_waits_goes_on(ward: Ward, desk: Desk) -> None:
     assert (ward.budget.used, ward.budget.waiting) == (0, 0)
 
 
-def test_waiting_ends_with_the_time_limit_of_the_frame(ward: Ward, counter: Counter) -> None:
+def test_waiting_ends_with_the_time_limit_of_the_frame(
+    ward: ServiceHarness, counter: Counter
+) -> None:
     """A frame that found no memory is refused, and all memory comes back."""
     callers = [ward.begin("192.0.2.1", 4) for _ in range(6)]
     for caller in callers[:2]:
@@ -129,7 +131,7 @@ def test_waiting_ends_with_the_time_limit_of_the_frame(ward: Ward, counter: Coun
     assert [each.closed for each in callers] == [False] * 2 + [True] * 4
 
 
-def test_several_sources_use_all(ward: Ward, desk: Desk, counter: Counter) -> None:
+def test_several_sources_use_all(ward: ServiceHarness, desk: Desk, counter: Counter) -> None:
     """Then a source that uses little gets the memory of the largest frame of the heaviest."""
     for host in ("192.0.2.1", "192.0.2.2"):
         for _ in range(4):
@@ -143,7 +145,7 @@ def test_several_sources_use_all(ward: Ward, desk: Desk, counter: Counter) -> No
     assert ("frame refused", FrameMemoryExhausted) in counter.seen
 
 
-def test_unanswered_frames_count(ward: Ward, desk: Desk) -> None:
+def test_unanswered_frames_count(ward: ServiceHarness, desk: Desk) -> None:
     """A sender that sends large frames faster than they are answered is read no further."""
     callers = [ward.call() for _ in range(6)]
     for caller in callers:
@@ -163,7 +165,7 @@ def test_unanswered_frames_count(ward: Ward, desk: Desk) -> None:
     assert ward.budget.used == 0
 
 
-def test_a_connection_that_ends(ward: Ward, desk: Desk) -> None:
+def test_a_connection_that_ends(ward: ServiceHarness, desk: Desk) -> None:
     """Returns the memory of its open frame at once, of a frame in hand when that is answered."""
     ward.begin("192.0.2.1", 4).reset()
     assert ward.budget.used == 0
@@ -177,7 +179,7 @@ def test_a_connection_that_ends(ward: Ward, desk: Desk) -> None:
     assert ward.budget.used == 0
 
 
-def test_a_refused_frame_keeps_no_memory(ward: Ward, desk: Desk) -> None:
+def test_a_refused_frame_keeps_no_memory(ward: ServiceHarness, desk: Desk) -> None:
     """Nor does a reply that is owed before its refusal keep it."""
     caller = ward.call()
     caller.send(b"1")
@@ -191,7 +193,7 @@ def test_a_refused_frame_keeps_no_memory(ward: Ward, desk: Desk) -> None:
     assert caller.frames == [b"A", b"FrameTooLarge MSH|"]
 
 
-def test_endless_noise(ward: Ward, counter: Counter, desk: Desk) -> None:
+def test_endless_noise(ward: ServiceHarness, counter: Counter, desk: Desk) -> None:
     """The connection is closed after a mebibyte; less of it between frames is borne."""
     caller = ward.call()
     for _ in range(3):

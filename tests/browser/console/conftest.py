@@ -20,7 +20,7 @@ CHIEF = "chen@site1.test"
 
 
 @dataclass
-class Ward:
+class ServiceHarness:
     """The installation; what it sends is received by `ris`."""
 
     house: House
@@ -61,7 +61,7 @@ class Ward:
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     """A delivered report (A7001), an order without one (A7002), a parked message (A7003)."""
     with sink() as ris, identity_provider() as provider:
         provider.email = VIEWER
@@ -79,7 +79,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         house.start()
         try:
             _people(house)
-            ward = Ward(house, ris, stray)
+            ward = ServiceHarness(house, ris, stray)
             _traffic(ward)
             yield ward
         finally:
@@ -101,7 +101,7 @@ def _people(house: House) -> None:
         open_link(printed.split()[-1], house.url, PASSWORD)
 
 
-def _traffic(ward: Ward) -> None:
+def _traffic(ward: ServiceHarness) -> None:
     house = ward.house
     with Sender(house.mllp_port) as sender:
         for number in (7001, 7002):

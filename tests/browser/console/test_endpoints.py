@@ -3,25 +3,25 @@
 import httpx
 import pytest
 
-from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, Ward
+from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, ServiceHarness
 
 pytestmark = [pytest.mark.slow]
 
 
-def test_nobody_comes_in_without_signing_in(ward: Ward) -> None:
+def test_nobody_comes_in_without_signing_in(ward: ServiceHarness) -> None:
     """The page leads to the login and back; endpoints answer 401."""
     page = httpx.get(f"{ward.house.url}/console", timeout=30)
     assert (page.status_code, page.headers["location"]) == (303, "/reporting/login?next=/console")
     assert httpx.get(f"{ward.house.url}/console/api/me", timeout=30).status_code == 401
 
 
-def test_an_account_without_a_role_sees_nothing(ward: Ward) -> None:
+def test_an_account_without_a_role_sees_nothing(ward: ServiceHarness) -> None:
     """A reader of the report service is nobody here."""
     assert ward.call(STRANGER, "GET", "me").status_code == 403
     assert ward.call(STRANGER, "GET", "overview").json()["code"] == "not_permitted"
 
 
-def test_a_page_of_somebody_else_changes_nothing(ward: Ward) -> None:
+def test_a_page_of_somebody_else_changes_nothing(ward: ServiceHarness) -> None:
     """The cookie alone is not enough."""
     path = "channels/listener/orders/pause"
     for headers in ({"origin": "http://evil.test"}, {"sec-fetch-site": "cross-site"}):
@@ -32,7 +32,7 @@ def test_a_page_of_somebody_else_changes_nothing(ward: Ward) -> None:
 @pytest.mark.parametrize(
     ("kind", "number"), [("control", "C7001"), ("patient", "M7001"), ("order", "A7001")]
 )
-def test_a_message_is_found_by_its_numbers(ward: Ward, kind: str, number: str) -> None:
+def test_a_message_is_found_by_its_numbers(ward: ServiceHarness, kind: str, number: str) -> None:
     """By control id, patient and order: the one message, and not another's."""
     found = ward.found(OPERATOR, kind=kind, number=number)
     assert [each["listener"] for each in found] == ["orders"]
@@ -40,7 +40,7 @@ def test_a_message_is_found_by_its_numbers(ward: Ward, kind: str, number: str) -
     assert ward.call(OPERATOR, "POST", "messages/search", wrong).json()["rows"] == []
 
 
-def test_a_viewer_learns_nothing_about_patients(ward: Ward) -> None:
+def test_a_viewer_learns_nothing_about_patients(ward: ServiceHarness) -> None:
     """No search by number, no content, no change; lists and counts, yes."""
     row = ward.found(OPERATOR, kind="order", number="A7001")[0]
     asked = {"kind": "patient", "number": "M7001"}
@@ -56,7 +56,7 @@ def test_a_viewer_learns_nothing_about_patients(ward: Ward) -> None:
         assert "DOE" not in told
 
 
-def test_the_timeline_goes_from_the_frame_to_the_receivers_answer(ward: Ward) -> None:
+def test_the_timeline_goes_from_the_frame_to_the_receivers_answer(ward: ServiceHarness) -> None:
     """Received, acknowledged, applied, reported, composed, sent, accepted."""
     row = ward.found(OPERATOR, kind="order", number="A7001")[0]
     steps = ward.call(OPERATOR, "GET", f"messages/{row['id']}").json()["timeline"]
@@ -64,7 +64,7 @@ def test_the_timeline_goes_from_the_frame_to_the_receivers_answer(ward: Ward) ->
     assert [each["kind"] for each in steps] == kinds
 
 
-def test_what_a_message_says_is_shown_as_it_was_mapped(ward: Ward) -> None:
+def test_what_a_message_says_is_shown_as_it_was_mapped(ward: ServiceHarness) -> None:
     """Raw, tree, mapped event and acknowledgment, to whoever may read bodies."""
     row = ward.found(OPERATOR, kind="order", number="A7001")[0]
     told = ward.call(OPERATOR, "GET", f"messages/{row['id']}/content").json()
@@ -76,7 +76,7 @@ def test_what_a_message_says_is_shown_as_it_was_mapped(ward: Ward) -> None:
     assert "A7001" in str(told["mapped"]["events"])
 
 
-def test_where_it_is_is_told_by_accession(ward: Ward) -> None:
+def test_where_it_is_is_told_by_accession(ward: ServiceHarness) -> None:
     """The order, its report's status now, its message, and its delivery."""
     told = ward.call(OPERATOR, "POST", "orders/find", {"accession": "A7001"}).json()
     assert [(each["site"], each["mrn"], each["now"]) for each in told["orders"]] == [
@@ -88,7 +88,7 @@ def test_where_it_is_is_told_by_accession(ward: Ward) -> None:
     assert [each["mrn"] for each in without["orders"]] == [""]
 
 
-def test_everything_is_recorded_and_no_number_is(ward: Ward) -> None:
+def test_everything_is_recorded_and_no_number_is(ward: ServiceHarness) -> None:
     """Reading, searching and what was refused stand in the record, with who it was."""
     row = ward.found(OPERATOR, kind="patient", number="M7001")[0]
     ward.call(OPERATOR, "GET", f"messages/{row['id']}/content")
@@ -102,7 +102,7 @@ def test_everything_is_recorded_and_no_number_is(ward: Ward) -> None:
     assert ward.call(OPERATOR, "GET", "deeds").status_code == 403
 
 
-def test_what_is_not_there_or_not_possible_is_told(ward: Ward) -> None:
+def test_what_is_not_there_or_not_possible_is_told(ward: ServiceHarness) -> None:
     """404 for unknown rows, channels and endpoints; 409 for what does not follow; 400 else."""
     row = ward.found(OPERATOR, kind="order", number="A7001")[0]
     assert ward.call(OPERATOR, "GET", "messages/999999").status_code == 404

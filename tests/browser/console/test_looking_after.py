@@ -11,7 +11,7 @@ from bridge.admin.packages.archives import packed, unpacked
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
-from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, Ward
+from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import complaints, enter
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -37,7 +37,7 @@ def until(told: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def test_what_wants_a_person_is_seen_once(ward: Ward, page: Page) -> None:
+def test_what_wants_a_person_is_seen_once(ward: ServiceHarness, page: Page) -> None:
     """A cancelled order whose report has text: counted, listed with its order, and seen."""
     house = ward.house
     with Sender(house.mllp_port) as sender:
@@ -61,7 +61,7 @@ def test_what_wants_a_person_is_seen_once(ward: Ward, page: Page) -> None:
     expect(page.get_by_role("table", name="Orders")).to_contain_text("A7010")
 
 
-def test_an_order_is_found_by_other_numbers(ward: Ward, page: Page) -> None:
+def test_an_order_is_found_by_other_numbers(ward: ServiceHarness, page: Page) -> None:
     """By the placer's, and by the patient's: then all orders of the patient are shown."""
     with Sender(ward.house.mllp_port) as sender:
         sender.ask(order(7012, accession="A7012", mrn="M7001"))
@@ -82,7 +82,7 @@ def test_an_order_is_found_by_other_numbers(ward: Ward, page: Page) -> None:
     expect(orders).to_contain_text("Final")
 
 
-def test_a_code_without_an_entry_gets_one(ward: Ward, page: Page) -> None:
+def test_a_code_without_an_entry_gets_one(ward: ServiceHarness, page: Page) -> None:
     """It came in a message, is listed with its table, and its entry is in the draft."""
     raw = order(7013, accession="A7013").replace(b"|19700203|F\r", b"|19700203|Q9\r")
     with Sender(ward.house.mllp_port) as sender:
@@ -100,7 +100,9 @@ def test_a_code_without_an_entry_gets_one(ward: Ward, page: Page) -> None:
     expect(page.get_by_text("No errors")).to_be_visible()
 
 
-def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path: Path) -> None:
+def test_an_interface_leaves_and_another_comes(
+    ward: ServiceHarness, page: Page, tmp_path: Path
+) -> None:
     """Exported; under another name it is shown what it would change, and taken in."""
     enter(page, ward, CHIEF, "mappings")
     with page.expect_download() as download:
@@ -132,13 +134,13 @@ def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path:
     assert (deeds[0]["subject"], deeds[0]["reason"]) == ("interface ris-2", "a second receiver")
 
 
-def destinations(ward: Ward) -> list[str]:
+def destinations(ward: ServiceHarness) -> list[str]:
     """The destinations in force."""
     found = ward.call(CHIEF, "GET", "channels").json()["destinations"]
     return [each["name"] for each in found]
 
 
-def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> None:
+def test_nothing_typed_is_lost_when_a_session_ends(ward: ServiceHarness, page: Page) -> None:
     """The page is covered until somebody is signed in again; what was written is still there."""
     row = ward.found(OPERATOR, kind="order", number="A7003")[0]
     enter(page, ward, OPERATOR, f"messages/{row['id']}")
@@ -165,7 +167,7 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> No
     assert patient.input_value().endswith("|more")
 
 
-def test_long_names_leave_the_page_its_form(ward: Ward, page: Page) -> None:
+def test_long_names_leave_the_page_its_form(ward: ServiceHarness, page: Page) -> None:
     """A person's, in the head; a patient's, in the worklist. Hostile text is text."""
     long = {"email": VIEWER, "name": "Very Long Name " * 10, "role": "user"}
     assert ward.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
@@ -186,7 +188,7 @@ def test_long_names_leave_the_page_its_form(ward: Ward, page: Page) -> None:
     assert box["x"] + box["width"] <= 1280
 
 
-def test_a_sites_settings_open_without_a_complaint(ward: Ward, page: Page) -> None:
+def test_a_sites_settings_open_without_a_complaint(ward: ServiceHarness, page: Page) -> None:
     """All that the page asks the service for is let through."""
     enter(page, ward, CHIEF, "sites/SITE1")
     page.get_by_label("Time zone").wait_for()

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
-from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, Ward
+from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import complaints, enter
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
@@ -28,7 +28,7 @@ def page(chromium: Browser) -> Iterator[Page]:
     assert errors == []
 
 
-def test_a_parked_message_is_edited_and_sent_again(ward: Ward, page: Page) -> None:
+def test_a_parked_message_is_edited_and_sent_again(ward: ServiceHarness, page: Page) -> None:
     """The check speaks as one types; the new message is led to, and the old one leads to it."""
     row = ward.found(OPERATOR, kind="order", number="A7003")[0]
     enter(page, ward, OPERATOR, f"messages/{row['id']}")
@@ -55,7 +55,7 @@ def test_a_parked_message_is_edited_and_sent_again(ward: Ward, page: Page) -> No
     expect(page.get_by_text("Edited and resent as message")).to_be_visible()
 
 
-def test_all_that_a_search_finds_is_replayed(ward: Ward, page: Page) -> None:
+def test_all_that_a_search_finds_is_replayed(ward: ServiceHarness, page: Page) -> None:
     """Where it is parked; the record has each."""
     enter(page, ward, OPERATOR, "messages")
     page.get_by_label("State").select_option("parked")
@@ -66,7 +66,7 @@ def test_all_that_a_search_finds_is_replayed(ward: Ward, page: Page) -> None:
     ward.house.settle()
 
 
-def test_a_destination_is_tested(ward: Ward, page: Page) -> None:
+def test_a_destination_is_tested(ward: ServiceHarness, page: Page) -> None:
     """Connected to for real; what is found stands below it, and no message was sent."""
     before = len(ward.ris.received)
     enter(page, ward, OPERATOR, "channels")
@@ -79,7 +79,7 @@ def test_a_destination_is_tested(ward: Ward, page: Page) -> None:
     assert len(ward.ris.received) == before
 
 
-def test_a_site_is_added_and_its_parts_are_changed(ward: Ward, page: Page) -> None:
+def test_a_site_is_added_and_its_parts_are_changed(ward: ServiceHarness, page: Page) -> None:
     """The reporting app's own forms, by the console's rights; a token is shown once."""
     enter(page, ward, CHIEF, "sites")
     page.get_by_label("SiteID").fill("NORTH")
@@ -104,7 +104,7 @@ def test_a_site_is_added_and_its_parts_are_changed(ward: Ward, page: Page) -> No
         assert (part, complaints(page)) == (part, [])
 
 
-def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None:
+def test_a_role_is_given_and_limits_what_is_seen(ward: ServiceHarness, page: Page) -> None:
     """To one site: of another site's listener and messages there is nothing."""
     enter(page, ward, CHIEF, "access")
     page.get_by_label("E-mail").fill("sven@site1.test")
@@ -130,7 +130,7 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None
     expect(row).to_have_count(0)
 
 
-def test_the_record_is_searched_and_verified(ward: Ward, page: Page) -> None:
+def test_the_record_is_searched_and_verified(ward: ServiceHarness, page: Page) -> None:
     """The console's, by what was done; the service's, by site; the chain is whole."""
     ward.call(VIEWER, "POST", "messages/1/replay", {})
     enter(page, ward, CHIEF, "deeds")
@@ -151,7 +151,7 @@ def test_the_record_is_searched_and_verified(ward: Ward, page: Page) -> None:
     assert complaints(page) == []
 
 
-def test_the_worklist_leads_to_where_it_is(ward: Ward, page: Page) -> None:
+def test_the_worklist_leads_to_where_it_is(ward: ServiceHarness, page: Page) -> None:
     """Patients with bodies; an accession goes along, and stands in no address."""
     enter(page, ward, OPERATOR, "worklist")
     page.get_by_role("combobox", name="Site").select_option("SITE1")
@@ -162,7 +162,7 @@ def test_the_worklist_leads_to_where_it_is(ward: Ward, page: Page) -> None:
     assert "A7001" not in page.url
 
 
-def test_an_answer_that_comes_late_changes_nothing(ward: Ward, page: Page) -> None:
+def test_an_answer_that_comes_late_changes_nothing(ward: ServiceHarness, page: Page) -> None:
     """What was asked for first arrives last: the rows are those of what was asked for last."""
     held: list[Route] = []
 
@@ -186,7 +186,7 @@ def test_an_answer_that_comes_late_changes_nothing(ward: Ward, page: Page) -> No
     expect(table.get_by_role("row", name="A7002")).to_have_count(0)
 
 
-def test_the_dashboard_is_live(ward: Ward, page: Page) -> None:
+def test_the_dashboard_is_live(ward: ServiceHarness, page: Page) -> None:
     """A message that comes while one looks is counted without a touch."""
     enter(page, ward, VIEWER)
     received = page.get_by_role("listitem").filter(has_text="Received, last hour")
@@ -197,7 +197,7 @@ def test_the_dashboard_is_live(ward: Ward, page: Page) -> None:
     expect(received.locator(".count")).to_have_text(str(before + 1), timeout=30_000)
 
 
-def test_a_person_signs_in_by_the_hospitals_account(ward: Ward, page: Page) -> None:
+def test_a_person_signs_in_by_the_hospitals_account(ward: ServiceHarness, page: Page) -> None:
     """The button leads to the provider and back to the console, with the role of the address."""
     page.goto(f"{ward.house.url}/console")
     page.get_by_role("link", name="Hospital account").click()

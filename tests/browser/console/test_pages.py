@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, Ward
+from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, ServiceHarness
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ def page(chromium: Browser) -> Iterator[Page]:
     assert errors == []
 
 
-def enter(page: Page, ward: Ward, email: str, path: str = "") -> None:
+def enter(page: Page, ward: ServiceHarness, email: str, path: str = "") -> None:
     """Sign in, then go to a page."""
     jar = ward.cookies(email)
     page.context.clear_cookies()
@@ -59,7 +59,7 @@ def missing_texts(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -> None:
+def test_every_page_is_accessible_and_fits(ward: ServiceHarness, page: Page, theme: str) -> None:
     """Axe has no complaint of any page, and nothing is wider than the window."""
     enter(page, ward, CHIEF)
     for name in PAGES:
@@ -74,7 +74,7 @@ def test_every_page_is_accessible_and_fits(ward: Ward, page: Page, theme: str) -
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
-def test_the_dashboard_shows_what_runs_and_what_is_parked(ward: Ward, page: Page) -> None:
+def test_the_dashboard_shows_what_runs_and_what_is_parked(ward: ServiceHarness, page: Page) -> None:
     """Listeners and destinations with their state, and how many wait for a person."""
     enter(page, ward, VIEWER)
     listeners = page.get_by_role("table", name="Listeners")
@@ -83,7 +83,7 @@ def test_the_dashboard_shows_what_runs_and_what_is_parked(ward: Ward, page: Page
     expect(page.get_by_role("listitem").filter(has_text="Parked")).to_contain_text("1")
 
 
-def test_a_message_is_found_and_read_by_keyboard(ward: Ward, page: Page) -> None:
+def test_a_message_is_found_and_read_by_keyboard(ward: ServiceHarness, page: Page) -> None:
     """Type an accession, Enter; open the message; go through its views by arrow keys."""
     ward.found(OPERATOR, kind="order", number="A7001")
     enter(page, ward, OPERATOR, "messages")
@@ -109,7 +109,7 @@ def test_a_message_is_found_and_read_by_keyboard(ward: Ward, page: Page) -> None
     expect(page.get_by_role("tabpanel")).to_contain_text("MSA|AA|C7001")
 
 
-def test_a_viewer_is_offered_nothing_that_is_refused(ward: Ward, page: Page) -> None:
+def test_a_viewer_is_offered_nothing_that_is_refused(ward: ServiceHarness, page: Page) -> None:
     """No search by number, no content, no replay, no pause, no audit."""
     enter(page, ward, VIEWER, "messages")
     page.get_by_role("table", name="Messages found").get_by_role("link").first.click()
@@ -124,7 +124,7 @@ def test_a_viewer_is_offered_nothing_that_is_refused(ward: Ward, page: Page) -> 
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
-def test_where_it_is(ward: Ward, page: Page) -> None:
+def test_where_it_is(ward: ServiceHarness, page: Page) -> None:
     """An accession leads to the status of its report, its message and its delivery."""
     enter(page, ward, OPERATOR, "find")
     page.get_by_label("Accession, placer or filler number").fill("A7001")
@@ -139,7 +139,7 @@ def test_where_it_is(ward: Ward, page: Page) -> None:
     expect(page.get_by_role("tabpanel")).to_contain_text("ORU^R01")
 
 
-def test_what_is_parked_is_replayed_with_its_cause_shown(ward: Ward, page: Page) -> None:
+def test_what_is_parked_is_replayed_with_its_cause_shown(ward: ServiceHarness, page: Page) -> None:
     """Replayed, it is applied again; its cause stands, so it is parked again."""
     enter(page, ward, OPERATOR, "parked")
     row = page.get_by_role("table", name="Messages").get_by_role("row").nth(1)
@@ -152,7 +152,7 @@ def test_what_is_parked_is_replayed_with_its_cause_shown(ward: Ward, page: Page)
     expect(page.get_by_role("table", name="Messages")).to_contain_text("stray")
 
 
-def test_a_listener_is_paused_and_resumed(ward: Ward, page: Page) -> None:
+def test_a_listener_is_paused_and_resumed(ward: ServiceHarness, page: Page) -> None:
     """Who paused it is shown; the record names both deeds."""
     enter(page, ward, OPERATOR, "channels")
     page.get_by_role("button", name="Pause stray").click()
@@ -166,7 +166,7 @@ def test_a_listener_is_paused_and_resumed(ward: Ward, page: Page) -> None:
     expect(page.get_by_role("table", name="Audit")).to_contain_text("listener stray")
 
 
-def test_an_account_without_a_role_is_told_so(ward: Ward, page: Page) -> None:
+def test_an_account_without_a_role_is_told_so(ward: ServiceHarness, page: Page) -> None:
     """And sees no page; once signed out, the console leads to the login."""
     enter(page, ward, STRANGER)
     expect(page.get_by_role("alert")).to_contain_text("no role in the console")

@@ -1,4 +1,4 @@
-"""Which controls the report page shows."""
+"""The controls of the report page."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from bridge.engine.app.controls import controls
 from bridge.engine.rules.site_roles import PERMITTED, SiteRole
 from bridge.engine.rules.status import Status
 
-WRITER = sorted(deed.value for deed in PERMITTED[SiteRole.USER, True])
+WRITER = sorted(action.value for action in PERMITTED[SiteRole.USER, True])
 
 
 def page(status: str, **changes: Any) -> dict[str, Any]:
-    """Return a page's state, of its owner unless changed."""
+    """Return the state of a page, for the report's owner unless changed."""
     return {
         "status": status,
         "permitted": WRITER,
@@ -26,7 +26,7 @@ def page(status: str, **changes: Any) -> dict[str, Any]:
 
 CASES = {
     "draft": (page("Draft"), {"edit", "sign", "prelim", "discard"}),
-    "draft, somebody else writes": (
+    "draft, another session writes": (
         page("Draft", writable=False),
         {"sign", "prelim", "discard"},
     ),
@@ -39,18 +39,18 @@ CASES = {
         page("Addendum", addendumUnsignUntil=1, addenda=[{"state": "signed"}]),
         {"addendum-create", "addendum-unsign", "addendum-sign-now"},
     ),
-    "a stranger's view": (page("Draft", permitted=[], writable=False), set()),
+    "no permissions": (page("Draft", permitted=[], writable=False), set()),
 }
 
 
 @pytest.mark.parametrize(("state", "expected"), list(CASES.values()), ids=list(CASES))
 def test_the_controls_of_a_state(state: dict[str, Any], expected: set[str]) -> None:
-    """Exactly what the state and the role permit."""
+    """A page has exactly the controls that state and role permit."""
     assert {each.value for each in controls(state)} == expected
 
 
 @pytest.mark.parametrize("status", Status)
 def test_nobody_without_permission_gets_a_control(status: Status) -> None:
-    """Whatever the state is."""
+    """A user without permissions gets no control in any state."""
     everything = page(status, permitted=[], unsignUntil=1, addendumUnsignUntil=1)
     assert controls(everything) == []

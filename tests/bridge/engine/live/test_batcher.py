@@ -1,4 +1,4 @@
-"""Gathering: who comes while others are worked on goes with the next party."""
+"""Batches: items that are submitted while a batch runs form the next one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,58 +10,58 @@ from bridge.engine.live.batcher import Batcher
 
 
 class RefusedError(Exception):
-    """An item's own error."""
+    """The error of one item."""
 
 
 class Counter:
-    """Doubles numbers, slowly; remembers who came together; 13 is refused and 99 spoils all."""
+    """Doubles numbers and records the batches; 13 is refused, 99 fails its whole batch."""
 
     def __init__(self) -> None:
-        self.parties: list[list[int]] = []
+        self.batches: list[list[int]] = []
 
     async def together(self, numbers: Sequence[int]) -> list[int | Exception]:
-        """Work on one party."""
-        self.parties.append(list(numbers))
+        """Process one batch."""
+        self.batches.append(list(numbers))
         await asyncio.sleep(0.01)
         if 99 in numbers:
             raise RefusedError
         return [RefusedError() if number == 13 else 2 * number for number in numbers]
 
 
-def gathered(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: int = 1) -> list[int]:
-    """Give numbers all at once; a refusal is -1."""
+def submitted(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: int = 1) -> list[int]:
+    """Submit numbers at once; the result of a refusal is -1."""
 
-    async def giving() -> list[int]:
+    async def submit_all() -> list[int]:
         batcher = Batcher[int, int](counter.together, most, lanes)
         answers = await asyncio.gather(
             *(batcher.submit(number) for number in numbers), return_exceptions=True
         )
         return [answer if isinstance(answer, int) else -1 for answer in answers]
 
-    return asyncio.run(giving())
+    return asyncio.run(submit_all())
 
 
-def test_what_comes_in_one_turn_goes_together_and_no_party_is_too_large() -> None:
-    """Each gets its own answer."""
+def test_items_of_one_turn_form_batches_of_limited_size() -> None:
+    """Each item gets its own result."""
     counter = Counter()
-    assert gathered(counter, range(10)) == [2 * number for number in range(10)]
-    assert counter.parties == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert submitted(counter, range(10)) == [2 * number for number in range(10)]
+    assert counter.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
-def test_a_refused_item_spoils_nothing_for_the_others() -> None:
-    """Its error is its own."""
-    assert gathered(Counter(), [1, 13, 2]) == [2, -1, 4]
+def test_a_refused_item_does_not_affect_others() -> None:
+    """Only the refused item gets its error."""
+    assert submitted(Counter(), [1, 13, 2]) == [2, -1, 4]
 
 
-def test_a_spoiled_party_is_told_and_the_next_one_goes_on() -> None:
-    """The error of the whole is everybody's, once."""
-    assert gathered(Counter(), [1, 99, 2, 3, 5]) == [-1, -1, -1, -1, 10]
+def test_the_error_of_a_batch_is_that_of_its_items() -> None:
+    """The next batch is processed."""
+    assert submitted(Counter(), [1, 99, 2, 3, 5]) == [-1, -1, -1, -1, 10]
 
 
-def test_lanes_run_side_by_side() -> None:
-    """A second party does not wait for the first."""
+def test_lanes_run_concurrently() -> None:
+    """A second batch does not wait for the first."""
 
-    async def giving() -> None:
+    async def submit_all() -> None:
         gate = asyncio.Event()
 
         async def together(numbers: Sequence[int]) -> Sequence[int]:
@@ -75,13 +75,13 @@ def test_lanes_run_side_by_side() -> None:
         gate.set()
         assert await held == 0
 
-    asyncio.run(giving())
+    asyncio.run(submit_all())
 
 
-def test_whoever_is_gone_is_passed_over() -> None:
-    """An answer that nobody waits for any more is nobody's trouble."""
+def test_a_cancelled_caller_does_not_affect_others() -> None:
+    """The result of a cancelled item is dropped."""
 
-    async def giving() -> None:
+    async def submit_all() -> None:
         batcher = Batcher[int, int](Counter().together, 4)
         gone, stays = (asyncio.create_task(batcher.submit(number)) for number in (1, 2))
         await asyncio.sleep(0)
@@ -90,11 +90,11 @@ def test_whoever_is_gone_is_passed_over() -> None:
         with pytest.raises(asyncio.CancelledError):
             await gone
 
-    asyncio.run(giving())
+    asyncio.run(submit_all())
 
 
-def test_a_party_that_is_cancelled_keeps_nobody_waiting() -> None:
-    """Those whose work was cancelled are cancelled too, and the next party begins."""
+def test_a_cancelled_batch_cancels_its_items() -> None:
+    """The next batch begins."""
 
     async def whole() -> None:
         begun = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The engine's schema: migrated, it is what the rows expect, on either database."""
+"""The migrated schema equals the row classes, on both databases."""
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -11,7 +11,7 @@ PACKAGE, TABLE = "bridge.engine.records", "alembic_engine"
 
 
 def test_the_migrated_schema_is_that_of_the_rows(database: Database) -> None:
-    """Alembic finds nothing to add, to drop or to alter; migrating twice changes nothing."""
+    """Alembic finds no difference; a second migration changes nothing."""
     upgrade(database, PACKAGE, TABLE)
     upgrade(database, PACKAGE, TABLE)
 

@@ -1,12 +1,12 @@
-"""The ward on either database."""
+"""The harness on both databases."""
 
 import pytest
 
 from bridge.store.database import Database
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.harness import ServiceHarness
 
 
 @pytest.fixture
-def ward(database: Database) -> Ward:
+def harness(database: Database) -> ServiceHarness:
     """An engine's database with one site, two users and an administrator."""
-    return Ward(database)
+    return ServiceHarness(database)

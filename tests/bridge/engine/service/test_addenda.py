@@ -1,4 +1,4 @@
-"""Addenda: the interface document's rows, with a cooling period of their own."""
+"""Addenda: the rows of the interface document, with their own cooling period."""
 
 import pytest
 
@@ -14,84 +14,86 @@ from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.harness import ServiceHarness
 
 
-def signed_report(ward: Ward, delay: int = 60) -> OrderId:
+def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderId:
     """Sign a report and let its own cooling period end."""
-    ward.delay(delay)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    ward.later(delay)
-    release_due(ward.database, ward.now)
+    harness.delay(delay)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(delay)
+    release_due(harness.database, harness.now)
     return order
 
 
-def addend(ward: Ward, order: OrderId, text: str = "More.") -> None:
+def addend(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None:
     """Write and sign an addendum."""
-    ward.on_report(order, addenda.create_addendum, ward.bob)
-    ward.on_report(order, addenda.save_addendum, from_text(text))
-    ward.on_report(order, addenda.sign_addendum, ward.bob)
+    harness.on_report(order, addenda.create_addendum, harness.bob)
+    harness.on_report(order, addenda.save_addendum, from_text(text))
+    harness.on_report(order, addenda.sign_addendum, harness.bob)
 
 
-def test_a_signed_addendum_cools_on_its_own(ward: Ward) -> None:
-    """V58: same site setting, own timer; the report's own window stays closed."""
-    order = signed_report(ward)
+def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
+    """V58: the site's delay applies to each addendum; the report's own cooling stays over."""
+    order = signed_report(harness)
 
-    addend(ward, order)
+    addend(harness, order)
 
-    record = ward.record(order)
+    record = harness.record(order)
     assert record.status == "Addendum"
     assert record.unsign_until is None
-    assert record.addendum_unsign_until == ward.now + 60_000
-    ward.later(60)
-    release_due(ward.database, ward.now)
-    assert ward.releases() == [("final", 1), ("addendum", 1)]
-    assert ward.record(order).addendum_unsign_until is None
+    assert record.addendum_unsign_until == harness.now + 60_000
+    harness.later(60)
+    release_due(harness.database, harness.now)
+    assert harness.releases() == [("final", 1), ("addendum", 1)]
+    assert harness.record(order).addendum_unsign_until is None
 
 
-def test_release_now(ward: Ward) -> None:
+def test_release_now(harness: ServiceHarness) -> None:
     """addendum/sign: finalized, pending delivery cancelled, delivered once, not re-signed."""
-    order = signed_report(ward)
-    addend(ward, order)
-    ward.later(10)
+    order = signed_report(harness)
+    addend(harness, order)
+    harness.later(10)
 
-    ward.do(addenda.release_addendum, order)
+    harness.do(addenda.release_addendum, order)
 
-    assert ward.releases() == [("final", 1), ("addendum", 1)]
-    assert ward.events()[-1] == "addendum_finalized"
-    ward.later(100)
-    assert release_due(ward.database, ward.now) == 0
-    with ward.work() as work:
+    assert harness.releases() == [("final", 1), ("addendum", 1)]
+    assert harness.events()[-1] == "addendum_finalized"
+    harness.later(100)
+    assert release_due(harness.database, harness.now) == 0
+    with harness.work() as work:
         (addendum,) = export_order(work.session, order).addenda
         assert addendum.signed_by.email == "bob@example.org"
-        assert addendum.signed_at.timestamp() * 1000 == ward.now - 110_000
+        assert addendum.signed_at.timestamp() * 1000 == harness.now - 110_000
 
 
-def test_release_without_site_cooling_fails_with_500(ward: Ward) -> None:
+def test_release_without_site_cooling_fails_with_500(harness: ServiceHarness) -> None:
     """addendum/sign: site has no sign cooling enabled."""
-    order = signed_report(ward, delay=0)
-    addend(ward, order)
+    order = signed_report(harness, delay=0)
+    addend(harness, order)
 
     with pytest.raises(SignDelayDisabled) as refused:
-        ward.do(addenda.release_addendum, order)
+        harness.do(addenda.release_addendum, order)
 
     assert refused.value.status == 500
 
 
 @pytest.mark.parametrize("service", [addenda.release_addendum, addenda.unsign_addendum])
 @pytest.mark.parametrize("state", ["Draft", "Final", "Final with draft addendum", "Ordered"])
-def test_no_signed_addendum_fails_with_500(ward: Ward, service: object, state: str) -> None:
+def test_no_signed_addendum_fails_with_500(
+    harness: ServiceHarness, service: object, state: str
+) -> None:
     """addendum/sign and addendum/unsign: no signed addendum."""
-    ward.delay(60)
-    order = ward.order("A1") if state == "Ordered" else ward.draft("A1")
+    harness.delay(60)
+    order = harness.order("A1") if state == "Ordered" else harness.draft("A1")
     if state.startswith("Final"):
-        ward.do(sign, order)
+        harness.do(sign, order)
     if state.endswith("addendum"):
-        ward.on_report(order, addenda.create_addendum, ward.ann)
+        harness.on_report(order, addenda.create_addendum, harness.ann)
 
     with pytest.raises(NoSignedAddendum) as refused:
-        ward.do(service, order)  # type: ignore[arg-type]  # one of two services
+        harness.do(service, order)  # type: ignore[arg-type]  # one of two services
 
     assert refused.value.status == 500
 
@@ -99,75 +101,75 @@ def test_no_signed_addendum_fails_with_500(ward: Ward, service: object, state: s
 @pytest.mark.parametrize("service", [addenda.release_addendum, addenda.unsign_addendum])
 @pytest.mark.parametrize("released", [True, False])
 def test_after_the_cooling_window_fails_with_500(
-    ward: Ward, service: object, released: bool
+    harness: ServiceHarness, service: object, released: bool
 ) -> None:
     """addendum/sign and addendum/unsign: cooling window elapsed, or skipped before."""
-    order = signed_report(ward)
-    addend(ward, order)
+    order = signed_report(harness)
+    addend(harness, order)
     if released:
-        ward.do(addenda.release_addendum, order)
+        harness.do(addenda.release_addendum, order)
     else:
-        ward.later(60)
+        harness.later(60)
 
     with pytest.raises(CoolingElapsed):
-        ward.do(service, order)  # type: ignore[arg-type]  # one of two services
+        harness.do(service, order)  # type: ignore[arg-type]  # one of two services
 
 
-def test_unsign_the_only_addendum(ward: Ward) -> None:
+def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:
     """Addendum unsign, no other signed addendum remains: Final; nothing is delivered."""
-    order = signed_report(ward)
-    addend(ward, order)
+    order = signed_report(harness)
+    addend(harness, order)
 
-    ward.do(addenda.unsign_addendum, order)
+    harness.do(addenda.unsign_addendum, order)
 
-    assert ward.status(order) == "Final"
-    ward.later(100)
-    assert release_due(ward.database, ward.now) == 0
-    with ward.work() as work:
+    assert harness.status(order) == "Final"
+    harness.later(100)
+    assert release_due(harness.database, harness.now) == 0
+    with harness.work() as work:
         assert export_order(work.session, order).addenda == ()
 
 
-def test_unsign_the_newest_of_two_addenda(ward: Ward) -> None:
+def test_unsign_the_newest_of_two_addenda(harness: ServiceHarness) -> None:
     """Addendum unsign, other signed addenda remain: Addendum, the most recent one unsigned."""
-    order = signed_report(ward)
-    addend(ward, order, "first")
-    ward.later(1)
-    addend(ward, order, "second")
+    order = signed_report(harness)
+    addend(harness, order, "first")
+    harness.later(1)
+    addend(harness, order, "second")
 
-    ward.do(addenda.unsign_addendum, order)
+    harness.do(addenda.unsign_addendum, order)
 
-    assert ward.status(order) == "Addendum"
-    ward.do(addenda.unsign_addendum, order)
-    assert ward.status(order) == "Final"
+    assert harness.status(order) == "Addendum"
+    harness.do(addenda.unsign_addendum, order)
+    assert harness.status(order) == "Final"
 
 
-def test_one_addendum_is_written_at_a_time(ward: Ward) -> None:
+def test_one_addendum_is_written_at_a_time(harness: ServiceHarness) -> None:
     """V57: one open draft per report; cancelled, another can be begun, with the next number."""
-    order = signed_report(ward)
-    first = ward.on_report(order, addenda.create_addendum, ward.ann).number
+    order = signed_report(harness)
+    first = harness.on_report(order, addenda.create_addendum, harness.ann).number
 
     with pytest.raises(RuleBroken, match="already has an addendum"):
-        ward.on_report(order, addenda.create_addendum, ward.ann)
+        harness.on_report(order, addenda.create_addendum, harness.ann)
 
-    ward.on_report(order, addenda.cancel_addendum)
-    assert ward.on_report(order, addenda.create_addendum, ward.ann).number == first
-    assert ward.status(order) == "Final"
+    harness.on_report(order, addenda.cancel_addendum)
+    assert harness.on_report(order, addenda.create_addendum, harness.ann).number == first
+    assert harness.status(order) == "Final"
 
 
-def test_an_empty_addendum_is_not_signed(ward: Ward) -> None:
-    """Nothing to read is nothing to sign."""
-    order = signed_report(ward)
-    ward.on_report(order, addenda.create_addendum, ward.ann)
+def test_an_empty_addendum_is_not_signed(harness: ServiceHarness) -> None:
+    """An addendum without text cannot be signed."""
+    order = signed_report(harness)
+    harness.on_report(order, addenda.create_addendum, harness.ann)
 
     with pytest.raises(RuleBroken, match="without text"):
-        ward.on_report(order, addenda.sign_addendum, ward.ann)
+        harness.on_report(order, addenda.sign_addendum, harness.ann)
 
 
-def test_only_signed_reports_get_addenda(ward: Ward) -> None:
-    """A Draft is edited, not added to."""
-    order = ward.draft("A1")
+def test_only_signed_reports_get_addenda(harness: ServiceHarness) -> None:
+    """A Draft gets no addendum."""
+    order = harness.draft("A1")
 
     with pytest.raises(RuleBroken) as refused:
-        ward.on_report(order, addenda.create_addendum, ward.ann)
+        harness.on_report(order, addenda.create_addendum, harness.ann)
 
     assert refused.value.code == "report_not_signed"

@@ -1,4 +1,4 @@
-"""A report that is read and written past the ORM is the one that the ORM knows."""
+"""A detached report has the same values as one that the ORM reads and writes."""
 
 from typing import Any
 
@@ -9,51 +9,51 @@ from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.detached_report import lock_detached
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Work
-from tests.bridge.engine.service.ward import SITE, Ward
+from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 OWN = {"pk", "report_id", "content_hash"}
-"""What is each report's own."""
+"""Members that differ for each report."""
 
 
-def test_a_signature_leaves_the_row_that_the_orm_would_leave(ward: Ward) -> None:
-    """Signed by its own patient, and by one who was merged since, which goes by the ORM."""
-    direct, merged = ward.draft("A1"), ward.draft("A2", mrn="M2")
-    ward.do(merge_patients, SITE, "M1", "M2")
-    ward.later(1)
+def test_a_signature_leaves_the_row_that_the_orm_would_leave(harness: ServiceHarness) -> None:
+    """Signing through the detached report and through the ORM (merged patient) gives equal rows."""
+    direct, merged = harness.draft("A1"), harness.draft("A2", mrn="M2")
+    harness.do(merge_patients, SITE, "M1", "M2")
+    harness.later(1)
 
-    assert ward.do(lambda work: lock_detached(work, merged)) is None
-    ward.do(sign, direct, time_zone="Europe/Zurich")
-    ward.do(sign, merged, time_zone="Europe/Zurich")
+    assert harness.do(lambda work: lock_detached(work, merged)) is None
+    harness.do(sign, direct, time_zone="Europe/Zurich")
+    harness.do(sign, merged, time_zone="Europe/Zurich")
 
-    assert row(ward, direct) == row(ward, merged)
-    assert row(ward, direct)["signed_by"]["email"] == "ann@example.org"
-    assert row(ward, direct)["updated_at"] == ward.now
+    assert row(harness, direct) == row(harness, merged)
+    assert row(harness, direct)["signed_by"]["email"] == "ann@example.org"
+    assert row(harness, direct)["updated_at"] == harness.now
 
 
-def test_every_column_is_read_and_what_was_changed_is_written(ward: Ward) -> None:
-    """Also values in JSON, and those that become nothing; what stays is not written."""
-    order = ward.draft("A1")
+def test_every_column_is_read_and_what_was_changed_is_written(harness: ServiceHarness) -> None:
+    """Changed columns are written, including JSON and NULL; others are not."""
+    order = harness.draft("A1")
 
     def change(work: Work) -> None:
-        lone = lock_detached(work, order)
-        assert lone is not None
-        assert lone.update_statements(work.connection) == []
-        lone.report.reporting = {"Überweiser": ["a", None]}
-        lone.report.document, lone.report.owner_id = None, None
-        work.final_statements += lone.update_statements(work.connection)
+        detached = lock_detached(work, order)
+        assert detached is not None
+        assert detached.update_statements(work.connection) == []
+        detached.report.reporting = {"Überweiser": ["a", None]}
+        detached.report.document, detached.report.owner_id = None, None
+        work.final_statements += detached.update_statements(work.connection)
 
-    before = row(ward, order)
-    ward.do(change)
+    before = row(harness, order)
+    harness.do(change)
     changed = {"reporting": {"Überweiser": ["a", None]}, "document": None, "owner_id": None}
-    assert row(ward, order) == before | changed
+    assert row(harness, order) == before | changed
 
 
-def row(ward: Ward, order: OrderId) -> dict[str, Any]:
-    """A report as the ORM reads it, and as it is read past it: all but what is its own."""
-    with ward.work() as work:
+def row(harness: ServiceHarness, order: OrderId) -> dict[str, Any]:
+    """Return a report's values without `OWN`, after a check that both ways of reading agree."""
+    with harness.work() as work:
         report = lock_report(work, OrderId(order.site_id, "M1", order.accession)).report
         found = {name: getattr(report, name) for name in Report.model_fields}
-        lone = lock_detached(work, OrderId(order.site_id, "M1", order.accession))
-        assert lone is not None
-        assert {name: getattr(lone.report, name) for name in Report.model_fields} == found
+        detached = lock_detached(work, OrderId(order.site_id, "M1", order.accession))
+        assert detached is not None
+        assert {name: getattr(detached.report, name) for name in Report.model_fields} == found
     return {name: value for name, value in found.items() if name not in OWN}

@@ -1,4 +1,4 @@
-"""What exports are made of: the report, its people, its site, as they were when it was signed."""
+"""The content of exports: the report, its people and its site, as at the time of signing."""
 
 from datetime import UTC, datetime
 
@@ -18,29 +18,32 @@ from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import sign
-from tests.bridge.engine.service.ward import SITE, START, Ward
+from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
-def test_a_signed_report_with_everything(ward: Ward) -> None:
+def test_a_signed_report_with_everything(harness: ServiceHarness) -> None:
     """Orders, text, signer with signature, addendum, preliminary read, site images."""
-    with ward.work() as work:
-        site, ann = work.session.get(Site, SITE), work.session.get(SiteMembership, (SITE, ward.ann))
+    with harness.work() as work:
+        site, ann = (
+            work.session.get(Site, SITE),
+            work.session.get(SiteMembership, (SITE, harness.ann)),
+        )
         assert site is not None
         assert ann is not None
         site.header_img_type, site.header_img, site.footer_img = "image/png", "iVBORw0KGgo=", PIXEL
         ann.signature = PIXEL
-    order, other = ward.draft("A1", Modality="CT", Race="X"), ward.order("A2")
-    ward.do(link_orders, [order, other])
-    ward.do(prelim, order, "Night", "CT")
-    ward.later(1)
-    ward.do(sign, order, time_zone="Europe/Berlin")
-    ward.on_report(order, addenda.create_addendum, ward.bob)
-    ward.on_report(order, addenda.save_addendum, from_text("More."))
-    ward.on_report(order, addenda.sign_addendum, ward.bob)
+    order, other = harness.draft("A1", Modality="CT", Race="X"), harness.order("A2")
+    harness.do(link_orders, [order, other])
+    harness.do(prelim, order, "Night", "CT")
+    harness.later(1)
+    harness.do(sign, order, time_zone="Europe/Berlin")
+    harness.on_report(order, addenda.create_addendum, harness.bob)
+    harness.on_report(order, addenda.save_addendum, from_text("More."))
+    harness.on_report(order, addenda.sign_addendum, harness.bob)
 
-    with ward.work() as work:
+    with harness.work() as work:
         exported = export_order(work.session, other)
         record = export_record(exported)
 
@@ -62,38 +65,38 @@ def test_a_signed_report_with_everything(ward: Ward) -> None:
     assert record["siteInfo"]["footerImg"] == PIXEL
 
 
-def test_a_signature_keeps_the_name_it_was_made_with(ward: Ward) -> None:
+def test_a_signature_keeps_the_name_it_was_made_with(harness: ServiceHarness) -> None:
     """A later change of the account does not change what was signed."""
-    order = ward.draft("A1")
-    ward.do(sign, order)
+    order = harness.draft("A1")
+    harness.do(sign, order)
 
-    with ward.work() as work:
-        ann = work.session.get(SiteMembership, (SITE, ward.ann))
+    with harness.work() as work:
+        ann = work.session.get(SiteMembership, (SITE, harness.ann))
         assert ann is not None
         ann.name = "Ann Newname"
-    with ward.work() as work:
+    with harness.work() as work:
         signer = export_order(work.session, order).signed_by
 
     assert signer is not None
     assert signer.name == "Ann"
 
 
-def test_an_unsigned_report_can_be_exported(ward: Ward) -> None:
+def test_an_unsigned_report_can_be_exported(harness: ServiceHarness) -> None:
     """V38: every status; unsigned, signedAt and signedBy are null. Unknown: 404."""
-    order = ward.order("A1")
+    order = harness.order("A1")
 
-    with ward.work() as work:
+    with harness.work() as work:
         record = export_record(export_order(work.session, order))
         with pytest.raises(ReportNotFound):
-            export_order(work.session, ward.identity("X"))
+            export_order(work.session, harness.identity("X"))
 
     assert record["reportInfo"] == {"content": "", "signedAt": None, "signedBy": None}
 
 
-def test_what_is_printed(ward: Ward) -> None:
-    """Printed reports have the site's paper and their key images; too many are counted."""
-    order = ward.draft("A1")
-    with ward.work() as work:
+def test_a_printed_report_has_key_images(harness: ServiceHarness) -> None:
+    """Printed reports have the site's paper size and key images; omitted images are counted."""
+    order = harness.draft("A1")
+    with harness.work() as work:
         site = work.session.get(Site, SITE)
         assert site is not None
         site.settings = {"pageSize": "Letter"}
@@ -110,7 +113,7 @@ def test_what_is_printed(ward: Ward) -> None:
         ]
         attach(work, report, images, lock_report(work, order).order)
 
-    with ward.work() as work:
+    with harness.work() as work:
         exported = export_printed(work.session, lock_report(work, order).report)
 
     assert exported.site.page_size is PageSize.LETTER

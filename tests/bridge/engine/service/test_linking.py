@@ -13,7 +13,7 @@ from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.worklist.assignment import open_for, unassign
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.harness import ServiceHarness
 
 
 def accessions(record: ReportStatusRecord) -> list[str]:
@@ -21,72 +21,72 @@ def accessions(record: ReportStatusRecord) -> list[str]:
     return [each.accession for each in record.orders]
 
 
-def refused(ward: Ward, *orders: OrderId) -> tuple[str, str]:
-    """Link, expect a refusal with 400, return its code and place; nothing may have changed."""
-    before = len(ward.changes())
+def refused(harness: ServiceHarness, *orders: OrderId) -> tuple[str, str]:
+    """Link and expect a refusal with 400 that changes nothing; return its code and place."""
+    before = len(harness.changes())
     with pytest.raises(RuleBroken) as error:
-        ward.do(link_orders, list(orders))
+        harness.do(link_orders, list(orders))
     assert error.value.status == 400
-    assert len(ward.changes()) == before
+    assert len(harness.changes()) == before
     return error.value.code, error.value.pointer
 
 
-def test_linking_moves_the_orders_to_the_anchors_report(ward: Ward) -> None:
+def test_linking_moves_the_orders_to_the_anchors_report(harness: ServiceHarness) -> None:
     """The others' accessions are added to the anchor's report, their own reports are removed."""
-    orders = [ward.order(each) for each in ("A1", "A2", "A3")]
-    anchor = ward.record(orders[0]).report_id
+    orders = [harness.order(each) for each in ("A1", "A2", "A3")]
+    anchor = harness.record(orders[0]).report_id
 
-    (record,) = ward.do(link_orders, [orders[0], orders[2], orders[1]])
+    (record,) = harness.do(link_orders, [orders[0], orders[2], orders[1]])
 
     assert record.report_id == anchor
     assert accessions(record) == ["A1", "A3", "A2"]
-    assert {ward.record(each).report_id for each in orders} == {anchor}
-    assert ward.events()[-1] == "orders_linked"
-    assert len(ward.changes()[-1]["removed"]) == 2
+    assert {harness.record(each).report_id for each in orders} == {anchor}
+    assert harness.events()[-1] == "orders_linked"
+    assert len(harness.changes()[-1]["removed"]) == 2
 
 
-def test_rule_1_the_anchor_may_be_a_draft_with_content(ward: Ward) -> None:
+def test_rule_1_the_anchor_may_be_a_draft_with_content(harness: ServiceHarness) -> None:
     """Rule 1: the anchor may be Ordered or Draft."""
-    anchor, other = ward.draft("A1"), ward.order("A2")
+    anchor, other = harness.draft("A1"), harness.order("A2")
 
-    (record,) = ward.do(link_orders, [anchor, other])
+    (record,) = harness.do(link_orders, [anchor, other])
 
     assert (record.status, accessions(record)) == ("Draft", ["A1", "A2"])
-    assert ward.content(other) == "Clear lungs."
+    assert harness.content(other) == "Clear lungs."
 
 
-def test_rule_1_the_anchor_is_not_preliminary(ward: Ward) -> None:
+def test_rule_1_the_anchor_is_not_preliminary(harness: ServiceHarness) -> None:
     """Rule 1: a Preliminary anchor is refused."""
-    anchor, other = ward.draft("A1"), ward.order("A2")
-    ward.do(prelim, anchor, "G", "T")
+    anchor, other = harness.draft("A1"), harness.order("A2")
+    harness.do(prelim, anchor, "G", "T")
 
-    assert refused(ward, anchor, other) == ("anchor_not_ordered_or_draft", "/clinicalInfo/0")
+    assert refused(harness, anchor, other) == ("anchor_not_ordered_or_draft", "/clinicalInfo/0")
 
 
-def test_rule_2_signed_reports_cannot_be_linked(ward: Ward) -> None:
+def test_rule_2_signed_reports_cannot_be_linked(harness: ServiceHarness) -> None:
     """Rule 2: signed reports, including the anchor, cannot be linked."""
-    signed, other = ward.draft("A1"), ward.order("A2")
-    ward.do(sign, signed)
+    signed, other = harness.draft("A1"), harness.order("A2")
+    harness.do(sign, signed)
 
-    assert refused(ward, signed, other) == ("report_signed", "/clinicalInfo/0")
-    assert refused(ward, other, signed) == ("report_signed", "/clinicalInfo/1")
+    assert refused(harness, signed, other) == ("report_signed", "/clinicalInfo/0")
+    assert refused(harness, other, signed) == ("report_signed", "/clinicalInfo/1")
 
 
-def test_rule_3_the_anchor_is_no_member_of_another_group(ward: Ward) -> None:
+def test_rule_3_the_anchor_is_no_member_of_another_group(harness: ServiceHarness) -> None:
     """Rule 3: the anchor cannot be a non-anchor member of another group."""
-    orders = [ward.order(each) for each in ("A1", "A2", "A3")]
-    ward.do(link_orders, orders[:2])
+    orders = [harness.order(each) for each in ("A1", "A2", "A3")]
+    harness.do(link_orders, orders[:2])
 
-    assert refused(ward, orders[1], orders[2]) == ("anchor_in_another_group", "/clinicalInfo/0")
+    assert refused(harness, orders[1], orders[2]) == ("anchor_in_another_group", "/clinicalInfo/0")
 
 
-def test_rule_4_a_group_comes_along_whole(ward: Ward) -> None:
+def test_rule_4_a_group_comes_along_whole(harness: ServiceHarness) -> None:
     """Rule 4: linking an order already in a group brings the whole group along."""
-    orders = [ward.order(each) for each in ("A1", "A2", "A3", "A4")]
-    ward.do(link_orders, orders[1:3])
-    ward.do(link_orders, [orders[1], orders[3]])
+    orders = [harness.order(each) for each in ("A1", "A2", "A3", "A4")]
+    harness.do(link_orders, orders[1:3])
+    harness.do(link_orders, [orders[1], orders[3]])
 
-    (record,) = ward.do(link_orders, [orders[0], orders[3]])
+    (record,) = harness.do(link_orders, [orders[0], orders[3]])
 
     assert accessions(record) == ["A1", "A2", "A3", "A4"]
 
@@ -102,88 +102,88 @@ def test_rule_4_a_group_comes_along_whole(ward: Ward) -> None:
         ("EXAMPLE^ADA", "", False),
     ],
 )
-def test_rule_5_other_patients(ward: Ward, name: str, born: str, linked: bool) -> None:
+def test_rule_5_other_patients(harness: ServiceHarness, name: str, born: str, linked: bool) -> None:
     """Rule 5: different PatientMRN only when PatientName and PatientBirthDate match."""
-    one = ward.order("A1")
-    two = ward.order("A2", mrn="M2", PatientName=name, PatientBirthDate=born)
+    one = harness.order("A1")
+    two = harness.order("A2", mrn="M2", PatientName=name, PatientBirthDate=born)
 
     if linked:
-        assert len(ward.do(link_orders, [one, two])[0].orders) == 2
+        assert len(harness.do(link_orders, [one, two])[0].orders) == 2
     else:
-        assert refused(ward, one, two) == ("patients_differ", "/clinicalInfo/1")
+        assert refused(harness, one, two) == ("patients_differ", "/clinicalInfo/1")
 
 
-def test_rule_5_one_patient_needs_no_match(ward: Ward) -> None:
+def test_rule_5_one_patient_needs_no_match(harness: ServiceHarness) -> None:
     """Rule 5 asks nothing of orders with one PatientMRN."""
-    one = ward.order("A1", PatientBirthDate="")
-    two = ward.order("A2", PatientName="", PatientBirthDate="")
+    one = harness.order("A1", PatientBirthDate="")
+    two = harness.order("A2", PatientName="", PatientBirthDate="")
 
-    assert len(ward.do(link_orders, [one, two])[0].orders) == 2
+    assert len(harness.do(link_orders, [one, two])[0].orders) == 2
 
 
-def test_rule_6_all_or_nothing(ward: Ward) -> None:
+def test_rule_6_all_or_nothing(harness: ServiceHarness) -> None:
     """Rule 6: if any order fails, none is linked; an unknown one is 404."""
-    one, two, three = ward.order("A1"), ward.order("A2"), ward.draft("A3")
+    one, two, three = harness.order("A1"), harness.order("A2"), harness.draft("A3")
 
-    assert refused(ward, one, two, three) == ("order_not_ordered", "/clinicalInfo/2")
+    assert refused(harness, one, two, three) == ("order_not_ordered", "/clinicalInfo/2")
     with pytest.raises(ReportNotFound) as missing:
-        ward.do(link_orders, [one, two, ward.identity("NOWHERE")])
+        harness.do(link_orders, [one, two, harness.identity("NOWHERE")])
 
     assert missing.value.pointer == "/clinicalInfo/2"
-    assert len(ward.record(one).orders) == len(ward.record(two).orders) == 1
+    assert len(harness.record(one).orders) == len(harness.record(two).orders) == 1
 
 
-def test_rule_7_drafts_and_unassigned_orders_are_reset_first(ward: Ward) -> None:
+def test_rule_7_drafts_and_unassigned_orders_are_reset_first(harness: ServiceHarness) -> None:
     """Rule 7: Draft orders other than the anchor, and unassigned orders, must first be reset."""
-    one, two = ward.order("A1"), ward.order("A2")
-    ward.on_report(two, open_for, ward.ann)
-    assert refused(ward, one, two) == ("order_not_ordered", "/clinicalInfo/1")
-    with ward.work() as work:
+    one, two = harness.order("A1"), harness.order("A2")
+    harness.on_report(two, open_for, harness.ann)
+    assert refused(harness, one, two) == ("order_not_ordered", "/clinicalInfo/1")
+    with harness.work() as work:
         write_first_text(work, lock_report(work, two).report, "some text")
-    ward.do(unassign, two)
-    assert refused(ward, one, two) == ("order_has_content", "/clinicalInfo/1")
-    assert refused(ward, two, one) == ("anchor_has_content", "/clinicalInfo/0")
+    harness.do(unassign, two)
+    assert refused(harness, one, two) == ("order_has_content", "/clinicalInfo/1")
+    assert refused(harness, two, one) == ("anchor_has_content", "/clinicalInfo/0")
 
-    ward.do(reset_order, two)
+    harness.do(reset_order, two)
 
-    assert len(ward.do(link_orders, [two, one])[0].orders) == 2
+    assert len(harness.do(link_orders, [two, one])[0].orders) == 2
 
 
-def test_rule_8_linked_already(ward: Ward) -> None:
+def test_rule_8_linked_already(harness: ServiceHarness) -> None:
     """Rule 8: if all share one report, nothing changes and that report is returned, signed too."""
-    one, two = ward.draft("A1"), ward.order("A2")
-    ward.do(link_orders, [one, two])
-    ward.do(sign, one)
-    before = len(ward.changes())
+    one, two = harness.draft("A1"), harness.order("A2")
+    harness.do(link_orders, [one, two])
+    harness.do(sign, one)
+    before = len(harness.changes())
 
-    (record,) = ward.do(link_orders, [two, one])
+    (record,) = harness.do(link_orders, [two, one])
 
     assert accessions(record) == ["A1", "A2"]
-    assert len(ward.changes()) == before
+    assert len(harness.changes()) == before
 
 
-def test_fewer_than_two_different_orders(ward: Ward) -> None:
+def test_fewer_than_two_different_orders(harness: ServiceHarness) -> None:
     """Minimum 2: repeats and two names of one merged patient's order count once."""
-    one = ward.order("A1", mrn="OLD")
-    ward.do(merge_patients, "SITE1", "M1", "OLD")
+    one = harness.order("A1", mrn="OLD")
+    harness.do(merge_patients, "SITE1", "M1", "OLD")
 
-    assert refused(ward, one, one) == ("too_few_orders", "/clinicalInfo")
-    assert refused(ward, one, ward.identity("A1")) == ("too_few_orders", "/clinicalInfo")
+    assert refused(harness, one, one) == ("too_few_orders", "/clinicalInfo")
+    assert refused(harness, one, harness.identity("A1")) == ("too_few_orders", "/clinicalInfo")
 
 
-def group(ward: Ward, *names: str) -> list[OrderId]:
+def group(harness: ServiceHarness, *names: str) -> list[OrderId]:
     """Link new orders."""
-    orders = [ward.order(name) for name in names]
-    ward.do(link_orders, orders)
+    orders = [harness.order(name) for name in names]
+    harness.do(link_orders, orders)
     return orders
 
 
-def test_unlinking_makes_a_new_empty_ordered_report(ward: Ward) -> None:
+def test_unlinking_makes_a_new_empty_ordered_report(harness: ServiceHarness) -> None:
     """Each removed order returns as a new empty Ordered report; the others keep theirs."""
-    orders = group(ward, "A1", "A2", "A3")
-    old = ward.record(orders[0]).report_id
+    orders = group(harness, "A1", "A2", "A3")
+    old = harness.record(orders[0]).report_id
 
-    surviving, removed = ward.do(unlink_orders, [orders[1]])
+    surviving, removed = harness.do(unlink_orders, [orders[1]])
 
     assert (surviving.report_id, accessions(surviving)) == (old, ["A1", "A3"])
     assert accessions(removed) == ["A2"]
@@ -191,37 +191,37 @@ def test_unlinking_makes_a_new_empty_ordered_report(ward: Ward) -> None:
     assert (removed.status, removed.has_content, removed.user_email) == ("Ordered", False, "")
 
 
-def test_unlinking_the_anchor(ward: Ward) -> None:
+def test_unlinking_the_anchor(harness: ServiceHarness) -> None:
     """If the anchor is removed, the earliest-linked remaining order becomes anchor."""
-    orders = group(ward, "A1", "A3", "A2")
-    old = ward.record(orders[0]).report_id
+    orders = group(harness, "A1", "A3", "A2")
+    old = harness.record(orders[0]).report_id
 
-    surviving, removed = ward.do(unlink_orders, [orders[0]])
+    surviving, removed = harness.do(unlink_orders, [orders[0]])
 
     assert (surviving.report_id, accessions(surviving)) == (old, ["A3", "A2"])
     assert accessions(removed) == ["A1"]
-    (record,) = ward.do(link_orders, [ward.identity("A3"), ward.identity("A1")])
+    (record,) = harness.do(link_orders, [harness.identity("A3"), harness.identity("A1")])
     assert accessions(record) == ["A3", "A2", "A1"]
 
 
-def test_unlinking_all(ward: Ward) -> None:
+def test_unlinking_all(harness: ServiceHarness) -> None:
     """V62h: when all are removed, each gets a new report and the old id is gone."""
-    orders = group(ward, "A1", "A2")
-    old = ward.record(orders[0]).report_id
+    orders = group(harness, "A1", "A2")
+    old = harness.record(orders[0]).report_id
 
-    records = ward.do(unlink_orders, [orders[1], orders[0]])
+    records = harness.do(unlink_orders, [orders[1], orders[0]])
 
     assert [accessions(each) for each in records] == [["A2"], ["A1"]]
     assert old not in {each.report_id for each in records}
 
 
-def test_unlinking_leaves_ungrouped_orders_untouched(ward: Ward) -> None:
+def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) -> None:
     """Reports of requested orders that were not in a group are returned, whatever their status."""
-    orders = group(ward, "A1", "A2", "A3")
-    alone = ward.draft("A9")
-    ward.do(sign, alone)
+    orders = group(harness, "A1", "A2", "A3")
+    alone = harness.draft("A9")
+    harness.do(sign, alone)
 
-    records = ward.do(unlink_orders, [alone, orders[2], orders[1]])
+    records = harness.do(unlink_orders, [alone, orders[2], orders[1]])
 
     assert [accessions(each) for each in records] == [["A1"], ["A3"], ["A2"], ["A9"]]
 
@@ -234,29 +234,31 @@ def test_unlinking_leaves_ungrouped_orders_untouched(ward: Ward) -> None:
         ("Final", "report_signed"),
     ],
 )
-def test_a_group_that_was_begun_stays_together(ward: Ward, state: str, code: str) -> None:
+def test_a_group_that_was_begun_stays_together(
+    harness: ServiceHarness, state: str, code: str
+) -> None:
     """Rule 1: a group can be unlinked only while Ordered and empty; rule 2: all or nothing."""
-    good = group(ward, "B1", "B2")
-    anchor, other = ward.draft("A1"), ward.order("A2")
-    ward.do(link_orders, [anchor, other])
+    good = group(harness, "B1", "B2")
+    anchor, other = harness.draft("A1"), harness.order("A2")
+    harness.do(link_orders, [anchor, other])
     if state == "Ordered":
-        ward.do(unassign, anchor)
+        harness.do(unassign, anchor)
     if state == "Final":
-        ward.do(sign, anchor)
+        harness.do(sign, anchor)
 
     with pytest.raises(RuleBroken) as error:
-        ward.do(unlink_orders, [good[1], other])
+        harness.do(unlink_orders, [good[1], other])
 
     assert (error.value.code, error.value.pointer) == (code, "/clinicalInfo/1")
-    assert len(ward.record(good[0]).orders) == 2
+    assert len(harness.record(good[0]).orders) == 2
 
 
-def test_a_reset_group_can_be_unlinked(ward: Ward) -> None:
+def test_a_reset_group_can_be_unlinked(harness: ServiceHarness) -> None:
     """V62b: the whole group is reset and stays linked; then it can be taken apart."""
-    orders = group(ward, "A1", "A2")
-    ward.on_report(orders[1], open_for, ward.ann)
+    orders = group(harness, "A1", "A2")
+    harness.on_report(orders[1], open_for, harness.ann)
 
-    ward.do(reset_order, orders[1])
+    harness.do(reset_order, orders[1])
 
-    assert len(ward.record(orders[0]).orders) == 2
-    assert len(ward.do(unlink_orders, orders)) == 2
+    assert len(harness.record(orders[0]).orders) == 2
+    assert len(harness.do(unlink_orders, orders)) == 2

@@ -1,4 +1,4 @@
-"""What is kept of a password."""
+"""How passwords are stored."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from tests.databases import fresh_file
 LEAST = "$argon2id$v=19$m=65536,t=3,p=4$"  # RFC 9106 4, second choice: 64 MiB, three passes
 
 
-def test_what_guessing_one_costs(tmp_path: Path) -> None:
-    """An Argon2id hash of 64 MiB and three passes, and nothing of the password itself."""
+def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
+    """The hash is Argon2id with 64 MiB and three passes, and does not contain the password."""
     database = Database(fresh_file(tmp_path / "engine.db"))
     with database.write() as connection:
         sites.add_site(connection, SiteSettings("SITE1", "First"), 0)

@@ -1,4 +1,4 @@
-"""Merges and corrections of a patient beside launches: one after the other, on both databases."""
+"""Merges and updates of a patient concurrent with launches are serialized, on both databases."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,118 +23,120 @@ from bridge.engine.service.sites.macros import macros_of, set_macro
 from bridge.engine.service.sites.site_changes import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
-from tests.bridge.engine.service.ward import SITE, Ward
+from tests.bridge.engine.service.harness import SITE, ServiceHarness
 from tests.eventually import eventually
 
 
-def insist(ward: Ward, service: Callable[..., Any], *args: Any) -> Any:
-    """Do it as the workshop does: what lost a race is tried again as a whole."""
+def retry(harness: ServiceHarness, service: Callable[..., Any], *args: Any) -> Any:
+    """Repeat a use case that lost a race, as the executor does."""
     for _ in range(5):
         try:
-            return ward.do(service, *args)
+            return harness.do(service, *args)
         except (Busy, Conflict):
             continue
     raise AssertionError("it lost every race")
 
 
-def beside(ward: Ward, first: Callable[[Work], Any], then: Callable[[], Any]) -> Any:
+def beside(harness: ServiceHarness, first: Callable[[Work], Any], then: Callable[[], Any]) -> Any:
     """
     Begin `then` in a thread while the transaction of `first` is still open.
 
     `first` commits when `then` waits for it, or has not waited and is done.
     """
     with ThreadPoolExecutor(1) as pool:
-        with ward.work() as work:
+        with harness.work() as work:
             first(work)
             work.flush()
             other: Future[Any] = pool.submit(then)
-            if ward.database.dialect == "postgresql":
-                eventually(lambda: other.done() or waits(ward))
+            if harness.database.dialect == "postgresql":
+                eventually(lambda: other.done() or waits(harness))
         return other.result(30)
 
 
-def waits(ward: Ward) -> bool:
+def waits(harness: ServiceHarness) -> bool:
     """Tell whether a transaction of this database waits for a lock."""
     query = text(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    with ward.database.read() as connection:
+    with harness.database.read() as connection:
         return bool(connection.execute(query).scalar_one())
 
 
-def mrns(ward: Ward) -> dict[str, str]:
+def mrns(harness: ServiceHarness) -> dict[str, str]:
     """Identifier of each accession."""
-    with ward.work() as work:
+    with harness.work() as work:
         return {each.accession: each.mrn for each in work.session.exec(select(ReportOrder))}
 
 
-def test_an_order_that_arrives_during_a_merge_belongs_to_the_survivor(ward: Ward) -> None:
+def test_an_order_that_arrives_during_a_merge_belongs_to_the_survivor(
+    harness: ServiceHarness,
+) -> None:
     """It waits for the merge, and is found under either identifier."""
-    ward.order("A1", mrn="OLD")
+    harness.order("A1", mrn="OLD")
 
     beside(
-        ward,
+        harness,
         lambda work: merge_patients(work, SITE, "M1", "OLD"),
-        lambda: insist(ward, register, SITE, OrderInput("OLD", "A2")),
+        lambda: retry(harness, register, SITE, OrderInput("OLD", "A2")),
     )
 
-    assert mrns(ward) == {"A1": "M1", "A2": "M1"}
-    assert ward.status(ward.identity("A2", "OLD")) == "Ordered"
+    assert mrns(harness) == {"A1": "M1", "A2": "M1"}
+    assert harness.status(harness.identity("A2", "OLD")) == "Ordered"
 
 
-def test_a_merge_during_a_launch_takes_its_order_along(ward: Ward) -> None:
+def test_a_merge_during_a_launch_takes_its_order_along(harness: ServiceHarness) -> None:
     """The order is not there yet when the merge begins."""
     beside(
-        ward,
+        harness,
         lambda work: register(work, SITE, OrderInput("OLD", "A1")),
-        lambda: insist(ward, merge_patients, SITE, "M1", "OLD"),
+        lambda: retry(harness, merge_patients, SITE, "M1", "OLD"),
     )
 
-    assert mrns(ward) == {"A1": "M1"}
+    assert mrns(harness) == {"A1": "M1"}
 
 
-def test_a_correction_during_a_launch_reaches_its_order(ward: Ward) -> None:
+def test_a_correction_during_a_launch_reaches_its_order(harness: ServiceHarness) -> None:
     """One patient has one name afterwards."""
-    ward.order("A1")
+    harness.order("A1")
 
     beside(
-        ward,
+        harness,
         lambda work: register(
             work, SITE, OrderInput("M1", "A2", tags={"PatientName": "EXAMPLE^ADA"})
         ),
-        lambda: insist(ward, update_patient, SITE, "M1", {"PatientName": "SAMPLE^ADA"}),
+        lambda: retry(harness, update_patient, SITE, "M1", {"PatientName": "SAMPLE^ADA"}),
     )
 
-    with ward.work() as work:
+    with harness.work() as work:
         names = {each.tags["PatientName"] for each in work.session.exec(select(ReportOrder))}
     assert names == {"SAMPLE^ADA"}
 
 
-def test_an_identifier_that_leads_to_another_is_locked_as_that_one(ward: Ward) -> None:
+def test_an_identifier_that_leads_to_another_is_locked_as_that_one(harness: ServiceHarness) -> None:
     """OLD leads to M1, which is merged into M2 while an order for OLD arrives."""
-    ward.do(merge_patients, SITE, "M1", "OLD")
+    harness.do(merge_patients, SITE, "M1", "OLD")
 
     beside(
-        ward,
+        harness,
         lambda work: merge_patients(work, SITE, "M2", "M1"),
-        lambda: insist(ward, register, SITE, OrderInput("OLD", "A1")),
+        lambda: retry(harness, register, SITE, OrderInput("OLD", "A1")),
     )
 
-    assert mrns(ward) == {"A1": "M2"}
+    assert mrns(harness) == {"A1": "M2"}
 
 
-def test_the_last_merge_of_a_circle_is_refused(ward: Ward) -> None:
+def test_the_last_merge_of_a_circle_is_refused(harness: ServiceHarness) -> None:
     """A into B, B into C and C into A at once: 400 for the one that closes the circle."""
     refusals: list[str] = []
 
     def merge(survivor: str, prior: str) -> None:
         try:
-            insist(ward, merge_patients, SITE, survivor, prior)
+            retry(harness, merge_patients, SITE, survivor, prior)
         except RuleBroken as refusal:
             refusals.append(refusal.code)
 
-    beside(ward, lambda work: merge_patients(work, SITE, "B", "A"), lambda: merge("A", "B"))
+    beside(harness, lambda work: merge_patients(work, SITE, "B", "A"), lambda: merge("A", "B"))
     assert refusals == ["merge_cycle"]
     with ThreadPoolExecutor(3) as pool:
         for number in range(8):
@@ -142,28 +144,28 @@ def test_the_last_merge_of_a_circle_is_refused(ward: Ward) -> None:
             pairs = [(two, one), (three, two), (one, three)]
             list(pool.map(lambda pair: merge(*pair), pairs))
     assert len(refusals) == 9
-    with ward.work() as work:
+    with harness.work() as work:
         pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
     assert not set(pointers) & set(pointers.values())  # each leads to an end, none in a circle
 
 
-def test_an_order_is_found_while_its_patient_is_merged(ward: Ward) -> None:
+def test_an_order_is_found_while_its_patient_is_merged(harness: ServiceHarness) -> None:
     """A reader between two statements of its own sees the order before or after the merge."""
-    orders = [ward.order(f"A{number}", mrn=f"OLD{number}") for number in range(20)]
+    orders = [harness.order(f"A{number}", mrn=f"OLD{number}") for number in range(20)]
 
     def merge_all() -> None:
         for each in orders:
-            insist(ward, merge_patients, SITE, "M1", each.mrn)
+            retry(harness, merge_patients, SITE, "M1", each.mrn)
 
     with ThreadPoolExecutor(1) as pool:
         merging = pool.submit(merge_all)
         while not merging.done():
-            with ward.work() as work:
+            with harness.work() as work:
                 assert len(find_orders(work.session, orders)) == len(orders)
         merging.result()
 
 
-def test_two_changes_of_one_site_are_both_kept(ward: Ward) -> None:
+def test_two_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
     """Each changes another member."""
 
     def change(work: Work, **members: Any) -> None:
@@ -171,33 +173,33 @@ def test_two_changes_of_one_site_are_both_kept(ward: Ward) -> None:
         sites.update_site(work.connection, apply_changes(site, prepare(members)))
 
     beside(
-        ward,
+        harness,
         lambda work: change(work, name="Renamed"),
-        lambda: insist(ward, lambda work: change(work, locations=["North"])),
+        lambda: retry(harness, lambda work: change(work, locations=["North"])),
     )
 
-    with ward.database.read() as connection:
+    with harness.database.read() as connection:
         site = sites.get_site(connection, SITE)
     assert (site.name, site.locations) == ("Renamed", ("North",))
 
 
-def test_two_tags_of_a_group_that_are_used_first_at_once(ward: Ward) -> None:
+def test_two_tags_of_a_group_that_are_used_first_at_once(harness: ServiceHarness) -> None:
     """The group knows both, so that both queues can be read."""
-    one, two = ward.draft("A1"), ward.draft("A2")
-    ward.do(prelim, ward.draft("A0"), "Night", "Chest")
+    one, two = harness.draft("A1"), harness.draft("A2")
+    harness.do(prelim, harness.draft("A0"), "Night", "Chest")
 
     beside(
-        ward,
+        harness,
         lambda work: prelim(work, one, "Night", "Neuro"),
-        lambda: insist(ward, prelim, two, "Night", "Spine"),
+        lambda: retry(harness, prelim, two, "Night", "Spine"),
     )
 
-    with ward.database.read() as connection:
+    with harness.database.read() as connection:
         groups = sites.list_prelim_groups(connection, SITE)
     assert [sorted(each["tags"]) for each in groups] == [["Chest", "Neuro", "Spine"]]
 
 
-def test_code_maps_and_macros_that_are_set_at_once(ward: Ward) -> None:
+def test_code_maps_and_macros_that_are_set_at_once(harness: ServiceHarness) -> None:
     """A map is replaced as a whole, and a site has one macro of a trigger."""
     one, two = (CodeRow(CodeSystem.CPT, "chest", code, "") for code in ("71045", "71046"))
 
@@ -205,21 +207,21 @@ def test_code_maps_and_macros_that_are_set_at_once(ward: Ward) -> None:
         set_code_map(work.connection, SITE, [row])
         set_macro(work.connection, SITE, None, ".n", row.code, from_text("Normal."), work.now)
 
-    beside(ward, lambda work: both(work, one), lambda: insist(ward, both, two))
+    beside(harness, lambda work: both(work, one), lambda: retry(harness, both, two))
 
-    with ward.database.read() as connection:
+    with harness.database.read() as connection:
         assert [row.code for row in code_map(connection, SITE)] == ["71046"]
         assert [each["name"] for each in macros_of(connection, SITE, None)] == ["71046"]
 
 
-def test_a_merge_waits_for_a_report_that_is_being_opened(ward: Ward) -> None:
+def test_a_merge_waits_for_a_report_that_is_being_opened(harness: ServiceHarness) -> None:
     """The merge has locked the patient by then, and waits for the report."""
-    order = ward.order("A1", mrn="OLD")
+    order = harness.order("A1", mrn="OLD")
 
     beside(
-        ward,
-        lambda work: assign_report(work, lock_report(work, order).report, ward.ann),
-        lambda: insist(ward, merge_patients, SITE, "M1", "OLD"),
+        harness,
+        lambda work: assign_report(work, lock_report(work, order).report, harness.ann),
+        lambda: retry(harness, merge_patients, SITE, "M1", "OLD"),
     )
 
-    assert ward.status(ward.identity("A1")) == "Draft"
+    assert harness.status(harness.identity("A1")) == "Draft"

@@ -1,4 +1,4 @@
-"""Two processes on one database: one winner each, and a feed that skips nothing."""
+"""Two processes on one database: each action has one winner, and the feed skips nothing."""
 
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -13,14 +13,14 @@ from bridge.engine.service.launch.registration import register
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.database import Database
-from tests.bridge.engine.service.ward import SITE, START, Ward
+from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
 from tests.processes import FORKED
 
 pytestmark = pytest.mark.slow
 
 
 def sign_all(url: str, accessions: list[str]) -> Counter[str]:
-    """Sign reports, and count how that went."""
+    """Sign reports, and count the outcomes."""
     database = Database(url)
     outcome: Counter[str] = Counter()
     for accession in accessions:
@@ -35,7 +35,7 @@ def sign_all(url: str, accessions: list[str]) -> Counter[str]:
 
 
 def register_all(url: str, prefix: str, count: int) -> int:
-    """Register orders, a transaction each."""
+    """Register orders, each in its own transaction."""
     database = Database(url)
     for number in range(count):
         with transaction(database, ActorRef(), START) as work:
@@ -44,34 +44,34 @@ def register_all(url: str, prefix: str, count: int) -> int:
     return count
 
 
-def test_two_processes_sign_the_same_reports(ward: Ward, database_url: str) -> None:
+def test_two_processes_sign_the_same_reports(harness: ServiceHarness, database_url: str) -> None:
     """Each report is signed once and released once, whichever process was first."""
     names = [f"A{number}" for number in range(12)]
     for name in names:
-        ward.draft(name)
+        harness.draft(name)
 
     with ProcessPoolExecutor(2, mp_context=FORKED) as pool:
         one, two = pool.map(sign_all, [database_url] * 2, [names, names])
 
     assert one + two == {"ok": 12, "already_signed": 12}
-    assert ward.releases() == [("final", 1)] * 12
+    assert harness.releases() == [("final", 1)] * 12
 
 
-def test_a_reader_of_the_feed_misses_nothing(ward: Ward, database_url: str) -> None:
-    """Cursors grow in commit order: who reads on from the last one seen sees every change."""
+def test_a_reader_of_the_feed_misses_nothing(harness: ServiceHarness, database_url: str) -> None:
+    """Cursors increase in commit order: reading from the last cursor returns every change."""
     seen: list[int] = []
     with ProcessPoolExecutor(2, mp_context=FORKED) as pool:
         running: list[Future[int]] = [
             pool.submit(register_all, database_url, prefix, 60) for prefix in "BC"
         ]
         while not all(each.done() for each in running):
-            seen += _read_on(ward, seen)
-    seen += _read_on(ward, seen)
+            seen += _read_on(harness, seen)
+    seen += _read_on(harness, seen)
 
     assert sum(each.result() for each in running) == len(seen) == len(set(seen))
 
 
-def _read_on(ward: Ward, seen: list[int]) -> list[int]:
-    with ward.database.read() as connection:
+def _read_on(harness: ServiceHarness, seen: list[int]) -> list[int]:
+    with harness.database.read() as connection:
         page = change_feed.read_changes(connection, [SITE], max(seen, default=0), 1000)
     return [each["cursor"] for each in page.changes]

@@ -30,55 +30,57 @@ from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import open_for, unassign
-from tests.bridge.engine.service.ward import SITE, Ward
+from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
-def test_sign_without_cooling_is_final_and_released(ward: Ward) -> None:
+def test_sign_without_cooling_is_final_and_released(harness: ServiceHarness) -> None:
     """Draft, sign, no site cooling period: Final, and delivered downstream at once."""
-    order = ward.draft("A1")
+    order = harness.draft("A1")
 
-    ward.do(sign, order)
+    harness.do(sign, order)
 
-    assert ward.status(order) == "Final"
-    assert ward.record(order).unsign_until is None
-    assert ward.events()[-2:] == ["report_signed", "report_finalized"]
-    assert ward.releases() == [("final", 1)]
+    assert harness.status(order) == "Final"
+    assert harness.record(order).unsign_until is None
+    assert harness.events()[-2:] == ["report_signed", "report_finalized"]
+    assert harness.releases() == [("final", 1)]
 
 
 @pytest.mark.parametrize("gone", ["prelim", "left", "disabled"])
-def test_the_api_signs_for_nobody_who_may_not_sign(ward: Ward, gone: str) -> None:
-    """As in the application: not for a preliminary reader, and not for who has left the site."""
-    order, ready = ward.draft("A1"), ward.draft("A2")
-    ward.delay(60)
-    ward.do(sign, ready)
-    with ward.database.session() as session:
+def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
+    harness: ServiceHarness, gone: str
+) -> None:
+    """As in the application: a preliminary reader and a former member may not sign."""
+    order, ready = harness.draft("A1"), harness.draft("A2")
+    harness.delay(60)
+    harness.do(sign, ready)
+    with harness.database.session() as session:
         member, account = (
-            session.get(SiteMembership, (SITE, ward.ann)),
-            session.get(Account, ward.ann),
+            session.get(SiteMembership, (SITE, harness.ann)),
+            session.get(Account, harness.ann),
         )
         assert member is not None
         assert account is not None
         member.role = SiteRole.PRELIM if gone == "prelim" else member.role
-        member.left_at = ward.now if gone == "left" else None
-        account.disabled_at = ward.now if gone == "disabled" else None
+        member.left_at = harness.now if gone == "left" else None
+        account.disabled_at = harness.now if gone == "disabled" else None
         session.add_all([member, account])
 
     with pytest.raises(AuthorNotPermitted) as refused:
-        ward.do(sign, order)
+        harness.do(sign, order)
 
     assert (refused.value.status, refused.value.code) == (403, "author_may_not_sign")
-    assert ward.status(order) == "Draft"
-    ward.do(sign, ready, ignore_delay=True)  # what was signed before may still be released
-    assert ward.record(ready).unsign_until is None
+    assert harness.status(order) == "Draft"
+    harness.do(sign, ready, ignore_delay=True)  # what was signed before may still be released
+    assert harness.record(ready).unsign_until is None
 
 
-def test_a_signature_over_the_api_names_who_acted(ward: Ward) -> None:
-    """Signed in the owner's name by an administrator's token: both are in the signature."""
-    order = ward.draft("A1")
+def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
+    """A signature in the owner's name by an administrator's token contains both."""
+    order = harness.draft("A1")
 
-    ward.do(sign, order)
+    harness.do(sign, order)
 
-    with ward.work() as work:
+    with harness.work() as work:
         report = lock_report(work, order).report
         kept = work.session.exec(select(Signature)).one()
     acted = {"name": "Admin", "email": "admin@example.org"}
@@ -86,259 +88,265 @@ def test_a_signature_over_the_api_names_who_acted(ward: Ward) -> None:
     assert (kept.signed_by["email"], kept.signed_by["actedBy"]) == ("ann@example.org", acted)
 
 
-def test_sign_with_cooling_can_be_recalled_until(ward: Ward) -> None:
+def test_sign_with_cooling_can_be_recalled_until(harness: ServiceHarness) -> None:
     """Draft, sign, cooling period configured: Final within the cooling period, nothing released."""
-    ward.delay(60)
-    order = ward.draft("A1")
+    harness.delay(60)
+    order = harness.draft("A1")
 
-    ward.do(sign, order)
+    harness.do(sign, order)
 
-    assert ward.status(order) == "Final"
-    assert ward.record(order).unsign_until == ward.now + 60_000
-    assert ward.releases() == []
+    assert harness.status(order) == "Final"
+    assert harness.record(order).unsign_until == harness.now + 60_000
+    assert harness.releases() == []
 
 
-def test_ignore_sign_delay_on_a_draft(ward: Ward) -> None:
+def test_ignore_sign_delay_on_a_draft(harness: ServiceHarness) -> None:
     """G5: ignoreSignDelay on a Draft of a cooling site is final and delivered at once."""
-    ward.delay(60)
-    order = ward.draft("A1")
+    harness.delay(60)
+    order = harness.draft("A1")
 
-    ward.do(sign, order, ignore_delay=True)
+    harness.do(sign, order, ignore_delay=True)
 
-    assert ward.record(order).unsign_until is None
-    assert ward.releases() == [("final", 1)]
+    assert harness.record(order).unsign_until is None
+    assert harness.releases() == [("final", 1)]
 
 
-def test_sign_again_with_ignore_ends_cooling_and_keeps_time_and_content(ward: Ward) -> None:
+def test_sign_again_with_ignore_ends_cooling_and_keeps_time_and_content(
+    harness: ServiceHarness,
+) -> None:
     """Signed within cooling, ignoreSignDelay true: delivered once, not re-signed."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    signed_at = ward.now
-    ward.later(10)
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    signed_at = harness.now
+    harness.later(10)
 
-    ward.do(sign, order, ignore_delay=True)
+    harness.do(sign, order, ignore_delay=True)
 
-    with ward.work() as work:
+    with harness.work() as work:
         report = lock_report(work, order).report
         assert (report.signed_at, report.content_text) == (signed_at, "Clear lungs.")
-    assert ward.releases() == [("final", 1)]
-    ward.later(120)
-    assert release_due(ward.database, ward.now) == 0
-    assert ward.releases() == [("final", 1)]
+    assert harness.releases() == [("final", 1)]
+    harness.later(120)
+    assert release_due(harness.database, harness.now) == 0
+    assert harness.releases() == [("final", 1)]
 
 
 @pytest.mark.parametrize(("seconds", "ignore"), [(10, False), (60, False), (60, True), (90, True)])
-def test_sign_again_fails_with_500(ward: Ward, seconds: int, ignore: bool) -> None:
+def test_sign_again_fails_with_500(harness: ServiceHarness, seconds: int, ignore: bool) -> None:
     """Signed: within cooling without ignoreSignDelay, and after cooling in any case, 500."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    ward.later(seconds)
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(seconds)
 
     with pytest.raises(AlreadySigned) as refused:
-        ward.do(sign, order, ignore_delay=ignore)
+        harness.do(sign, order, ignore_delay=ignore)
 
     assert (refused.value.status, refused.value.code) == (500, "already_signed")
 
 
-def test_sign_again_on_a_site_without_cooling(ward: Ward) -> None:
+def test_sign_again_on_a_site_without_cooling(harness: ServiceHarness) -> None:
     """G6: a second sign on a site without cooling is 500, with ignoreSignDelay too."""
-    order = ward.draft("A1")
-    ward.do(sign, order)
+    order = harness.draft("A1")
+    harness.do(sign, order)
 
     with pytest.raises(AlreadySigned):
-        ward.do(sign, order, ignore_delay=True)
+        harness.do(sign, order, ignore_delay=True)
 
 
-def test_sign_an_ordered_report_is_refused(ward: Ward) -> None:
-    """V48: what nobody owns cannot be signed: 400."""
-    order = ward.order("A1")
+def test_sign_an_ordered_report_is_refused(harness: ServiceHarness) -> None:
+    """V48: a report without owner cannot be signed: 400."""
+    order = harness.order("A1")
 
     with pytest.raises(RuleBroken) as refused:
-        ward.do(sign, order)
+        harness.do(sign, order)
 
     assert (refused.value.status, refused.value.code) == (400, "report_not_assigned")
 
 
-def test_the_release_happens_when_the_cooling_period_ends(ward: Ward) -> None:
-    """A pending release leaves at its time, on whichever node looks, and only once."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    with ward.database.read() as connection:
-        assert next_due(connection) == ward.now + 60_000
-    ward.later(59.999)
-    assert release_due(ward.database, ward.now) == 0
-    ward.later(0.001)
+def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
+    """A pending release happens when it is due, on any node, and only once."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    with harness.database.read() as connection:
+        assert next_due(connection) == harness.now + 60_000
+    harness.later(59.999)
+    assert release_due(harness.database, harness.now) == 0
+    harness.later(0.001)
 
-    assert release_due(ward.database, ward.now) == 1
-    assert release_due(ward.database, ward.now) == 0
+    assert release_due(harness.database, harness.now) == 1
+    assert release_due(harness.database, harness.now) == 0
 
-    assert ward.events()[-1] == "report_finalized"
-    assert ward.releases() == [("final", 1)]
-    with ward.database.read() as connection:
+    assert harness.events()[-1] == "report_finalized"
+    assert harness.releases() == [("final", 1)]
+    with harness.database.read() as connection:
         assert next_due(connection) is None
 
 
-def test_unsign_within_cooling_returns_to_draft_and_nothing_is_ever_sent(ward: Ward) -> None:
+def test_unsign_within_cooling_returns_to_draft_and_nothing_is_ever_sent(
+    harness: ServiceHarness,
+) -> None:
     """Final within cooling, unsign, no prelim read: Draft; the release is gone."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    ward.later(59.9)
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(59.9)
 
-    ward.do(unsign, order)
+    harness.do(unsign, order)
 
-    assert ward.status(order) == "Draft"
-    assert ward.content(order) == "Clear lungs."
-    assert ward.record(order).user_email == "ann@example.org"
-    ward.later(100)
-    assert release_due(ward.database, ward.now) == 0
-    assert ward.releases() == []
+    assert harness.status(order) == "Draft"
+    assert harness.content(order) == "Clear lungs."
+    assert harness.record(order).user_email == "ann@example.org"
+    harness.later(100)
+    assert release_due(harness.database, harness.now) == 0
+    assert harness.releases() == []
 
 
-def test_sign_recall_sign_releases_once(ward: Ward) -> None:
+def test_sign_recall_sign_releases_once(harness: ServiceHarness) -> None:
     """Signed, recalled and signed again: one final release."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    ward.do(unsign, order)
-    ward.later(30)
-    ward.do(sign, order)
-    ward.later(60)
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.do(unsign, order)
+    harness.later(30)
+    harness.do(sign, order)
+    harness.later(60)
 
-    release_due(ward.database, ward.now)
+    release_due(harness.database, harness.now)
 
-    assert ward.releases() == [("final", 1)]
+    assert harness.releases() == [("final", 1)]
 
 
-def test_unsign_restores_the_most_recent_prelim_read(ward: Ward) -> None:
+def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) -> None:
     """Unsign, an active prelim read exists: Preliminary, its text restored, its review open."""
-    ward.delay(60)
-    order = ward.draft("A1", text="first read")
-    ward.do(prelim, order, "Residents", "CT")
-    ward.on_report(order, open_for, ward.bob)
-    with ward.work() as work:
+    harness.delay(60)
+    order = harness.draft("A1", text="first read")
+    harness.do(prelim, order, "Residents", "CT")
+    harness.on_report(order, open_for, harness.bob)
+    with harness.work() as work:
         lock_report(work, order).report.content_text = "corrected by Bob"
-    ward.later(5)
-    ward.do(sign, order)
-    with ward.work() as work:
+    harness.later(5)
+    harness.do(sign, order)
+    with harness.work() as work:
         assert export_order(work.session, order).prelims[0].reviewed_by.email == "bob@example.org"
 
-    ward.do(unsign, order)
+    harness.do(unsign, order)
 
-    assert (ward.status(order), ward.content(order)) == ("Preliminary", "first read")
-    with ward.work() as work:
+    assert (harness.status(order), harness.content(order)) == ("Preliminary", "first read")
+    with harness.work() as work:
         assert export_order(work.session, order).prelims[0].reviewed_by is None
         history = work.session.exec(select(Signature)).one()
-        assert (history.content_text, history.withdrawn_at) == ("corrected by Bob", ward.now)
+        assert (history.content_text, history.withdrawn_at) == ("corrected by Bob", harness.now)
 
 
 @pytest.mark.parametrize("state", ["Draft", "Preliminary", "Ordered", "Ordered with content"])
-def test_unsign_what_is_not_signed_fails_with_500(ward: Ward, state: str) -> None:
+def test_unsign_what_is_not_signed_fails_with_500(harness: ServiceHarness, state: str) -> None:
     """Draft, Preliminary or Ordered, unsign: 500, unchanged."""
-    order = ward.order("A1") if state == "Ordered" else ward.draft("A1")
+    order = harness.order("A1") if state == "Ordered" else harness.draft("A1")
     if state == "Preliminary":
-        ward.do(prelim, order, "G", "T")
+        harness.do(prelim, order, "G", "T")
     if state == "Ordered with content":
-        ward.do(unassign, order)
+        harness.do(unassign, order)
 
     with pytest.raises(NoSignedReport) as refused:
-        ward.do(unsign, order)
+        harness.do(unsign, order)
 
     assert refused.value.status == 500
-    assert ward.status(order) == state.split(maxsplit=1)[0]
+    assert harness.status(order) == state.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("delay", [0, 60])
-def test_unsign_after_cooling_fails_with_500(ward: Ward, delay: int) -> None:
-    """Final, cooling elapsed or none configured, unsign: 500, also where no ticker ran yet."""
-    ward.delay(delay)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    ward.later(delay)
+def test_unsign_after_cooling_fails_with_500(harness: ServiceHarness, delay: int) -> None:
+    """Final, cooling elapsed or none configured: 500, also before the release scheduler has run."""
+    harness.delay(delay)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(delay)
 
     with pytest.raises(CoolingElapsed) as refused:
-        ward.do(unsign, order)
+        harness.do(unsign, order)
 
     assert refused.value.status == 500
-    assert ward.status(order) == "Final"
+    assert harness.status(order) == "Final"
 
 
-def test_unsign_clears_what_was_made_after_signing(ward: Ward) -> None:
+def test_unsign_clears_what_was_made_after_signing(harness: ServiceHarness) -> None:
     """Unsign clears addenda, billing codes and shares created after signing, no earlier ones."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    with ward.work() as work:
+    harness.delay(60)
+    order = harness.draft("A1")
+    with harness.work() as work:
         own = lock_report(work, order).report.pk
         work.session.add(Billing(report_pk=own, codes={"early": 1}, created_at=work.now))
-    ward.later(5)
-    ward.do(sign, order)
-    with ward.work() as work:
+    harness.later(5)
+    harness.do(sign, order)
+    with harness.work() as work:
         work.session.add(Billing(report_pk=own, codes={"late": 1}, created_at=work.now))
         work.session.add(Share(report_pk=own, handle_hash="x", created_at=work.now))
-    ward.on_report(order, addenda.create_addendum, ward.ann)
+    harness.on_report(order, addenda.create_addendum, harness.ann)
 
-    ward.do(unsign, order)
+    harness.do(unsign, order)
 
-    with ward.work() as work:
+    with harness.work() as work:
         assert [row.codes for row in work.session.exec(select(Billing))] == [{"early": 1}]
         assert list(work.session.exec(select(Share))) == []
-        assert ward_addenda(work, order) == []
+        assert addenda_of_order(work, order) == []
 
 
-def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(ward: Ward) -> None:
+def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(
+    harness: ServiceHarness,
+) -> None:
     """G36: an addendum delivered early and then cleared by unsign leads to a retraction."""
-    ward.delay(60)
-    order = ward.draft("A1")
-    ward.do(sign, order)
-    write_addendum(ward, order, "late finding")
-    ward.on_report(order, addenda.sign_addendum, ward.ann)
-    ward.do(addenda.release_addendum, order)
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    write_addendum(harness, order, "late finding")
+    harness.on_report(order, addenda.sign_addendum, harness.ann)
+    harness.do(addenda.release_addendum, order)
 
-    ward.do(unsign, order)
-    ward.do(sign, order)
-    write_addendum(ward, order, "second try")
-    ward.on_report(order, addenda.sign_addendum, ward.ann)
-    ward.later(60)
-    release_due(ward.database, ward.now)
+    harness.do(unsign, order)
+    harness.do(sign, order)
+    write_addendum(harness, order, "second try")
+    harness.on_report(order, addenda.sign_addendum, harness.ann)
+    harness.later(60)
+    release_due(harness.database, harness.now)
 
-    assert ward.releases() == [("addendum", 1), ("retraction", 1), ("final", 1), ("addendum", 2)]
+    assert harness.releases() == [("addendum", 1), ("retraction", 1), ("final", 1), ("addendum", 2)]
 
 
-def test_unknown_orders_are_not_found(ward: Ward) -> None:
-    """A triple that nobody launched is 404 for sign and unsign."""
+def test_unknown_orders_are_not_found(harness: ServiceHarness) -> None:
+    """Sign and unsign of an unknown order are 404."""
     for service in (sign, unsign):
         with pytest.raises(ReportNotFound):
-            ward.do(service, ward.identity("NOWHERE"))
+            harness.do(service, harness.identity("NOWHERE"))
 
 
-def write_addendum(ward: Ward, order: OrderId, text: str) -> None:
+def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
     """Write the text of an addendum."""
-    ward.on_report(order, addenda.create_addendum, ward.ann)
-    ward.on_report(order, addenda.save_addendum, from_text(text))
+    harness.on_report(order, addenda.create_addendum, harness.ann)
+    harness.on_report(order, addenda.save_addendum, from_text(text))
 
 
-def ward_addenda(work: Work, order: OrderId) -> list[Addendum]:
-    """Return the addenda there are."""
+def addenda_of_order(work: Work, order: OrderId) -> list[Addendum]:
+    """Return the addenda of a report."""
     return addenda.addenda_of(work, lock_report(work, order).report)
 
 
-def test_signing_accepts_default_text_on_every_path(ward: Ward) -> None:
-    """No bracket of default text is in what is signed, stored and released; a request stays."""
+def test_signing_accepts_default_text_on_every_path(harness: ServiceHarness) -> None:
+    """Signed, stored and released text has no brackets of default text; a fill-in field stays."""
     draft = "Lungs: [Unremarkable.] Nodule [size]."
-    order = ward.draft("A1", text=draft)
+    order = harness.draft("A1", text=draft)
 
-    ward.do(sign, order)
+    harness.do(sign, order)
 
     wanted = "Lungs: Unremarkable. Nodule [size]."
-    with ward.work() as work:
+    with harness.work() as work:
         report = lock_report(work, order).report
         assert (report.content_text, report.document) == (wanted, to_json(from_text(wanted)))
         kept = work.session.exec(select(Signature)).one()
         assert (kept.content_text, kept.document) == (wanted, report.document)
-        addenda.create_addendum(work, report, ward.ann)
+        addenda.create_addendum(work, report, harness.ann)
         addenda.save_addendum(work, report, from_text(draft))
-        signed = addenda.sign_addendum(work, report, ward.ann)
+        signed = addenda.sign_addendum(work, report, harness.ann)
         assert (signed.content_text, signed.document) == (wanted, report.document)

@@ -19,13 +19,13 @@ from bridge.engine.service.worklist.worklist import (
     WorklistResult,
     read_worklist,
 )
-from tests.bridge.engine.service.ward import PATIENT, SITE, Ward
+from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 
 
-def ask(ward: Ward, query: WorklistQuery) -> WorklistResult:
+def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
     """Read a page."""
-    with ward.work() as work:
-        return read_worklist(work.session, query, ward.now)
+    with harness.work() as work:
+        return read_worklist(work.session, query, harness.now)
 
 
 def names(page: WorklistResult) -> list[str]:
@@ -33,18 +33,18 @@ def names(page: WorklistResult) -> list[str]:
     return [each["clinicalInfo"][0]["Accession"] for each in page.items]
 
 
-def test_pages_go_on_where_the_last_one_ended(ward: Ward) -> None:
-    """Every report once, in order, also where many have one moment."""
+def test_pages_continue_after_the_last_one(harness: ServiceHarness) -> None:
+    """Pages contain every report once, in order, also if many have the same time."""
     for number in range(7):
         day, name = 20260101 + number // 2, f"EXAMPLE^{chr(65 + number // 3)}'Ä\""
-        ward.order(f"A{number}", StudyDate=str(day), PatientName=name)
-        ward.later(number % 2)
+        harness.order(f"A{number}", StudyDate=str(day), PatientName=name)
+        harness.later(number % 2)
 
     for sort in Sort:
         seen: list[str] = []
         cursor = ""
         while True:
-            page = ask(ward, WorklistQuery(SITE, sort=sort, limit=3, cursor=cursor))
+            page = ask(harness, WorklistQuery(SITE, sort=sort, limit=3, cursor=cursor))
             seen += names(page)
             if page.next is None:
                 break
@@ -77,44 +77,49 @@ def test_pages_go_on_where_the_last_one_ended(ward: Ward) -> None:
         ({"locations": ["North"]}, ["L1"]),
     ],
 )
-def test_filters(ward: Ward, query: dict[str, object], expected: list[str]) -> None:
+def test_filters(harness: ServiceHarness, query: dict[str, object], expected: list[str]) -> None:
     """Status, patient, accession and text narrow the list."""
-    ward.order("A1", StudyDescription="CT Chest", StudyDate="2026-01-01", Modality="CT")
-    second = ward.order("A2", StudyDate="202601021530", Modality="MR")
-    ward.on_report(second, open_for, ward.ann)
-    ward.do(sign, ward.draft("A3", StudyDate="20260103"))
-    ward.order("B1", mrn="M2", PatientName="EXAMPLE^EVE")
+    harness.order("A1", StudyDescription="CT Chest", StudyDate="2026-01-01", Modality="CT")
+    second = harness.order("A2", StudyDate="202601021530", Modality="MR")
+    harness.on_report(second, open_for, harness.ann)
+    harness.do(sign, harness.draft("A3", StudyDate="20260103"))
+    harness.order("B1", mrn="M2", PatientName="EXAMPLE^EVE")
     if "locations" in query:
-        ward.do(register, SITE, OrderInput("M3", "L1", location="North", tags=PATIENT))
+        harness.do(register, SITE, OrderInput("M3", "L1", location="North", tags=PATIENT))
 
-    page = ask(ward, WorklistQuery(SITE, sort=Sort.CREATED, **query))  # type: ignore[arg-type]
+    page = ask(harness, WorklistQuery(SITE, sort=Sort.CREATED, **query))  # type: ignore[arg-type]
 
     assert names(page) == expected
 
 
-def test_an_item_shows_a_whole_group(ward: Ward) -> None:
+def test_an_item_shows_a_whole_group(harness: ServiceHarness) -> None:
     """A linked report is one item with all its orders."""
-    one, two = ward.order("A1", Modality="CT"), ward.order("A2", Modality="MR")
-    ward.do(link_orders, [one, two])
+    one, two = harness.order("A1", Modality="CT"), harness.order("A2", Modality="MR")
+    harness.do(link_orders, [one, two])
 
-    (item,) = ask(ward, WorklistQuery(SITE, accession="A2")).items
+    (item,) = ask(harness, WorklistQuery(SITE, accession="A2")).items
 
     assert [each["Modality"] for each in item["orders"]] == ["CT", "MR"]
     assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
 
 
-def test_an_item_carries_the_most_urgent_priority_and_the_first_time(ward: Ward) -> None:
-    """A code of table 0485 from the orders' Metadata, null where none has one; time in ISO."""
-    ward.order("NONE")
+def test_an_item_carries_the_most_urgent_priority_and_the_first_time(
+    harness: ServiceHarness,
+) -> None:
+    """
+    The item has the most urgent priority (table 0485) of its orders, or null, and the time of the
+    first one.
+    """
+    harness.order("NONE")
     for accession, priority in (("A1", " routine "), ("A2", "STAT"), ("A3", "R"), ("A4", "U-7")):
         order = OrderInput("M1", accession, tags=PATIENT, metadata={"Priority": priority})
-        ward.do(register, SITE, order)
-        ward.later(60)
-    ward.do(link_orders, [ward.identity("A1"), ward.identity("A2")])
+        harness.do(register, SITE, order)
+        harness.later(60)
+    harness.do(link_orders, [harness.identity("A1"), harness.identity("A2")])
 
     found = {
         each["clinicalInfo"][0]["Accession"]: (each["priority"], each["orderedAt"])
-        for each in ask(ward, WorklistQuery(SITE)).items
+        for each in ask(harness, WorklistQuery(SITE)).items
     }
 
     assert found == {
@@ -126,20 +131,20 @@ def test_an_item_carries_the_most_urgent_priority_and_the_first_time(ward: Ward)
 
 
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "W10", "WyJ1cGRhdGVkIiwxLDJd", "ÿ", "W1tbW1tb"])
-def test_a_made_up_cursor_is_refused(ward: Ward, cursor: str) -> None:
-    """A cursor that was not given out for this sort is 400, whatever it holds."""
+def test_a_made_up_cursor_is_refused(harness: ServiceHarness, cursor: str) -> None:
+    """An invalid cursor, or one of another sort order, is refused with 400."""
     with pytest.raises(RuleBroken) as refused:
-        ask(ward, WorklistQuery(SITE, cursor=cursor))
+        ask(harness, WorklistQuery(SITE, cursor=cursor))
 
     assert refused.value.code == "bad_cursor"
 
 
-def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
-    """Pages of the feed follow each other; an empty page gives the cursor back."""
+def test_the_feed_continues_after_a_cursor(harness: ServiceHarness) -> None:
+    """Pages of the feed follow each other; an empty page returns the given cursor."""
     for number in range(5):
-        ward.order(f"A{number}")
+        harness.order(f"A{number}")
 
-    with ward.database.read() as connection:
+    with harness.database.read() as connection:
         first = change_feed.read_changes(connection, None, 0, 3)
         second = change_feed.read_changes(connection, [SITE], first.cursor, 3)
         empty = change_feed.read_changes(connection, [SITE], second.cursor, 3)
@@ -152,29 +157,29 @@ def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
     assert stranger.changes == ()
 
 
-def test_cursors_are_given_out_in_the_order_of_commits(ward: Ward) -> None:
-    """Who has appended to the feed holds all others back until the commit."""
+def test_cursors_increase_in_commit_order(harness: ServiceHarness) -> None:
+    """A transaction that has appended to the feed blocks other writers until its commit."""
     with ThreadPoolExecutor(1) as pool:
-        with ward.database.write() as connection:
-            with work_within(connection, ward.database, ActorRef(), ward.now) as work:
+        with harness.database.write() as connection:
+            with work_within(connection, harness.database, ActorRef(), harness.now) as work:
                 register(work, SITE, OrderInput("M1", "FIRST"))
-            second = pool.submit(ward.do, register, SITE, OrderInput("M1", "SECOND"))
+            second = pool.submit(harness.do, register, SITE, OrderInput("M1", "SECOND"))
             with pytest.raises(TimeoutError):
                 second.result(0.3)
         second.result(30)
 
-    assert [each["orders"][0]["Accession"] for each in ward.changes()] == ["FIRST", "SECOND"]
+    assert [each["orders"][0]["Accession"] for each in harness.changes()] == ["FIRST", "SECOND"]
 
 
-def test_the_feed_forgets_what_is_old(ward: Ward) -> None:
-    """Pruning goes in small steps, and a pruned cursor is not given out again."""
+def test_old_changes_are_pruned(harness: ServiceHarness) -> None:
+    """Changes are pruned in small steps, and a pruned cursor is not reused."""
     for number in range(3):
-        ward.order(f"A{number}")
-    with ward.database.write() as connection:
-        assert change_feed.prune_changes(connection, ward.now + 1, 2) == 2
-        assert change_feed.prune_changes(connection, ward.now + 1, 2) == 1
+        harness.order(f"A{number}")
+    with harness.database.write() as connection:
+        assert change_feed.prune_changes(connection, harness.now + 1, 2) == 2
+        assert change_feed.prune_changes(connection, harness.now + 1, 2) == 1
     before = 3
 
-    ward.order("A9")
+    harness.order("A9")
 
-    assert ward.changes()[0]["cursor"] > before
+    assert harness.changes()[0]["cursor"] > before

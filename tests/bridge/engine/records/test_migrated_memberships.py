@@ -1,4 +1,4 @@
-"""An installation of before: what its accounts had becomes what their sites know."""
+"""Migration 0007 moves name, signature and settings from accounts to memberships."""
 
 from sqlalchemy import select, text
 from sqlmodel import col
@@ -32,8 +32,8 @@ _BEFORE = (
 )
 
 
-def test_what_an_account_had_becomes_what_its_sites_know(empty: Database) -> None:
-    """Revision 0007: name, signature and settings go to each membership, as they were."""
+def test_memberships_get_the_data_of_their_account(empty: Database) -> None:
+    """Each membership gets name, signature and settings of its account."""
     upgrade(empty, PACKAGE, TABLE, "0006")
     with empty.write() as connection:
         for statement in _BEFORE:

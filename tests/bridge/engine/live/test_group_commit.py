@@ -1,4 +1,4 @@
-"""Group commit: what shares a transaction succeeds and fails each on its own, on both databases."""
+"""Group commit: use cases that share a transaction succeed or fail each on its own."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -19,32 +19,32 @@ from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
-from tests.bridge.engine.service.ward import SITE, START, Ward
+from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
 
 Use = Callable[[Work], object]
 SITES = metadata.tables[str(Site.__tablename__)]
 
 
 class BrokenError(Exception):
-    """A defect in one piece of work."""
+    """A defect in one use case."""
 
 
 @pytest.fixture
-def ward(database: Database) -> Ward:
+def harness(database: Database) -> ServiceHarness:
     """An engine's database with a site and people."""
-    return Ward(database)
+    return ServiceHarness(database)
 
 
 @pytest.fixture
-def workshop(ward: Ward) -> Iterator[DatabaseExecutor]:
-    """The way from the loop to that database."""
-    workshop = DatabaseExecutor(ward.database, 4)
-    yield workshop
-    workshop.close()
+def executor(harness: ServiceHarness) -> Iterator[DatabaseExecutor]:
+    """The executor of that database."""
+    executor = DatabaseExecutor(harness.database, 4)
+    yield executor
+    executor.close()
 
 
 def order(accession: str) -> Use:
-    """Register an order and note it."""
+    """Return a use case that registers an order and audits it."""
 
     def use(work: Work) -> str:
         work.audit(AuditEvent("order", SITE, details={"name": accession}))
@@ -54,7 +54,7 @@ def order(accession: str) -> Use:
 
 
 def after(first: Use, error: Exception) -> Use:
-    """Do something, then fail."""
+    """Return a use case that runs another one and then fails."""
 
     def use(work: Work) -> None:
         first(work)
@@ -63,28 +63,28 @@ def after(first: Use, error: Exception) -> Use:
     return use
 
 
-def together(workshop: DatabaseExecutor, *uses: Use) -> list[object]:
-    """Ask for all of it in one turn of the loop; return results and errors."""
+def together(executor: DatabaseExecutor, *uses: Use) -> list[object]:
+    """Submit use cases in one turn of the loop; return results and errors."""
 
     async def asking() -> list[object]:
-        # The first goes alone and holds the lanes, so that the others meet.
+        # The first runs alone and occupies the lanes, so that the others form a batch.
         return await asyncio.gather(
-            *(workshop.change(ActorRef(), START, use) for use in uses), return_exceptions=True
+            *(executor.change(ActorRef(), START, use) for use in uses), return_exceptions=True
         )
 
     return asyncio.run(asking())
 
 
-def feed_of(ward: Ward) -> list[str]:
-    """Return the accessions that the feed tells of, in its order."""
-    with ward.database.read() as connection:
+def feed_of(harness: ServiceHarness) -> list[str]:
+    """Return the accessions in the feed, in its order."""
+    with harness.database.read() as connection:
         page = change_feed.read_changes(connection, [SITE], 0, 1000)
     return [each["orders"][0]["Accession"] for each in page.changes]
 
 
-def trail_of(ward: Ward) -> list[str]:
-    """Return what the audit trail tells of, in its order; its chain holds."""
-    with ward.database.read() as connection:
+def trail_of(harness: ServiceHarness) -> list[str]:
+    """Return the names in the audit trail, in its order, after a check of the chain."""
+    with harness.database.read() as connection:
         assert ENGINE_CHAIN.verify(connection).broken is None
         rows = connection.execute(
             ENGINE_CHAIN.table.select().order_by(ENGINE_CHAIN.table.c.sequence)
@@ -92,10 +92,10 @@ def trail_of(ward: Ward) -> list[str]:
         return [row.details["name"] for row in rows if row.action == "order"]
 
 
-def test_neighbours_of_a_failure_are_kept_and_it_is_not(
-    ward: Ward, workshop: DatabaseExecutor
+def test_a_failed_use_case_does_not_affect_others(
+    harness: ServiceHarness, executor: DatabaseExecutor
 ) -> None:
-    """Refusals, defects and broken statements undo their own piece; feed and trail know nothing."""
+    """Refusals, defects and failed statements roll back only their own use case."""
     uses = [
         order("A"),
         after(order("B"), ReportNotFound()),
@@ -104,84 +104,86 @@ def test_neighbours_of_a_failure_are_kept_and_it_is_not(
         lambda work: work.connection.exec_driver_sql("SELECT nothing FROM nowhere"),
         order("E"),
     ]
-    a, b, c, d, broken, e = together(workshop, *uses)
+    a, b, c, d, broken, e = together(executor, *uses)
     assert all(isinstance(each, str) for each in (a, c, e))
     assert isinstance(b, ReportNotFound)
     assert isinstance(d, BrokenError)
     assert isinstance(broken, Exception)
-    assert feed_of(ward) == trail_of(ward) == ["A", "C", "E"]
+    assert feed_of(harness) == trail_of(harness) == ["A", "C", "E"]
 
 
-def test_a_taken_key_is_the_trouble_of_whoever_comes_second(
-    ward: Ward, workshop: DatabaseExecutor
+def test_a_unique_key_conflict_affects_one_use_case(
+    harness: ServiceHarness, executor: DatabaseExecutor
 ) -> None:
-    """A unique key that is taken is tried again alone, then refused; the others are kept."""
+    """It is repeated alone, then refused; the others are kept."""
 
     def twice(work: Work) -> None:
         order("T")(work)
         work.connection.execute(insert(SITES).values(site_id=SITE, created_at=START))
 
-    outcomes = together(workshop, order("A"), twice, order("B"))
+    outcomes = together(executor, order("A"), twice, order("B"))
     assert isinstance(outcomes[1], EngineError)
     assert outcomes[1].code == "changed"
-    assert feed_of(ward) == ["A", "B"]
+    assert feed_of(harness) == ["A", "B"]
 
 
-def test_pieces_see_what_those_before_them_did(ward: Ward, workshop: DatabaseExecutor) -> None:
-    """Two that sign one report at once: one signs, the other is told that it is signed."""
-    ward.draft("A")
+def test_use_cases_see_earlier_changes(harness: ServiceHarness, executor: DatabaseExecutor) -> None:
+    """Of several that sign one report, one signs and the others are refused."""
+    harness.draft("A")
     uses: list[Use] = [lambda work: sign(work, OrderId(SITE, "M1", "A")).report_id] * 6
-    outcomes = together(workshop, *uses)
+    outcomes = together(executor, *uses)
     codes = [each.code for each in outcomes if isinstance(each, EngineError)]
     assert codes == ["already_signed"] * 5
-    assert ward.releases() == [("final", 1)]
+    assert harness.releases() == [("final", 1)]
 
 
-def test_many_share_few_commits(ward: Ward, workshop: DatabaseExecutor) -> None:
-    """Forty that wait at once are durable with fewer commits than ten, each announced once."""
+def test_many_share_few_commits(harness: ServiceHarness, executor: DatabaseExecutor) -> None:
+    """Forty concurrent use cases need fewer than ten commits, each announced once."""
     commits: list[object] = []
-    event.listen(ward.database.engine, "commit", commits.append)
-    outcomes = together(workshop, *(order(f"A{number}") for number in range(40)))
+    event.listen(harness.database.engine, "commit", commits.append)
+    outcomes = together(executor, *(order(f"A{number}") for number in range(40)))
     assert len({str(each) for each in outcomes}) == 40
-    assert sorted(feed_of(ward)) == sorted(f"A{number}" for number in range(40))
+    assert sorted(feed_of(harness)) == sorted(f"A{number}" for number in range(40))
     assert len(commits) < 10
 
 
-@pytest.mark.parametrize("spoiled", ["A1", "A3"])
-def test_minutes_that_cannot_be_written_fail_only_their_piece(
-    ward: Ward, workshop: DatabaseExecutor, spoiled: str
+@pytest.mark.parametrize("invalid", ["A1", "A3"])
+def test_an_invalid_audit_event_fails_only_its_use_case(
+    harness: ServiceHarness, executor: DatabaseExecutor, invalid: str
 ) -> None:
-    """A deed that no trail takes undoes its own work; its neighbours go alone and are kept."""
+    """The others are repeated alone and kept."""
 
     def use(name: str) -> Use:
         def noting(work: Work) -> object:
             work.audit(AuditEvent("order", SITE, details={"name": name, "odd": object()}))
             return register(work, SITE, OrderInput("M1", name)).report_id
 
-        return noting if name == spoiled else order(name)
+        return noting if name == invalid else order(name)
 
-    outcomes = together(workshop, *(use(f"A{number}") for number in range(5)))
+    outcomes = together(executor, *(use(f"A{number}") for number in range(5)))
     failed = [f"A{n}" for n, each in enumerate(outcomes) if isinstance(each, Exception)]
-    assert failed == [spoiled]
+    assert failed == [invalid]
     assert (
-        sorted(feed_of(ward))
-        == sorted(trail_of(ward))
-        == sorted({f"A{number}" for number in range(5)} - {spoiled})
+        sorted(feed_of(harness))
+        == sorted(trail_of(harness))
+        == sorted({f"A{number}" for number in range(5)} - {invalid})
     )
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: DatabaseExecutor) -> None:
-    """A report that another node holds holds up nobody but those who want that report."""
+def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
+    harness: ServiceHarness, executor: DatabaseExecutor
+) -> None:
+    """A locked report delays only the use cases of that report."""
     for name in "AB":
-        ward.draft(name)
+        harness.draft(name)
 
     async def asking() -> str:
-        with ward.work() as other:
+        with harness.work() as other:
             lock_report(other, OrderId(SITE, "M1", "A"))
-            held = asyncio.gather(*(_signing(workshop, "A") for _ in range(2)))
-            free = asyncio.gather(*(_signing(workshop, f"{n}") for n in "B"))
+            held = asyncio.gather(*(_signing(executor, "A") for _ in range(2)))
+            free = asyncio.gather(*(_signing(executor, f"{n}") for n in "B"))
             await asyncio.wait_for(free, 10)
             assert not held.done()
         codes = await asyncio.wait_for(held, 20)
@@ -190,9 +192,9 @@ def test_who_waits_for_a_lock_leaves_the_party(ward: Ward, workshop: DatabaseExe
     assert asyncio.run(asking()) == "already_signed signed"
 
 
-async def _signing(workshop: DatabaseExecutor, accession: str) -> str:
+async def _signing(executor: DatabaseExecutor, accession: str) -> str:
     try:
-        await workshop.change(
+        await executor.change(
             ActorRef(), START, lambda work: sign(work, OrderId(SITE, "M1", accession)).report_id
         )
     except EngineError as refusal:

@@ -1,23 +1,23 @@
-"""What a stack trace may show: places and codes, nothing about a patient."""
+"""Representations for logs and stack traces contain no patient data."""
 
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.report_lookup import lock_report
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.harness import ServiceHarness
 
 CANARY = "CANARY"
 
 
-def test_nothing_prints_what_it_holds(ward: Ward) -> None:
-    """Rows, inputs, identities, records and the work itself hide their values."""
-    identity = ward.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
-    with ward.work() as work:
+def test_representations_hide_values(harness: ServiceHarness) -> None:
+    """Rows, inputs, identities, records and the unit of work hide their values."""
+    identity = harness.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
+    with harness.work() as work:
         found = lock_report(work, identity)
         shown = [repr(found), str(found.order), repr(found.report), repr(work), repr(identity)]
     shown += [
-        repr(ward.record(identity)),
+        repr(harness.record(identity)),
         repr(OrderInput(CANARY, CANARY, tags={"Notes": CANARY}, metadata={"x": CANARY})),
         repr(OrderId("SITE1", CANARY, CANARY)),
         repr(ReportOrder(report_pk=1, site_id="S", mrn=CANARY, accession=CANARY)),

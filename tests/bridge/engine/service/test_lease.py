@@ -1,4 +1,4 @@
-"""The writing lease of a report does not go by a node's clock."""
+"""The write lease does not depend on the clocks of nodes."""
 
 import pytest
 
@@ -15,10 +15,10 @@ JUMP = 10**9  # ms
 
 
 @pytest.mark.parametrize("jump", [JUMP, -JUMP])
-def test_a_clock_that_is_set_ends_no_lease(
+def test_a_clock_jump_does_not_end_a_lease(
     database_url: str, database: Database, jump: int
 ) -> None:
-    """Another session, of a node whose clock is far off, does not write meanwhile."""
+    """A session on a node with a wrong clock does not get the lease."""
     opened = Database(database_url, DatabaseOptions(lease_clock=True))
     mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
     report = Report()

@@ -1,4 +1,4 @@
-"""Sealed links: what opens, and what must not."""
+"""Sealed links: what can be opened, and what cannot."""
 
 import secrets
 from dataclasses import replace
@@ -36,14 +36,14 @@ def test_a_handle_has_128_bits_in_22_characters() -> None:
     assert not is_handle("")
 
 
-def test_what_was_sealed_opens() -> None:
-    """The payload comes back, byte for byte."""
+def test_a_sealed_payload_opens() -> None:
+    """The payload is returned byte for byte."""
     keys = ring(NEW)
     assert keys.open(keys.seal(PAYLOAD, BINDING), BINDING) == PAYLOAD
 
 
 def test_nothing_of_the_payload_is_readable() -> None:
-    """The stored bytes contain neither the payload nor its words."""
+    """The stored bytes do not contain the payload or parts of it."""
     sealed = ring(NEW).seal(PAYLOAD, BINDING)
     assert b"Invented" not in sealed.data
 
@@ -55,7 +55,7 @@ def test_two_seals_of_one_payload_differ() -> None:
 
 
 def test_an_older_key_still_opens_and_the_newest_seals() -> None:
-    """Rotation: links issued before it keep working."""
+    """After a rotation, older links still open."""
     sealed = ring(OLD).seal(PAYLOAD, BINDING)
     rotated = ring(NEW, OLD)
     assert rotated.open(sealed, BINDING) == PAYLOAD
@@ -63,15 +63,15 @@ def test_an_older_key_still_opens_and_the_newest_seals() -> None:
 
 
 def test_resealing_moves_a_payload_to_the_newest_key() -> None:
-    """After resealing, the old key may leave the ring."""
+    """After resealing, the old key can be removed from the ring."""
     resealed = ring(NEW, OLD).reseal(ring(OLD).seal(PAYLOAD, BINDING), BINDING)
     assert resealed is not None
     assert ring(NEW).open(resealed, BINDING) == PAYLOAD
     assert ring(NEW).reseal(resealed, BINDING) is None
 
 
-def test_a_key_that_left_the_ring_opens_nothing() -> None:
-    """The failure names the key, never the payload."""
+def test_a_removed_key_opens_nothing() -> None:
+    """The error names the key, never the payload."""
     with pytest.raises(UnknownSealKey, match="2025"):
         ring(NEW).open(ring(OLD).seal(PAYLOAD, BINDING), BINDING)
 
@@ -101,7 +101,7 @@ def test_an_altered_byte_is_noticed() -> None:
         keys.open(altered, BINDING)
 
 
-def test_an_empty_ring_is_a_mistake_of_the_program() -> None:
+def test_an_empty_ring_is_refused() -> None:
     """There is no unsealed mode."""
     with pytest.raises(ValueError, match="empty"):
         ring()

@@ -1,4 +1,4 @@
-"""The engine's services as tests use them: a site, people, a clock that stands still until told."""
+"""The engine's use cases for tests: one site, three users, and a clock that tests set."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +24,8 @@ PATIENT = {"PatientName": "EXAMPLE^ADA", "PatientBirthDate": "19700102"}
 T = TypeVar("T")
 
 
-class Ward:
-    """The engine's services as a test uses them: one call, one transaction."""
+class ServiceHarness:
+    """Runs use cases: each call is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -57,12 +57,12 @@ class Ward:
             yield work
 
     def do(self, service: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a service in a transaction of its own."""
+        """Run a use case in its own transaction."""
         with self.work() as work:
             return service(work, *args, **options)
 
     def later(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += int(seconds * 1000)
 
     def delay(self, seconds: int) -> None:
@@ -85,7 +85,7 @@ class Ward:
     def draft(
         self, accession: str, mrn: str = "M1", text: str = "Clear lungs.", **tags: str
     ) -> OrderId:
-        """Launch a report with some text, for Ann."""
+        """Launch a report with some text, owned by Ann."""
         order = OrderInput(mrn, accession, tags=PATIENT | tags)
         self.do(create_draft, SITE, order, SiteUser(self.ann, "ann@example.org", "Ann"), text)
         return self.identity(accession, mrn)
@@ -93,7 +93,7 @@ class Ward:
     def on_report(
         self, identity: OrderId, service: Callable[..., T], *args: Any, **options: Any
     ) -> T:
-        """Call a service that takes a locked report."""
+        """Run a use case that takes a locked report."""
         with self.work() as work:
             return service(work, lock_report(work, identity).report, *args, **options)
 
@@ -112,7 +112,7 @@ class Ward:
             return report_status.read_report(work.session, identity).content_text
 
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
-        """The feed."""
+        """The changes of the feed."""
         with self.database.read() as connection:
             return [
                 dict(each)
@@ -120,11 +120,11 @@ class Ward:
             ]
 
     def events(self, after: int = 0) -> list[str]:
-        """What the feed says has happened."""
+        """The event names of the feed."""
         return [each["event"] for each in self.changes(after)]
 
     def releases(self) -> list[tuple[str, int]]:
-        """What was released, in order."""
+        """The kind and sequence of each release, in order."""
         return [
             (each["release"]["kind"], each["release"]["sequence"])
             for each in self.changes()

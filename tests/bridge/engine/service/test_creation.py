@@ -1,19 +1,19 @@
-"""Report ids: distinct and unguessable; those of a batch beside each other."""
+"""Report ids are distinct and unguessable; those of a batch are adjacent in an index."""
 
 from bridge.engine.service.launch.creation import report_ids
 
 COMMON = 8
 
 
-def test_ids_of_a_batch_stand_together() -> None:
-    """One draw for what is common: the batch is one place in every index, another batch another."""
+def test_ids_of_a_batch_share_a_prefix() -> None:
+    """The ids of a batch share eight digits, those of another batch have others."""
     first, second = report_ids(100), report_ids(100)
     assert len({each[:COMMON] for each in first + second}) == 2
     assert first[0][:COMMON] != second[0][:COMMON]
 
 
-def test_nobody_guesses_one() -> None:
-    """96 bits of each are its own, in no order: each digit takes every value."""
+def test_ids_are_unguessable() -> None:
+    """96 bits of each id are random: each digit takes every value, in no order."""
     ids = report_ids(2000)
     assert {len(each) for each in ids} == {32}
     tails = [each[COMMON:] for each in ids]

@@ -1,0 +1,112 @@
+"""An engine that has its event loop alone executes brief changes on the loop."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from bridge.engine.errors import EngineError, ReportNotFound
+from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.service import change_feed as feed
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.work import ActorRef, Work
+from bridge.store.database import Database
+from bridge.store.errors import Conflict
+from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
+
+LOOP, THREAD = "loop", "thread"
+
+
+@dataclass
+class Engine:
+    """An engine, and the expected thread of its work."""
+
+    harness: ServiceHarness
+    work: DatabaseExecutor
+    expected: str
+
+    def do(
+        self, *accessions: str, fail: Exception | None = None, urgent: bool = False
+    ) -> list[str]:
+        """Register orders one by one, failing first with `fail`; return where each was tried."""
+        tried: list[str] = []
+        loop = threading.get_ident()
+
+        def use(work: Work, accession: str) -> None:
+            tried.append(LOOP if threading.get_ident() == loop else THREAD)
+            register(work, SITE, OrderInput("M1", accession))
+            if fail is not None and len(tried) == 1:
+                raise fail
+
+        async def run_all() -> None:
+            for each in accessions:
+                action = partial(use, accession=each)
+                await self.work.change(ActorRef(), START, action, brief=not urgent, urgent=urgent)
+
+        asyncio.run(run_all())
+        return tried
+
+    def feed(self) -> list[str]:
+        """Return the accessions in the feed."""
+        with self.harness.database.read() as connection:
+            page = feed.read_changes(connection, [SITE], 0, 1000)
+        return [each["orders"][0]["Accession"] for each in page.changes]
+
+
+@pytest.fixture(params=[True, False], ids=["alone", "beside a listener"])
+def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine that has the loop alone, and one that shares it."""
+    harness = ServiceHarness(database)
+    executor = DatabaseExecutor(database, 4, alone=request.param)
+    here = LOOP if request.param and database.dialect == "sqlite" else THREAD
+    yield Engine(harness, executor, here)
+    executor.close()
+
+
+def test_brief_changes_run_on_the_loop_of_a_lone_engine(engine: Engine) -> None:
+    """They run on the loop for SQLite; with a listener, or on PostgreSQL, in a thread."""
+    assert engine.do("A", "B") == [engine.expected] * 2
+    assert engine.feed() == ["A", "B"]
+
+
+def test_urgent_changes_run_on_the_loop(engine: Engine) -> None:
+    """On SQLite also beside a listener."""
+    is_file = engine.harness.database.dialect == "sqlite"
+    assert engine.do("A", urgent=True) == [LOOP if is_file else THREAD]
+
+
+def test_a_lost_race_is_repeated_in_a_thread(engine: Engine) -> None:
+    """Nothing of the rolled-back attempt is kept."""
+    tried = engine.do("A", fail=Conflict("key"))
+    assert tried == [engine.expected, THREAD]
+    assert engine.feed() == ["A"]
+
+
+def test_a_refusal_is_not_repeated(engine: Engine) -> None:
+    """Nothing is kept."""
+    with pytest.raises(EngineError):
+        engine.do("A", fail=ReportNotFound())
+    assert engine.feed() == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_loop_does_not_wait_for_another_writer(engine: Engine) -> None:
+    """While another thread writes, a thread waits instead of the loop."""
+    writing, enough = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with engine.harness.database.write():
+            writing.set()
+            enough.wait(10)
+
+    other = threading.Thread(target=write)
+    other.start()
+    writing.wait(10)
+    threading.Timer(0.1, enough.set).start()
+    assert engine.do("A") == [THREAD]
+    other.join()
+    assert engine.do("B") == [engine.expected]

@@ -1,0 +1,201 @@
+"""Actions of the report page: one writer, no lost text, permissions."""
+
+from typing import Any
+
+import pytest
+
+from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
+from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import register
+from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.reports.patients import update_patient
+from bridge.engine.service.signing import page_actions, page_state
+from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.sign import unsign
+from tests.bridge.engine.service.harness import SITE, ServiceHarness
+
+
+def editor(harness: ServiceHarness, session: str = "s1", role: SiteRole = SiteRole.USER) -> Editor:
+    """Ann at her page."""
+    return Editor(harness.ann, role, session)
+
+
+def page(harness: ServiceHarness, order: OrderId, who: Editor, **options: Any) -> dict[str, Any]:
+    """Load the page."""
+    return harness.do(page_state.load, who, harness.record(order).report_id, **options)
+
+
+def text(value: str) -> dict[str, Any]:
+    """Make the JSON of a document."""
+    return to_json(from_text(value))
+
+
+def test_load_and_save(harness: ServiceHarness) -> None:
+    """A page loads a version and saves on it; the feed reports the changed content."""
+    order = harness.draft("A1")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+    assert loaded["writable"]
+    assert loaded["content"] == "Clear lungs."
+
+    saved = harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("a\nb"))
+
+    assert harness.content(order) == "a\nb"
+    assert saved.version > loaded["version"]
+    assert harness.events()[-1] == "report_content_updated"
+    again = harness.do(page_actions.save, ann, loaded["reportId"], saved.version, text("a\nb"))
+    assert again.version == saved.version
+
+
+def test_an_applied_template_is_kept(harness: ServiceHarness) -> None:
+    """G25: the number of an applied template is saved, kept, and counts as content."""
+    order = harness.draft("A1", text="")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+
+    saved = harness.do(
+        page_actions.save, ann, loaded["reportId"], loaded["version"], text(""), template=3
+    )
+    harness.do(page_actions.save, ann, loaded["reportId"], saved.version, text("  "))
+
+    assert harness.record(order).has_content
+
+
+def test_a_stale_save_is_refused(harness: ServiceHarness) -> None:
+    """A save on an older version is refused with 409; the stored text stays."""
+    order = harness.draft("A1")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+    harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("first"))
+
+    with pytest.raises(VersionConflict):
+        harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("second"))
+
+    assert harness.content(order) == "first"
+
+
+def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
+    """V100: the lease lasts 30 seconds; other sessions only read, unless they take over."""
+    order = harness.draft("A1")
+    here, there = editor(harness, "here"), editor(harness, "there")
+    loaded = page(harness, order, here)
+
+    assert not page(harness, order, there)["writable"]
+    with pytest.raises(BeingEdited):
+        harness.do(page_actions.save, there, loaded["reportId"], loaded["version"], text("x"))
+
+    assert page(harness, order, there, take_over=True)["writable"]
+    with pytest.raises(BeingEdited):
+        harness.do(page_actions.save, here, loaded["reportId"], loaded["version"], text("x"))
+    harness.later(30)
+    assert page(harness, order, here)["writable"]
+
+
+def test_only_the_owner_writes(harness: ServiceHarness) -> None:
+    """V61: another user only reads; a preliminary reader never signs."""
+    order = harness.draft("A1")
+    report_id = harness.record(order).report_id
+    bob = Editor(harness.bob, SiteRole.USER, "b")
+    resident = Editor(harness.ann, SiteRole.PRELIM, "a")
+    version = page(harness, order, resident)["version"]
+
+    assert not page(harness, order, bob)["writable"]
+    for service, who in ((page_actions.sign, bob), (page_actions.sign, resident)):
+        with pytest.raises(Forbidden):
+            harness.do(service, who, report_id, version)
+    harness.do(page_actions.prelim, resident, report_id, version, "Night", "CT")
+    assert harness.status(order) == "Preliminary"
+
+
+def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None:
+    """Signing names the version of the page; a newer version is refused."""
+    order = harness.draft("A1")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+    harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("later"))
+
+    with pytest.raises(VersionConflict):
+        harness.do(page_actions.sign, ann, loaded["reportId"], loaded["version"])
+    fresh = page(harness, order, ann)
+    harness.do(page_actions.sign, ann, loaded["reportId"], fresh["version"])
+
+    assert harness.status(order) == "Final"
+    with pytest.raises(RuleBroken):
+        harness.do(page_actions.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
+
+
+def test_an_addendum_from_creation_to_release(harness: ServiceHarness) -> None:
+    """Create, save, sign, recall, sign and release an addendum on the page."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    ann = editor(harness)
+    report_id = page(harness, order, ann)["reportId"]
+    harness.do(page_actions.sign, ann, report_id, page(harness, order, ann)["version"])
+
+    harness.do(page_actions.create_addendum, ann, report_id)
+    harness.do(page_actions.save_addendum, ann, report_id, 1, text("more"))
+    with pytest.raises(VersionConflict):
+        harness.do(page_actions.save_addendum, ann, report_id, 1, text("stale"))
+    harness.do(page_actions.sign_addendum, ann, report_id, 2)
+    harness.do(page_actions.unsign_addendum, ann, report_id)
+    assert page(harness, order, ann)["addenda"][0]["state"] == "draft"
+    harness.do(
+        page_actions.sign_addendum,
+        ann,
+        report_id,
+        page(harness, order, ann)["addenda"][0]["version"],
+    )
+    harness.do(page_actions.release_addendum, ann, report_id)
+
+    assert harness.status(order) == "Addendum"
+    assert harness.releases() == [("addendum", 1)]
+    assert page(harness, order, ann)["addenda"][0]["released"]
+
+
+def test_a_recalled_text_is_offered_again(harness: ServiceHarness) -> None:
+    """A recall to a preliminary read restores its text; the page still offers the signed one."""
+    harness.delay(60)
+    order = harness.draft("A1", text="first read")
+    harness.do(prelim, order, "G", "T")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+    saved = harness.do(
+        page_actions.save, ann, loaded["reportId"], loaded["version"], text("corrected")
+    )
+    harness.do(page_actions.sign, ann, loaded["reportId"], saved.version)
+
+    harness.do(unsign, order)
+
+    fresh = page(harness, order, ann)
+    assert fresh["content"] == "first read"
+    assert fresh["recalled"]["content"] == "corrected"
+
+
+def test_a_bad_document_is_refused_with_its_place(harness: ServiceHarness) -> None:
+    """A document that violates the content model is refused with 400, and nothing is stored."""
+    order = harness.draft("A1")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+
+    with pytest.raises(RuleBroken) as refused:
+        harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], {"type": "html"})
+
+    assert (refused.value.code, refused.value.pointer) == ("bad_document", "/document/type")
+
+
+def test_an_order_change_does_not_stop_the_writer(harness: ServiceHarness) -> None:
+    """A save succeeds although tags, demographics or links of the report changed."""
+    order, other = harness.draft("A1"), harness.order("A2")
+    ann = editor(harness)
+    loaded = page(harness, order, ann)
+
+    harness.do(register, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
+    harness.do(update_patient, SITE, "M1", {"PatientName": "EXAMPLE^ADA^B"})
+    harness.do(link_orders, [order, other])
+    harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("typed"))
+
+    assert harness.content(order) == "typed"
