@@ -31,6 +31,8 @@ from bridge.engine.service.sites.audit_states import StateReader, difference
 from bridge.engine.service.work import ActorRef, Work
 
 Result = TypeVar("Result")
+PageAction = Callable[[Work, Editor, str], Result]
+"""A use case of the report page: unit of work, editor, report id."""
 
 VIEW_PAUSE_MS = 5 * 60 * 1000
 """A request after a pause of this length is recorded as a new view of the report."""
@@ -46,39 +48,36 @@ class ReportPage:
 
     async def show(self, *, take_over: bool = False) -> Response:
         """Return the state of the page; record one view for requests in quick succession."""
-        response = await self._respond(lambda work, editor: {}, take_over=take_over)
+        response = await self._respond(lambda *_: {}, take_over=take_over)
         if self.engine.clock() - self.session.last_seen_at > VIEW_PAUSE_MS:
             self.engine.audit_buffer.add([self._event("view")])
         return response
 
-    async def change(self, action: str, apply: Callable[[Work, Editor], Any]) -> Response:
-        """Change the report, record the action, and return the new state of the page."""
+    async def change(self, action: str, apply: PageAction[Any], *, result: str = "") -> Response:
+        """
+        Change the report, record the action, and return the new state of the page.
 
-        def apply_and_record(work: Work, editor: Editor) -> dict[str, Any]:
-            self._apply_and_record(action, apply, work, editor)
-            return {}
+        With `result`, the state has the result of `apply` as the member of this name.
+        """
+
+        def apply_and_record(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
+            value = apply(work, editor, report_id)
+            work.audit(self._event(action))
+            return {result: value} if result else {}
 
         return await self._respond(apply_and_record)
 
-    async def change_with_result(
-        self, action: str, name: str, apply: Callable[[Work, Editor], Any]
-    ) -> Response:
-        """Change the report; return the new state of the page with the result under `name`."""
-        return await self._respond(
-            lambda work, editor: {name: self._apply_and_record(action, apply, work, editor)}
-        )
-
-    async def read(self, reading: Callable[[Work, Editor], Result]) -> Result:
+    async def read(self, reading: PageAction[Result]) -> Result:
         """Return the result of `reading`; record nothing."""
         return await self._execute(reading)
 
     async def read_and_record(
-        self, action: str, report_id: str, reading: Callable[[Work, Editor], Result]
+        self, action: str, report_id: str, reading: PageAction[Result]
     ) -> Result:
         """Return the result of `reading`; record that the user has read this report."""
 
-        def read_with_event(work: Work, editor: Editor) -> Result:
-            result = reading(work, editor)
+        def read_with_event(work: Work, editor: Editor, own_id: str) -> Result:
+            result = reading(work, editor, own_id)
             work.audit(replace(self._event(action), report_id=report_id))
             return result
 
@@ -87,7 +86,7 @@ class ReportPage:
     async def change_without_page(
         self,
         action: str,
-        apply: Callable[[Work, Editor], Any],
+        apply: PageAction[Any],
         *,
         state: StateReader | None = None,
         target: tuple[str, str] | None = None,
@@ -98,9 +97,9 @@ class ReportPage:
         `state` reads the audited members of `target` before and after the change.
         """
 
-        def apply_with_states(work: Work, editor: Editor) -> None:
+        def apply_with_states(work: Work, editor: Editor, report_id: str) -> None:
             before = {} if state is None else state(work.connection)
-            apply(work, editor)
+            apply(work, editor, report_id)
             event = replace(self._event(action), target=target)
             if state is not None:
                 event = replace(event, **difference(before, state(work.connection)))
@@ -108,13 +107,6 @@ class ReportPage:
 
         await self._execute(apply_with_states)
         return Response(status_code=204)
-
-    def _apply_and_record(
-        self, action: str, apply: Callable[[Work, Editor], Any], work: Work, editor: Editor
-    ) -> Any:
-        result = apply(work, editor)
-        work.audit(self._event(action))
-        return result
 
     def _event(self, action: str) -> AuditEvent:
         session = self.session
@@ -124,17 +116,17 @@ class ReportPage:
         )
 
     async def _respond(
-        self, apply: Callable[[Work, Editor], dict[str, Any]], *, take_over: bool = False
+        self, apply: PageAction[dict[str, Any]], *, take_over: bool = False
     ) -> Response:
-        def apply_and_load(work: Work, editor: Editor) -> dict[str, Any]:
-            extra = apply(work, editor)
-            page = page_state.load(work, editor, self.session.report_id, take_over=take_over)
+        def apply_and_load(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
+            extra = apply(work, editor, report_id)
+            page = page_state.load(work, editor, report_id, take_over=take_over)
             return page | extra
 
         page = await self._execute(apply_and_load)
         return JSONResponse({**page, "can": [each.value for each in controls(page)]})
 
-    async def _execute(self, apply: Callable[[Work, Editor], Result]) -> Result:
+    async def _execute(self, apply: PageAction[Result]) -> Result:
         session, now = self.session, self.engine.clock()
 
         def permitted(work: Work) -> Result:
@@ -143,7 +135,8 @@ class ReportPage:
                 raise Forbidden
             if now - session.last_seen_at > SEEN_EVERY_MS:
                 keep_alive(work.connection, session, now)
-            return apply(work, Editor(session.account_id, role, session.holder))
+            editor = Editor(session.account_id, role, session.holder)
+            return apply(work, editor, session.report_id)
 
         actor = ActorRef(session.account_id, session_pk=session.pk)
         return await self.engine.work.change(actor, now, permitted)

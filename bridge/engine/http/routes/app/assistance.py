@@ -35,7 +35,7 @@ PageJson = dict[str, Any]
 async def dictation(page: ReportPageDep) -> Response:
     """Return the speech language and the available recognizers."""
     assistance = page.engine.settings.assistance
-    spoken = await page.read(lambda work, editor: speech_language(work, editor, page.session))
+    spoken = await page.read(lambda work, editor, _: speech_language(work, editor, page.session))
     return JSONResponse(
         {
             "language": spoken,
@@ -55,7 +55,7 @@ async def recognize(
     endpoint = page.engine.settings.assistance.transcription
     if endpoint is None:
         raise NoRecognizer
-    await page.read(lambda work, editor: None)  # checks the session and the role
+    await page.read(lambda work, editor, _: None)  # checks the session and the role
     media_type = request.headers.get("content-type", "")
     words = await transcribe(
         endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
@@ -68,7 +68,7 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
     """Return the text with the findings in its sections, marked as suggestions; saves nothing."""
     document = body.content()
     endpoint = page.engine.settings.assistance.placing
-    await page.read(lambda work, editor: None)  # checks the session and the role
+    await page.read(lambda work, editor, _: None)  # checks the session and the role
     places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:

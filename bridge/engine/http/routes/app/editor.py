@@ -4,7 +4,6 @@ Tools of the report page: templates, macros, checks before signing, presence.
 These routes do not change the report; `bridge.engine.http.routes.app.report` does.
 """
 
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -35,7 +34,7 @@ PageJson = dict[str, Any]
 async def list_templates(page: ReportPageDep) -> Response:
     """Return the site's templates by number."""
     site_id = page.session.site_id
-    found = await page.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    found = await page.read(lambda work, *_: sites.list_templates(work.connection, site_id))
     return JSONResponse({"templates": found})
 
 
@@ -45,7 +44,7 @@ async def map_findings(
 ) -> Response:
     """Return the template with the findings in place, marked as suggestions; saves nothing."""
     site_id = page.session.site_id
-    found = await page.read(lambda work, _: sites.list_templates(work.connection, site_id))
+    found = await page.read(lambda work, *_: sites.list_templates(work.connection, site_id))
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
@@ -60,7 +59,7 @@ async def list_macros(page: ReportPageDep) -> Response:
     """Return the site's macros and the user's own."""
     site_id = page.session.site_id
     found = await page.read(
-        lambda work, editor: macros.macros_of(work.connection, site_id, editor.account_id)
+        lambda work, editor, _: macros.macros_of(work.connection, site_id, editor.account_id)
     )
     return JSONResponse({"macros": found})
 
@@ -72,7 +71,7 @@ async def set_macro(trigger: Trigger, body: MacroBody, page: ReportPageDep) -> R
     site_id = session.site_id
     return await page.change_without_page(
         "macro-update",
-        lambda work, editor: macros.set_macro(
+        lambda work, editor, _: macros.set_macro(
             work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
         ),
         state=audit_states.macro(site_id, session.account_id, trigger),
@@ -87,7 +86,7 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
     site_id = session.site_id
     return await page.change_without_page(
         "macro-delete",
-        lambda work, editor: macros.delete_macro(
+        lambda work, editor, _: macros.delete_macro(
             work.connection, site_id, editor.account_id, trigger
         ),
         state=audit_states.macro(site_id, session.account_id, trigger),
@@ -98,20 +97,18 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
 @router.get("/checks", response_model=PageJson)
 async def check(page: ReportPageDep) -> Response:
     """Return the findings of the checks before signing, for the saved text."""
-    found = await page.read(partial(page_actions.check_report, report_id=page.session.report_id))
+    found = await page.read(page_actions.check_report)
     return JSONResponse({"findings": found})
 
 
 @router.post("/presence", response_model=PageJson)
 async def presence(page: ReportPageDep) -> Response:
     """Renew the writing lease; return the versions by which the page detects changes."""
-    return JSONResponse(
-        await page.read(partial(page_state.presence, report_id=page.session.report_id))
-    )
+    return JSONResponse(await page.read(page_state.presence))
 
 
 @router.post("/leave", status_code=204, response_class=Response)
 async def leave(page: ReportPageDep) -> Response:
     """Release the writing lease: the user leaves the page."""
-    await page.read(partial(page_state.leave, report_id=page.session.report_id))
+    await page.read(page_state.leave)
     return Response(status_code=204)

@@ -64,7 +64,7 @@ async def events(
 @router.post("/activity", status_code=204, response_class=Response)
 async def activity(page: ReportPageDep) -> Response:
     """Record activity of the user, here or in the host: the inactivity period restarts."""
-    await page.read(lambda work, editor: None)
+    await page.read(lambda work, editor, _: None)
     return Response(status_code=204)
 
 
@@ -79,7 +79,7 @@ async def stay(body: StayBody, page: ReportPageDep) -> Response:
     """Refuse to follow a launch; the window informs its user."""
     session = page.session
     await page.read(
-        lambda work, editor: window_switch.stay(work, session, body.sequence, body.reason)
+        lambda work, editor, _: window_switch.stay(work, session, body.sequence, body.reason)
     )
     return Response(status_code=204)
 
@@ -97,5 +97,5 @@ async def end(page: ReportPageDep) -> Response:
     """End the session: its user signs out, or has been inactive for too long."""
     session = page.session
     return await page.change_without_page(
-        "sign-out", lambda work, editor: window_switch.leave(work, session)
+        "sign-out", lambda work, editor, _: window_switch.leave(work, session)
     )

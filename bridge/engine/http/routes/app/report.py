@@ -85,19 +85,18 @@ async def transfer(page: ReportPageDep) -> Response:
 
     The other window has saved its text by then, or has not answered for 3 s.
     """
-    report_id = page.session.report_id
-    await wait_for_handover(page.engine, report_id, page.session.pk)
+    await wait_for_handover(page.engine, page.session.report_id, page.session.pk)
     return await page.change(
-        "transfer", lambda work, editor: link_opening.take_over(work, report_id, editor.account_id)
+        "transfer",
+        lambda work, editor, report_id: link_opening.take_over(work, report_id, editor.account_id),
     )
 
 
 @router.post("/save", response_model=PageJson, responses=PAGE_LEFT)
 async def save(body: SaveBody, page: ReportPageDep) -> Response:
     """Save the text if it is based on the current version."""
-    report_id = page.session.report_id
 
-    def apply(work: Work, editor: Editor) -> None:
+    def apply(work: Work, editor: Editor, report_id: str) -> None:
         page_actions.save(
             work, editor, report_id, body.version, body.sent(), template=body.template
         )
@@ -105,8 +104,8 @@ async def save(body: SaveBody, page: ReportPageDep) -> Response:
     if not body.leaving:
         return await page.change("save", apply)
 
-    def save_and_leave(work: Work, editor: Editor) -> None:
-        apply(work, editor)
+    def save_and_leave(work: Work, editor: Editor, report_id: str) -> None:
+        apply(work, editor, report_id)
         page_state.leave(work, editor, report_id)
 
     return await page.change_without_page("save", save_and_leave)
@@ -115,19 +114,18 @@ async def save(body: SaveBody, page: ReportPageDep) -> Response:
 @router.post("/sign", response_model=PageJson)
 async def sign(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign the report."""
-    report_id = page.session.report_id
     return await page.change(
-        "sign", lambda work, editor: page_actions.sign(work, editor, report_id, body.version)
+        "sign",
+        lambda work, editor, report_id: page_actions.sign(work, editor, report_id, body.version),
     )
 
 
 @router.post("/sign-now", response_model=PageJson)
 async def sign_now(body: VersionedBody, page: ReportPageDep) -> Response:
     """End the sign delay of a signed report, or sign without a delay."""
-    report_id = page.session.report_id
     return await page.change(
         "sign",
-        lambda work, editor: page_actions.sign(
+        lambda work, editor, report_id: page_actions.sign(
             work, editor, report_id, body.version, ignore_delay=True
         ),
     )
@@ -136,19 +134,15 @@ async def sign_now(body: VersionedBody, page: ReportPageDep) -> Response:
 @router.post("/unsign", response_model=PageJson)
 async def unsign(page: ReportPageDep) -> Response:
     """Recall the report."""
-    report_id = page.session.report_id
-    return await page.change(
-        "unsign", lambda work, editor: page_actions.unsign(work, editor, report_id)
-    )
+    return await page.change("unsign", page_actions.unsign)
 
 
 @router.post("/prelim", response_model=PageJson)
 async def prelim(body: SessionPrelimBody, page: ReportPageDep) -> Response:
     """Make the report Preliminary."""
-    report_id = page.session.report_id
     return await page.change(
         "prelim",
-        lambda work, editor: page_actions.prelim(
+        lambda work, editor, report_id: page_actions.prelim(
             work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
         ),
     )
@@ -160,7 +154,7 @@ async def choose(body: ChoicesBody, page: ReportPageDep) -> Response:
     session = page.session
     return await page.change_without_page(
         "profile-update",
-        lambda work, editor: own_account.save_page_choices(
+        lambda work, editor, _: own_account.save_page_choices(
             work.connection, session, body.choices()
         ),
         state=audit_states.profile(session.account_id, session.site_id),
@@ -171,29 +165,24 @@ async def choose(body: ChoicesBody, page: ReportPageDep) -> Response:
 @router.post("/discard", status_code=204, response_class=Response)
 async def discard(page: ReportPageDep) -> Response:
     """Discard the Draft."""
-    report_id = page.session.report_id
-    return await page.change_without_page(
-        "discard", lambda work, editor: page_actions.discard_report(work, editor, report_id)
-    )
+    return await page.change_without_page("discard", page_actions.discard_report)
 
 
 @router.post("/addendum/create", response_model=PageJson)
 async def create_addendum(page: ReportPageDep) -> Response:
     """Create an addendum."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-create",
-        lambda work, editor: page_actions.create_addendum(work, editor, report_id),
+        page_actions.create_addendum,
     )
 
 
 @router.post("/addendum/save", response_model=PageJson)
 async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
     """Save the text of the addendum; `version` is the version of the addendum."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-save",
-        lambda work, editor: page_actions.save_addendum(
+        lambda work, editor, report_id: page_actions.save_addendum(
             work, editor, report_id, body.version, body.sent()
         ),
     )
@@ -202,38 +191,36 @@ async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
 @router.post("/addendum/sign", response_model=PageJson)
 async def sign_addendum(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign the addendum; `version` is the version of the addendum."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-sign",
-        lambda work, editor: page_actions.sign_addendum(work, editor, report_id, body.version),
+        lambda work, editor, report_id: page_actions.sign_addendum(
+            work, editor, report_id, body.version
+        ),
     )
 
 
 @router.post("/addendum/sign-now", response_model=PageJson)
 async def release_addendum(page: ReportPageDep) -> Response:
     """Release the newest signed addendum before its sign delay ends."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-release",
-        lambda work, editor: page_actions.release_addendum(work, editor, report_id),
+        page_actions.release_addendum,
     )
 
 
 @router.post("/addendum/unsign", response_model=PageJson)
 async def unsign_addendum(page: ReportPageDep) -> Response:
     """Recall the newest signed addendum."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-unsign",
-        lambda work, editor: page_actions.unsign_addendum(work, editor, report_id),
+        page_actions.unsign_addendum,
     )
 
 
 @router.post("/addendum/cancel", response_model=PageJson)
 async def cancel_addendum(page: ReportPageDep) -> Response:
     """Discard the open addendum."""
-    report_id = page.session.report_id
     return await page.change(
         "addendum-cancel",
-        lambda work, editor: page_actions.cancel_addendum(work, editor, report_id),
+        page_actions.cancel_addendum,
     )

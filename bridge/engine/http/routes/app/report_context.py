@@ -83,8 +83,7 @@ WRITERS = {
 @router.get("/priors", response_model=PageJson)
 async def list_priors(page: ReportPageDep) -> Response:
     """Return the earlier signed reports of the patient, the best comparison first."""
-    read = partial(priors.list_priors, report_id=page.session.report_id)
-    return JSONResponse({"priors": await page.read(read)})
+    return JSONResponse({"priors": await page.read(priors.list_priors)})
 
 
 @router.get("/priors/{prior_id}", response_model=PageJson)
@@ -92,11 +91,10 @@ async def read_prior(
     prior_id: Annotated[str, Path(min_length=1, max_length=64)], page: ReportPageDep
 ) -> Response:
     """Return the text of a prior report."""
-    report_id = page.session.report_id
     found = await page.read_and_record(
         "prior-view",
         prior_id,
-        lambda work, editor: priors.read_prior(work, editor, report_id, prior_id),
+        lambda work, editor, report_id: priors.read_prior(work, editor, report_id, prior_id),
     )
     return JSONResponse(found)
 
@@ -104,16 +102,13 @@ async def read_prior(
 @router.get("/history", response_model=PageJson)
 async def read_history(page: ReportPageDep) -> Response:
     """Return the preliminary reads and the signings of the report, with their texts."""
-    return JSONResponse(
-        await page.read(partial(priors.read_history, report_id=page.session.report_id))
-    )
+    return JSONResponse(await page.read(priors.read_history))
 
 
 @router.get("/files", response_model=PageJson)
 async def list_files(page: ReportPageDep) -> Response:
     """Return the measurements of the DICOM SR files and the list of key images."""
-    read = partial(files.list_files, report_id=page.session.report_id)
-    return JSONResponse({"files": await page.read(read)})
+    return JSONResponse({"files": await page.read(files.list_files)})
 
 
 @router.get("/files/{file_id}", response_class=Response)
@@ -121,9 +116,7 @@ async def read_image(
     file_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep
 ) -> Response:
     """Return a key image."""
-    media_type, data = await page.read(
-        partial(files.read_image, report_id=page.session.report_id, pk=file_id)
-    )
+    media_type, data = await page.read(partial(files.read_image, pk=file_id))
     return Response(data, headers=_NO_STORE, media_type=media_type)
 
 
@@ -138,7 +131,7 @@ async def export(
     exported = await page.read_and_record(
         "export",
         report_id,
-        lambda work, _: writer.gather(work.session, lock_report_by_id(work, report_id)),
+        lambda work, *_: writer.gather(work.session, lock_report_by_id(work, report_id)),
     )
     chosen = zone or ZoneInfo(exported.site.time_zone or "UTC")
     try:

@@ -42,48 +42,40 @@ class ShareBody(Body):
 @router.post("/billing", response_model=PageJson)
 async def generate_billing(page: ReportPageDep) -> Response:
     """Derive billing codes from the site's code map, store and return them as `billingCode`."""
-    report_id = page.session.report_id
-    return await page.change_with_result(
-        "billing",
-        "billingCode",
-        lambda work, editor: page_actions.generate_billing(work, editor, report_id),
-    )
+    return await page.change("billing", page_actions.generate_billing, result="billingCode")
 
 
 @router.get("/billing", response_model=PageJson)
 async def read_billing(page: ReportPageDep) -> Response:
     """Return the last generated billing codes, null if there are none."""
-    report_id = page.session.report_id
-    codes = await page.read(lambda work, editor: page_actions.read_billing(work, editor, report_id))
+    codes = await page.read(page_actions.read_billing)
     return JSONResponse({"billingCode": codes})
 
 
 @router.get("/shares", response_model=PageJson)
 async def list_shares(page: ReportPageDep) -> Response:
     """Return the valid shares of the report, without their addresses."""
-    report_id = page.session.report_id
-    shares = await page.read(lambda work, editor: sharing.list_shares(work, editor, report_id))
+    shares = await page.read(sharing.list_shares)
     return JSONResponse({"shares": shares})
 
 
 @router.post("/shares", response_model=PageJson)
 async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Response:
     """Create a read-only link to the report; only this response contains its address."""
-    engine, report_id = page.engine, page.session.report_id
-    base = engine.base_url(request)
+    engine, base = page.engine, page.engine.base_url(request)
 
-    def apply(work: Work, editor: Editor) -> dict[str, Any]:
+    def apply(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
         made = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
         address = link_address(base, Purpose.SHARE, made.handle)
         return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
 
-    return await page.change_with_result("share-create", "share", apply)
+    return await page.change("share-create", apply, result="share")
 
 
 @router.post("/shares/{share_id}/revoke", response_model=PageJson)
 async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep) -> Response:
     """Revoke a share."""
-    report_id = page.session.report_id
     return await page.change(
-        "share-revoke", lambda work, editor: sharing.revoke(work, editor, report_id, share_id)
+        "share-revoke",
+        lambda work, editor, report_id: sharing.revoke(work, editor, report_id, share_id),
     )
