@@ -7,6 +7,7 @@ does not delay other destinations. A refused result delays only later results of
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -64,9 +65,10 @@ class Courier:
         random: Random,
         on_pause: Callable[[str], object] = _ignore_pause,
         poll: float = POLL_SECONDS,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        Send by `sender`; `clock` is in milliseconds, `poll` in seconds.
+        Send by `sender`; `clock` is in milliseconds, `poll` and `timer` in seconds.
 
         `on_pause` is called with the reply when the reply policy pauses the destination.
         """
@@ -88,7 +90,8 @@ class Courier:
         self._outcome_policy = policy
         self._preparation = Preparation(composer, texts, outbox, policy, self._log_error)
         self._outcomes = OutcomeWriter(outbox, clock, self._on_stored, self._log_error)
-        self._claims: dict[int, ClaimedDelivery] = {}
+        self._timer = timer
+        self._claims: dict[int, float] = {}  # delivery id -> end of its lease, by the timer
         self._claiming: asyncio.Task[ClaimedBatch] | None = None
         self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -177,10 +180,10 @@ class Courier:
         return await self._preparation.compose(claimed, destination)
 
     async def _claim(self, destination: CompiledDestination) -> ClaimedBatch:
-        now = self._clock()
+        now, lease_ends = self._clock(), self._lease_from_now()
         most = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claim = await self._preparation.claim(destination, now, most)
-        self._claims |= {each.delivery_id: each for each in claim[0]}
+        self._claims |= dict.fromkeys((each.delivery_id for each in claim[0]), lease_ends)
         return claim
 
     async def _wait_for_wakeup(self, seconds: float) -> None:
@@ -200,7 +203,7 @@ class Courier:
             if isinstance(payload, DeliveryOutcome):
                 await self._outcomes.add(payload)
                 continue
-            if self._stopping or self._is_on_hold():
+            if self._stopping or self._is_on_hold() or not self._holds_lease(delivery):
                 await self._release_claims()
                 return True
             outcome = await self._send(delivery, payload)
@@ -209,6 +212,13 @@ class Courier:
                 return False
             await self._outcomes.add(outcome)
         return True
+
+    def _lease_from_now(self) -> float:
+        return self._timer() + self._outbox.lease / 1000
+
+    def _holds_lease(self, delivery: ClaimedDelivery) -> bool:
+        # After the process was frozen, another node may have sent this message and later ones.
+        return self._timer() < self._claims.get(delivery.delivery_id, 0.0)
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
         """Send one message and return its outcome; None if there is no connection."""
@@ -259,8 +269,10 @@ class Courier:
 
         Called several times per lease. Raises StoreError.
         """
-        if self._claims:
-            await Threads.LEASES.run(self._outbox.extend, list(self._claims), self._clock())
+        if ids := list(self._claims):
+            lease_ends = self._lease_from_now()
+            await Threads.LEASES.run(self._outbox.extend, ids, self._clock())
+            self._claims |= {each: lease_ends for each in ids if each in self._claims}
 
     async def bring_forward(self) -> None:
         """Bring retries forward that are too late because the clock was set back. StoreError."""

@@ -1,15 +1,17 @@
 """Results that wait together are composed together, whatever the report service offers."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import destination, until
+from tests.bridge.delivery.equipment import accepting, destination, until
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
@@ -17,6 +19,10 @@ pytestmark = pytest.mark.anyio
 
 STATUS, EXPORT = "/api/report/status", "/api/report/export/json"
 CLAIMED = "SELECT count(*) FROM delivery WHERE state = 'claimed'"
+TAKEN_OVER = """
+    UPDATE delivery SET state = 'done', owner = 'another'
+    WHERE state = 'claimed' AND id = (SELECT max(id) FROM delivery)
+"""
 STATES = "SELECT state, count(*) FROM delivery GROUP BY state"
 
 
@@ -125,3 +131,32 @@ async def test_the_batch_that_is_composed_ahead_is_given_back(
         await until(lambda: dict(hospital.rows(STATES)) == {"done": 2, "claimed": 2})
         await hospital.couriers[0].stop(drain=0.0)
         assert dict(hospital.rows(STATES)) == {"done": 2, "queued": 2}
+
+
+async def test_a_frozen_courier_does_not_go_on_with_its_batch(
+    tmp_path: Path, database: Database
+) -> None:
+    """Leases that end while the process is frozen: the rest of the batch is claimed anew."""
+    passed = 0.0
+    claimed_twice = False
+
+    def freeze(payload: bytes) -> bytes:
+        nonlocal passed, claimed_twice
+        if not passed:
+            passed = 1000.0
+            with database.write() as connection:  # another node has sent the rest meanwhile
+                changed = connection.execute(text(TAKEN_OVER)).rowcount
+            claimed_twice = changed == 1
+        return accepting(payload)
+
+    answers = {"ris": freeze}
+    async with open_hospital(tmp_path, database, destination(), answers=answers) as hospital:
+        courier = hospital.couriers[0]
+        courier._timer = lambda: time.monotonic() + passed
+        courier.pause()
+        await sign_all(hospital, "A1", "A2")
+        courier.resume()
+        sent = await hospital.delivered(1)
+        await until(lambda: hospital.rows(STATES) == [("done", 2)])
+        assert claimed_twice
+        assert len(sent) == 1
