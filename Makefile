@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-plain lint bench fuzz soak power sweep sbom advisories setup app clean
+.PHONY: demo test test-plain lint bench fuzz soak power sweep model sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -37,6 +37,9 @@ power: app ## a thousand power cuts on SQLite, a hundred on PostgreSQL; needs FU
 
 sweep: app ## each call on disk, socket, descriptor and thread fails once; needs FUSE and strace
 	$(BIN)/python -m tests.sweep
+
+model: $(READY) ## TLC on the models of the queue and the outbox; needs Java
+	$(BIN)/python tests/model/run.py
 
 sbom: $(READY) ## what is shipped, as CycloneDX: dist/sbom-python.json and dist/sbom-web.json
 	@mkdir -p dist
