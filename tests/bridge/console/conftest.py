@@ -26,7 +26,7 @@ def payload(number: int) -> bytes:
 
 
 @dataclass
-class Shelf:
+class MessageStore:
     """Stored messages; the n-th came n seconds after START."""
 
     database: Database
@@ -50,6 +50,6 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(database: Database) -> Shelf:
+def store(database: Database) -> MessageStore:
     """Nothing stored yet."""
-    return Shelf(database)
+    return MessageStore(database)

@@ -65,7 +65,7 @@ class Engine:
 
 
 @dataclass
-class Bureau:
+class AccessSetup:
     """The use cases over a database; two system administrators, so that neither is the last."""
 
     database: Database
@@ -73,7 +73,7 @@ class Bureau:
     access: AccessAdministration
     people: dict[str, Grant] = field(default_factory=dict)
 
-    def employ(self, number: int, name: str, grant: Grant) -> Grant:
+    def add_user(self, number: int, name: str, grant: Grant) -> Grant:
         """Give a role without asking anybody."""
         key = self.engine.add(number, f"{name}@x.test")
         made = replace(grant, account_id=key, email=f"{name}@x.test")
@@ -108,12 +108,12 @@ WISHES = {**ROLES, "admin2": Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S2)
 
 
 @pytest.fixture
-def bureau(database: Database) -> Bureau:
+def setup(database: Database) -> AccessSetup:
     """Everybody in their role."""
     engine = Engine(database)
-    made = Bureau(database, engine, AccessAdministration(database, engine, lambda: 100))
+    made = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
     for number, (name, grant) in enumerate(ROLES.items(), start=1):
-        made.employ(number, name, grant)
+        made.add_user(number, name, grant)
     engine.add(99, "new@x.test")
     return made
 
@@ -121,15 +121,15 @@ def bureau(database: Database) -> Bureau:
 @pytest.mark.parametrize("giver", ["chief", "boss"])
 @pytest.mark.parametrize("target", [*ROLES, "new"])
 def test_nobody_gives_what_they_lack_or_touches_who_may_more(
-    bureau: Bureau, giver: str, target: str
+    setup: AccessSetup, giver: str, target: str
 ) -> None:
     """For each wish: given exactly where it and the target's own role are within the giver's."""
-    own, key = bureau.people[giver], "99" if target == "new" else str(_number(target))
+    own, key = setup.people[giver], "99" if target == "new" else str(_number(target))
     for wish in WISHES.values():
-        before = grants.grant_of(bureau.database, key)
+        before = grants.grant_of(setup.database, key)
         may = target != giver and own.covers(wish) and (before is None or own.covers(before))
-        assert _is_done(bureau.access.grant(bureau.by(giver), f"{target}@x.test", wish)) is may
-        held = grants.grant_of(bureau.database, key)
+        assert _is_done(setup.access.grant(setup.by(giver), f"{target}@x.test", wish)) is may
+        held = grants.grant_of(setup.database, key)
         assert held == before or (held is not None and own.covers(held))
 
 
@@ -146,37 +146,37 @@ def _number(name: str) -> int:
 
 
 @pytest.mark.parametrize("target", ROLES)
-def test_resetting_and_disabling_follow_the_same_rule(bureau: Bureau, target: str) -> None:
+def test_resetting_and_disabling_follow_the_same_rule(setup: AccessSetup, target: str) -> None:
     """A system administrator without bodies does not reset one with them, and nobody themselves."""
-    email, by = f"{target}@x.test", bureau.by("chief")
-    may = target != "chief" and bureau.people["chief"].covers(bureau.people[target])
+    email, by = f"{target}@x.test", setup.by("chief")
+    may = target != "chief" and setup.people["chief"].covers(setup.people[target])
     for work in (
-        bureau.access.enrol(by, email),
-        bureau.access.set_disabled(by, email, disabled=True),
-        bureau.access.revoke(by, email),
+        setup.access.enrol(by, email),
+        setup.access.set_disabled(by, email, disabled=True),
+        setup.access.revoke(by, email),
     ):
         assert _is_done(work) is may
 
 
-def test_the_password_ends_before_the_role_counts(bureau: Bureau) -> None:
+def test_the_password_ends_before_the_role_counts(setup: AccessSetup) -> None:
     """When the engine makes the link, the account has its old role still, and none if new."""
-    made = run(bureau.access.grant(bureau.by("chief"), "new@x.test", ROLES["operator"]))
+    made = run(setup.access.grant(setup.by("chief"), "new@x.test", ROLES["operator"]))
     assert made is not None
     assert made.link
-    made = run(bureau.access.grant(bureau.by("chief"), "viewer@x.test", ROLES["chief"]))
+    made = run(setup.access.grant(setup.by("chief"), "viewer@x.test", ROLES["chief"]))
     assert made is not None
-    assert bureau.engine.calls == [
+    assert setup.engine.calls == [
         ("enrol", "99", None),
         ("enrol", str(_number("viewer")), ConsoleRole.VIEWER),
     ]
 
 
-def test_narrowing_a_role_ends_no_password(bureau: Bureau) -> None:
+def test_narrowing_a_role_ends_no_password(setup: AccessSetup) -> None:
     """There is no link then, and the right is gone with the next request."""
-    made = run(bureau.access.grant(bureau.by("chief"), "operator@x.test", ROLES["viewer"]))
+    made = run(setup.access.grant(setup.by("chief"), "operator@x.test", ROLES["viewer"]))
     assert made is None
-    assert bureau.engine.calls == []
-    held = grants.active_grant_of(bureau.database, str(_number("operator")))
+    assert setup.engine.calls == []
+    held = grants.active_grant_of(setup.database, str(_number("operator")))
     assert held is not None
     assert Permission.OPERATE not in held.permissions
 
@@ -195,37 +195,37 @@ def test_narrowing_a_role_ends_no_password(bureau: Bureau) -> None:
     ],
 )
 def test_what_does_not_exist_is_not_granted(
-    bureau: Bureau, email: str, wish: Grant, code: str
+    setup: AccessSetup, email: str, wish: Grant, code: str
 ) -> None:
     """No account, no site: refused for the console and for the operator of HOME alike."""
-    for by in (bureau.by("chief"), Administrator("root")):
+    for by in (setup.by("chief"), Administrator("root")):
         with pytest.raises(GrantRefused) as refusal:
-            run(bureau.access.grant(by, email, wish))
+            run(setup.access.grant(by, email, wish))
         assert refusal.value.code == code
-    assert bureau.engine.calls == []
+    assert setup.engine.calls == []
 
 
-def test_a_disabled_account_is_granted_nothing(bureau: Bureau) -> None:
+def test_a_disabled_account_is_granted_nothing(setup: AccessSetup) -> None:
     """It is enabled first."""
-    run(bureau.engine.set_disabled("99", disabled=True))
+    run(setup.engine.set_disabled("99", disabled=True))
     with pytest.raises(GrantRefused) as refusal:
-        run(bureau.access.grant(bureau.by("chief"), "new@x.test", ROLES["viewer"]))
+        run(setup.access.grant(setup.by("chief"), "new@x.test", ROLES["viewer"]))
     assert refusal.value.code == "account_disabled"
 
 
-def test_a_role_that_nobody_has_is_not_taken(bureau: Bureau) -> None:
+def test_a_role_that_nobody_has_is_not_taken(setup: AccessSetup) -> None:
     """Neither of a stranger nor of somebody without one."""
     for email in ("new@x.test", "stranger@x.test"):
         with pytest.raises(NoSuchItem):
-            run(bureau.access.revoke(bureau.by("chief"), email))
+            run(setup.access.revoke(setup.by("chief"), email))
 
 
-def test_a_revoked_role_no_longer_asks_for_a_second_factor(bureau: Bureau) -> None:
+def test_a_revoked_role_no_longer_asks_for_a_second_factor(setup: AccessSetup) -> None:
     """And the list says who has which, and who has enrolled."""
-    run(bureau.access.revoke(bureau.by("chief"), "viewer@x.test"))
-    assert bureau.engine.calls == [("second factor False", str(_number("viewer")), None)]
-    run(bureau.access.enrol(bureau.by("chief"), "operator@x.test"))
-    listed = {each.email: each.pending for each in run(bureau.access.entries())}
+    run(setup.access.revoke(setup.by("chief"), "viewer@x.test"))
+    assert setup.engine.calls == [("second factor False", str(_number("viewer")), None)]
+    run(setup.access.enrol(setup.by("chief"), "operator@x.test"))
+    listed = {each.email: each.pending for each in run(setup.access.entries())}
     assert listed["operator@x.test"]
     assert not listed["author@x.test"]
     assert "viewer@x.test" not in listed
@@ -236,14 +236,14 @@ def test_a_system_administrator_who_is_the_last_is_not_demoted_by_the_operator(
 ) -> None:
     """Unless `--force`."""
     engine = Engine(database)
-    bureau = Bureau(database, engine, AccessAdministration(database, engine, lambda: 100))
-    bureau.employ(1, "chief", ROLES["chief"])
+    setup = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
+    setup.add_user(1, "chief", ROLES["chief"])
     for work in (
-        bureau.access.grant(Administrator("root"), "chief@x.test", ROLES["viewer"]),
-        bureau.access.revoke(Administrator("root"), "chief@x.test"),
+        setup.access.grant(Administrator("root"), "chief@x.test", ROLES["viewer"]),
+        setup.access.revoke(Administrator("root"), "chief@x.test"),
     ):
         with pytest.raises(ConsoleError) as refusal:
             run(work)
         assert refusal.value.code == "last_administrator"
-    run(bureau.access.revoke(Administrator("root", force=True), "chief@x.test"))
+    run(setup.access.revoke(Administrator("root", force=True), "chief@x.test"))
     assert grants.all_grants(database) == []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.console.errors import ReauthRequired, SessionRefused
+from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
 from bridge.console.permissions import (
     FRESH_MS,
     ROLE_PERMISSIONS,
@@ -98,3 +98,17 @@ def test_a_proof_of_identity_counts_for_ten_minutes(age: int, *, fresh: bool) ->
         return
     with pytest.raises(ReauthRequired):
         require_fresh(NOW - age, NOW)
+
+
+@pytest.mark.parametrize("role", ConsoleRole)
+def test_no_role_alone_reads_bodies(role: ConsoleRole) -> None:
+    """Whatever the role, what messages say is granted by itself."""
+    assert Permission.BODIES not in ROLE_PERMISSIONS[role]
+    with pytest.raises(PermissionDenied):
+        Grant("a@b.test", role).require(Permission.BODIES)
+    Grant("a@b.test", role, bodies=True).require(Permission.BODIES)
+
+
+def test_a_viewer_finds_no_patients_and_changes_nothing() -> None:
+    """A viewer sees, and that is all."""
+    assert ROLE_PERMISSIONS[ConsoleRole.VIEWER] == {Permission.SEE}

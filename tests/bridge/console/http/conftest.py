@@ -7,37 +7,37 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bridge.console.http.office import (
+from tests.bridge.console.http.running_console import (
     BASE,
-    PEOPLE,
+    USERS,
     Clock,
-    Office,
-    application,
-    employ,
-    fill,
-    furnish,
+    RunningConsole,
+    add_accounts,
+    build_applications,
+    make_data_directory,
     router,
     sign_in,
+    store_data,
 )
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
     """Two sites with a message, an order and a delivery each."""
     home = Path(tmp_path_factory.mktemp("office")) / "home"
-    settings, engine, database = furnish(home)
-    ids = employ(engine, database)
+    settings, engine, database = make_data_directory(home)
+    ids = add_accounts(engine, database)
     clock = Clock()
     with asyncio.Runner() as runner:
-        served, console, asking, http = application(settings, engine, database, clock)
+        served, console, asking, http = build_applications(settings, engine, database, clock)
         runner.run(served.state.engine.start())
         transport = httpx.ASGITransport(router(served, console, database))
         client = httpx.AsyncClient(transport=transport, base_url=BASE)
-        cookies = {who: runner.run(sign_in(client, each.email)) for who, each in PEOPLE.items()}
-        made = Office(
+        cookies = {who: runner.run(sign_in(client, each.email)) for who, each in USERS.items()}
+        made = RunningConsole(
             runner, client, settings, database, console, asking, cookies, {}, {}, clock, ids
         )
-        fill(made)
+        store_data(made)
         yield made
         runner.run(client.aclose())
         runner.run(http.aclose())

@@ -4,34 +4,34 @@ import json
 
 from bridge.console.http.route import LARGE_LIMIT, LIMIT, ConsoleRoute
 from bridge.request_body import BUDGET, MAX_VALUES
-from tests.bridge.console.http.office import BASE, Office
+from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.unread import METHODS, Asked, flat, paths_of
 
 
-def test_no_route_reads_the_body_of_a_stranger(office: Office) -> None:
+def test_no_route_reads_the_body_of_a_stranger(console: RunningConsole) -> None:
     """Every path, every method; with no cookie, with a wrong one, and from another page."""
-    routes = office.console.router.routes
+    routes = console.application.router.routes
     wrong = {"cookie": "report_account=wrong", "origin": BASE, "host": "testserver"}
-    foreign = {"cookie": office.cookies["chief"], "origin": "https://elsewhere.test"}
+    foreign = {"cookie": console.cookies["chief"], "origin": "https://elsewhere.test"}
     for path in paths_of(routes):
         for method in METHODS:
             for headers in ({}, wrong, foreign):
-                asked = office.runner.run(Asked(method, path, headers).send(office.console))
+                asked = console.runner.run(Asked(method, path, headers).send(console.console))
                 assert not asked.reads, (method, path)
                 assert method == "GET" or asked.status in {401, 403, 404, 405}, (method, path)
 
 
-def test_every_endpoint_is_a_console_route(office: Office) -> None:
+def test_every_endpoint_is_a_console_route(console: RunningConsole) -> None:
     """There is no way around: what is not of that class is the page alone."""
     others = {
         getattr(each, "path", "")
-        for each in flat(office.console.router.routes)
+        for each in flat(console.application.router.routes)
         if not isinstance(each, ConsoleRoute)
     }
     assert others == {"/", "/{place:path}"}
 
 
-def test_large_bodies_are_for_those_who_may_send_them(office: Office) -> None:
+def test_large_bodies_are_for_those_who_may_send_them(console: RunningConsole) -> None:
     """Others are refused by the declared length; nobody's search is as large as a message."""
     cases = {
         ("author", "/api/mapping-learn"): 1,
@@ -41,24 +41,24 @@ def test_large_bodies_are_for_those_who_may_send_them(office: Office) -> None:
         ("chief", "/api/messages/search"): 0,
     }
     for (who, path), reads in cases.items():
-        own = {"cookie": office.cookies[who], "origin": "http://testserver"}
-        asked = office.runner.run(Asked("POST", path, own).send(office.console))
+        own = {"cookie": console.cookies[who], "origin": "http://testserver"}
+        asked = console.runner.run(Asked("POST", path, own).send(console.console))
         assert asked.reads == reads, (who, path)
         assert reads or asked.status == 413
     assert LIMIT < LARGE_LIMIT
     assert BUDGET.used == 0
 
 
-def test_a_body_of_many_small_values_is_refused(office: Office) -> None:
+def test_a_body_of_many_small_values_is_refused(console: RunningConsole) -> None:
     """Found by an attack: 20 MiB of empty lists needed 3.3 GiB."""
     text = json.dumps({"data": [[]] * (MAX_VALUES + 1)})
     headers = {
         "origin": BASE,
-        "cookie": office.cookies["author"],
+        "cookie": console.cookies["author"],
         "content-type": "application/json",
     }
     address = f"{BASE}/console/api/mapping-learn"
-    answer = office.runner.run(
-        office.client.request("POST", address, content=text, headers=headers)
+    answer = console.runner.run(
+        console.client.request("POST", address, content=text, headers=headers)
     )
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

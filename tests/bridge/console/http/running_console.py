@@ -55,7 +55,7 @@ BASE = "http://console.test"
 PASSWORD = "7 grey herons, one pond"  # nobody's
 SITES = ("SITE1", "SITE2")
 PATIENTS = {"SITE1": "DOE^JANE", "SITE2": "ROE^JOHN"}
-PEOPLE = {
+USERS = {
     "viewer": Grant("viewer@site1.test", ConsoleRole.VIEWER),
     "operator": Grant("operator@site1.test", ConsoleRole.OPERATOR),
     "editor": Grant("editor@site1.test", ConsoleRole.OPERATOR, bodies=True),
@@ -115,14 +115,14 @@ class Clock:
 
 
 @dataclass
-class Office:
+class RunningConsole:
     """The console behind ASGI; `messages` and `deliveries` are ids by site."""
 
     runner: asyncio.Runner
     client: httpx.AsyncClient
     settings: Settings
     database: Database
-    console: FastAPI
+    application: FastAPI
     engine: EngineClient
     cookies: dict[str, str]
     messages: dict[str, int]
@@ -140,9 +140,9 @@ class Office:
         self, method: str, path: str, cookie: str = "", body: object = None, **headers: str
     ) -> httpx.Response:
         """Call anything with a cookie; an empty header is left out."""
-        told = {"origin": BASE, "cookie": cookie}
-        told |= {name.replace("_", "-"): value for name, value in headers.items()}
-        sent = {name: value for name, value in told.items() if value}
+        given = {"origin": BASE, "cookie": cookie}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name: value for name, value in given.items() if value}
         return self.runner.run(
             self.client.request(method, f"{BASE}{path}", json=body, headers=sent)
         )
@@ -182,23 +182,23 @@ class Office:
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
         """Let all sessions be good for one site only."""
-        known = self.console.state.context
+        known = self.application.state.context
 
         async def signed_in_user(cookies: str, unattended: bool) -> SignedInUser | None:
             found: SignedInUser | None = await known.signed_in_user(cookies, unattended)
             return found and replace(found, site=site)
 
-        self.console.state.context = replace(known, signed_in_user=signed_in_user)
+        self.application.state.context = replace(known, signed_in_user=signed_in_user)
         yield
-        self.console.state.context = known
+        self.application.state.context = known
 
     @contextmanager
     def required_second_factor(self) -> Iterator[None]:
         """Let the installation require a second factor."""
-        known = self.console.state.context
-        self.console.state.context = replace(known, second_factor=True)
+        known = self.application.state.context
+        self.application.state.context = replace(known, second_factor=True)
         yield
-        self.console.state.context = known
+        self.application.state.context = known
 
     def store(self, listener: str, payload: bytes) -> int:
         """Store a message as its listener would; give its id."""
@@ -217,7 +217,7 @@ class Office:
         ).catch_up()
 
 
-def furnish(home: Path) -> tuple[Settings, Database, Database]:
+def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
     """Make a home with its settings, and both databases."""
     create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
@@ -228,7 +228,7 @@ def furnish(home: Path) -> tuple[Settings, Database, Database]:
     return settings, engine, database
 
 
-def employ(engine: Database, database: Database) -> dict[str, str]:
+def add_accounts(engine: Database, database: Database) -> dict[str, str]:
     """Add two sites, and everybody's account and role; give the accounts' ids."""
     ids: dict[str, int] = {}
     with engine.write() as connection:
@@ -236,49 +236,49 @@ def employ(engine: Database, database: Database) -> dict[str, str]:
             sites.add_site(connection, SiteSettings(site, name=f"Hospital {site}"), now_ms())
             findings = to_json(from_outline("Findings:"))
             sites.set_template(connection, site, 1, "CT", findings, now_ms())
-        for who, grant in {**PEOPLE, "": Grant("reader@site1.test", ConsoleRole.VIEWER)}.items():
+        for who, grant in {**USERS, "": Grant("reader@site1.test", ConsoleRole.VIEWER)}.items():
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER
             )
             passwords.set_password(connection, account.id, PASSWORD)
             ids[who] = account.id
         users.register(connection, "SITE2", "reader@site2.test", "Reader", now_ms())
-    for who, grant in PEOPLE.items():
+    for who, grant in USERS.items():
         save_grant(database, replace(grant, account_id=str(ids[who])), now_ms(), "test")
     return {who: str(key) for who, key in ids.items()}
 
 
-def fill(office: Office) -> None:
+def store_data(console: RunningConsole) -> None:
     """Store a message, its order and a delivery of each site, and one that nobody can read."""
-    outbox = Outbox(office.database, "test")
+    outbox = Outbox(console.database, "test")
     for number, (site, listener, destination) in enumerate(
         (("SITE1", "orders", "ris"), ("SITE2", "north", "ris-north")), start=1
     ):
         payload = order(number, name=PATIENTS[site])
-        office.messages[site] = office.store(listener, payload)
+        console.messages[site] = console.store(listener, payload)
         key = OrderIndexKey(site, f"M{number}", f"A{number}")
         release = DeliveryRequest(
-            destination, f"R{number}", f"R{number}:1", "final", now_ms(), told(key)
+            destination, f"R{number}", f"R{number}:1", "final", now_ms(), outbox_content(key)
         )
-        with office.database.write() as connection:
-            seen = IndexedOrder(key, "ordered", office.messages[site], office.messages[site])
+        with console.database.write() as connection:
+            seen = IndexedOrder(key, "ordered", console.messages[site], console.messages[site])
             order_writes.save(connection, [replace(seen, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
         outbox.store_payloads({claimed.delivery_id: (payload, f"D{number}")})
         outbox.release([claimed.delivery_id], now_ms())
-        office.deliveries[site] = claimed.delivery_id
-    office.messages[""] = office.store("stray", order(3, name="POE^JILL"))
-    office.index()
+        console.deliveries[site] = claimed.delivery_id
+    console.messages[""] = console.store("stray", order(3, name="POE^JILL"))
+    console.index()
 
 
-def told(key: OrderIndexKey) -> Mapping[str, Any]:
+def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
     """What the outbox keeps of an order."""
     named = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return {"orders": [{**named, "PatientName": PATIENTS[key.site]}], "status": "Final"}
 
 
-def application(
+def build_applications(
     settings: Settings, engine: Database, database: Database, clock: Clock
 ) -> tuple[FastAPI, FastAPI, EngineClient, EngineCaller]:
     """Build the engine, the console, and the client that the console asks the engine with."""

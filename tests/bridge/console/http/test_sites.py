@@ -4,120 +4,120 @@ import pytest
 from sqlalchemy import text
 
 from bridge.engine_client.models import LaunchRequest
-from tests.bridge.console.http.office import Office
+from tests.bridge.console.http.running_console import RunningConsole
 
 ADMIN = "admin1"
 
 
-def test_a_site_administrator_runs_the_own_site(office: Office) -> None:
+def test_a_site_administrator_runs_the_own_site(console: RunningConsole) -> None:
     """Settings, users, tokens, templates and groups: changed, listed, removed, recorded."""
     site = "/api/sites/SITE1"
-    changed = office.call(ADMIN, "PATCH", site, {"signDelay": 30})
+    changed = console.call(ADMIN, "PATCH", site, {"signDelay": 30})
     assert changed.json()["signDelay"] == 30
     user = {"email": "ria@site1.test", "name": "Ria", "role": "user"}
-    assert office.call(ADMIN, "POST", f"{site}/users", user).status_code == 200
-    token = office.call(ADMIN, "POST", f"{site}/tokens", {"email": user["email"]}).json()
+    assert console.call(ADMIN, "POST", f"{site}/users", user).status_code == 200
+    token = console.call(ADMIN, "POST", f"{site}/tokens", {"email": user["email"]}).json()
     assert token["token"].startswith("rbt_") or len(token["token"]) > 30
-    listed = office.call(ADMIN, "GET", f"{site}/tokens")
+    listed = console.call(ADMIN, "GET", f"{site}/tokens")
     assert token["token"] not in listed.text
     assert token["id"] in {each["id"] for each in listed.json()}
-    assert office.call(ADMIN, "DELETE", f"{site}/tokens/{token['id']}").status_code == 200
+    assert console.call(ADMIN, "DELETE", f"{site}/tokens/{token['id']}").status_code == 200
     template = {"name": "Chest", "text": "Findings:\n"}
-    assert office.call(ADMIN, "PUT", f"{site}/templates/7", template).status_code == 200
+    assert console.call(ADMIN, "PUT", f"{site}/templates/7", template).status_code == 200
     group = {"name": "Night", "tags": ["N1"], "members": [user["email"]]}
-    assert office.call(ADMIN, "POST", f"{site}/prelim-groups", group).status_code == 200
+    assert console.call(ADMIN, "POST", f"{site}/prelim-groups", group).status_code == 200
     for what, name in (("templates", "Chest"), ("prelim-groups", "Night"), ("users", "Ria")):
-        rows = office.call(ADMIN, "GET", f"{site}/{what}").json()
+        rows = console.call(ADMIN, "GET", f"{site}/{what}").json()
         assert name in {each["name"] for each in rows}
     for path in ("templates/7", "prelim-groups/Night", f"users/{user['email']}"):
-        assert office.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
-    deeds = office.call(ADMIN, "GET", "/api/deeds").json()["rows"]
+        assert console.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
+    deeds = console.call(ADMIN, "GET", "/api/deeds").json()["rows"]
     actions = {each["action"] for each in deeds if each["outcome"] == "done"}
     assert {"change site", "create token", "remove template"} <= actions
     assert token["token"] not in str(deeds)
 
 
-def test_the_service_says_in_its_own_words_what_is_wrong(office: Office) -> None:
+def test_the_service_says_in_its_own_words_what_is_wrong(console: RunningConsole) -> None:
     """And a person is not signed out by it."""
-    answer = office.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
+    answer = console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
     assert answer.status_code == 400
     assert "zone" in answer.json()["detail"].lower()
 
 
 @pytest.mark.parametrize("who", ["chief@site1.test", "editor@site1.test", "CHIEF@site1.test"])
-def test_nobody_takes_over_who_may_more(office: Office, who: str) -> None:
+def test_nobody_takes_over_who_may_more(console: RunningConsole, who: str) -> None:
     """No new role, no token and no removal for accounts with a greater role, or a wider reach."""
     site = "/api/sites/SITE1"
     body = {"email": who, "name": "Taken", "role": "user"}
-    assert office.call(ADMIN, "POST", f"{site}/users", body).status_code == 403
-    assert office.call(ADMIN, "POST", f"{site}/tokens", {"email": who}).status_code == 403
-    assert office.call(ADMIN, "DELETE", f"{site}/users/{who}").status_code == 403
+    assert console.call(ADMIN, "POST", f"{site}/users", body).status_code == 403
+    assert console.call(ADMIN, "POST", f"{site}/tokens", {"email": who}).status_code == 403
+    assert console.call(ADMIN, "DELETE", f"{site}/users/{who}").status_code == 403
 
 
-def test_roles_are_given_and_taken_by_system_administrators(office: Office) -> None:
+def test_roles_are_given_and_taken_by_system_administrators(console: RunningConsole) -> None:
     """Within their sense; nobody changes their own, so one always remains."""
     path = "/api/grants/reader@site1.test"
     give = {"role": "site-administrator", "bodies": False, "sites": ["SITE1"]}
-    assert office.call("chief", "PUT", path, give).status_code == 200
-    rows = office.call("chief", "GET", "/api/grants").json()["rows"]
+    assert console.call("chief", "PUT", path, give).status_code == 200
+    rows = console.call("chief", "GET", "/api/grants").json()["rows"]
     (row,) = [each for each in rows if each["email"] == "reader@site1.test"]
     assert {name: row[name] for name in give} == give
-    assert (row["accountId"], row["pending"], row["disabled"]) == (office.ids[""], True, False)
+    assert (row["accountId"], row["pending"], row["disabled"]) == (console.ids[""], True, False)
     for bad in (
         {"role": "site-administrator"},
         {"role": "system-administrator", "sites": ["SITE1"]},
         {"role": "emperor"},
     ):
-        assert office.call("chief", "PUT", path, bad).status_code == 400
+        assert console.call("chief", "PUT", path, bad).status_code == 400
     own = "/api/grants/chief@site1.test"
-    assert office.call("chief", "PUT", own, {"role": "viewer"}).status_code == 409
-    assert office.call("chief", "DELETE", own).status_code == 409
-    assert office.call("chief", "DELETE", path).status_code == 200
-    assert office.call("chief", "DELETE", path).status_code == 404
+    assert console.call("chief", "PUT", own, {"role": "viewer"}).status_code == 409
+    assert console.call("chief", "DELETE", own).status_code == 409
+    assert console.call("chief", "DELETE", path).status_code == 200
+    assert console.call("chief", "DELETE", path).status_code == 404
 
 
-def test_the_audit_trail_of_a_site_is_searched_and_verified(office: Office) -> None:
+def test_the_audit_trail_of_a_site_is_searched_and_verified(console: RunningConsole) -> None:
     """Who did what, by action and user, page by page; the chain is whole."""
-    office.call(ADMIN, "PATCH", "/api/sites/SITE1", {"signDelay": 31})
+    console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"signDelay": 31})
     path = "/api/sites/SITE1/audit?action=site-update"
-    rows = office.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
+    rows = console.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
     assert {each["action"] for each in rows} == {"site-update"}
-    before = office.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
+    before = console.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
     assert all(each["sequence"] < rows[0]["sequence"] for each in before)
-    assert office.call(ADMIN, "GET", f"{path}&user=nobody@site1.test").json()["rows"] == []
+    assert console.call(ADMIN, "GET", f"{path}&user=nobody@site1.test").json()["rows"] == []
     at = rows[0]["at"]
-    inside = office.call(ADMIN, "GET", f"{path}&since={at}&until={at + 1}").json()["rows"]
+    inside = console.call(ADMIN, "GET", f"{path}&since={at}&until={at + 1}").json()["rows"]
     assert {each["at"] for each in inside} == {at}
-    assert office.call(ADMIN, "GET", f"{path}&since={at + 1}").json()["rows"] == []
-    verdict = office.call("chief", "POST", "/api/audit/verify", {}).json()
+    assert console.call(ADMIN, "GET", f"{path}&since={at + 1}").json()["rows"] == []
+    verdict = console.call("chief", "POST", "/api/audit/verify", {}).json()
     assert verdict["broken"] is None
     assert verdict["events"] > 0
 
 
-def test_the_worklist_shows_patients_to_whom_it_may(office: Office) -> None:
+def test_the_worklist_shows_patients_to_whom_it_may(console: RunningConsole) -> None:
     """Numbers of orders to whoever finds; names with bodies; no search by name without."""
     order = {"SiteID": "SITE1", "PatientMRN": "M77", "Accession": "A77", "PatientName": "Doe Jim"}
-    office.runner.run(office.engine.launch(LaunchRequest(order, lazy=True, register_order=True)))
+    console.runner.run(console.engine.launch(LaunchRequest(order, lazy=True, register_order=True)))
     path = "/api/sites/SITE1/worklist"
-    plain = office.call("operator", "POST", path, {"accession": "A77"})
+    plain = console.call("operator", "POST", path, {"accession": "A77"})
     assert plain.json()["rows"][0]["orders"] == [{"SiteLocation": "", "Accession": "A77"}]
     assert "M77" not in plain.text
-    assert office.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
-    whole = office.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
+    assert console.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
+    whole = console.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
     assert [each["orders"][0]["PatientMRN"] for each in whole] == ["M77"]
 
 
-def test_what_was_sent_stands_in_the_record(office: Office) -> None:
+def test_what_was_sent_stands_in_the_record(console: RunningConsole) -> None:
     """By report and destination, to the administrators of its site; what waits was not sent."""
-    assert office.call("chief", "GET", "/api/sent").json()["rows"] == []
-    with office.database.write() as connection:
+    assert console.call("chief", "GET", "/api/sent").json()["rows"] == []
+    with console.database.write() as connection:
         connection.execute(text("UPDATE delivery SET state = 'done', acknowledged_at = 5000"))
-    rows = office.call("chief", "GET", "/api/sent").json()["rows"]
+    rows = console.call("chief", "GET", "/api/sent").json()["rows"]
     assert {each["report_id"] for each in rows} == {"R1", "R2"}
-    own = office.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
+    own = console.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
     assert [(each["report_id"], each["acknowledged_at"]) for each in own] == [("R1", 5000)]
     for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
-        assert office.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
+        assert console.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_what_was_sent_stands_in_the_record(office: Office) -> None:
     ],
 )
 def test_a_connection_of_a_site_that_does_not_exist(
-    office: Office, kind: str, table: dict[str, object], field: str
+    console: RunningConsole, kind: str, table: dict[str, object], field: str
 ) -> None:
     """The form says so at its field, and nothing is saved; of sites that exist it is."""
     mistake = {"field": field, "text": "there is no site NOWHERE: add it under Sites first"}
     plan = {"table": {"name": f"new-{kind}", **table}, "new": True}
-    checked = office.call("chief", "POST", f"/api/connections/{kind}/check", plan).json()
+    checked = console.call("chief", "POST", f"/api/connections/{kind}/check", plan).json()
     assert checked["mistakes"] == [mistake]
     body = {**plan, "reason": "try", "begun_on": ""}
     path = f"/api/connections/{kind}/new-{kind}"
-    refused = office.call("chief", "PUT", path, body)
+    refused = console.call("chief", "PUT", path, body)
     assert (refused.status_code, refused.json()["mistakes"]) == (422, [mistake])
     good = {**table, field: "SITE1" if field == "site" else ["SITE1"]}
-    assert office.call("chief", "PUT", path, {**body, "table": good}).status_code == 200
+    assert console.call("chief", "PUT", path, {**body, "table": good}).status_code == 200

@@ -16,42 +16,42 @@ from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from tests.acceptance.orders import order
-from tests.bridge.console.http.office import Office
+from tests.bridge.console.http.running_console import RunningConsole
 
 
-def note(office: Office) -> None:
+def note(console: RunningConsole) -> None:
     """A cancelled order whose report is kept, at each site; an order of SITE1 that differs."""
-    with office.database.write() as connection:
-        kept = [(office.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
+    with console.database.write() as connection:
+        kept = [(console.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
         exceptions.add(connection, ExceptionSubject.MESSAGE, kept, now_ms())
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
 
 
-def test_they_are_listed_seen_and_recorded(office: Office) -> None:
+def test_they_are_listed_seen_and_recorded(console: RunningConsole) -> None:
     """Each for those whose site it is, with its order; seen once, by whom and when."""
-    note(office)
-    ours = office.messages["SITE1"]
-    rows = office.call("editor1", "GET", "/api/concerns").json()["rows"]
+    note(console)
+    ours = console.messages["SITE1"]
+    rows = console.call("editor1", "GET", "/api/concerns").json()["rows"]
     assert [(each["kind"], each["row_id"], each["code"]) for each in rows] == [
         ("order", 1, "not_queued ris"),
         ("message", ours, "report_kept"),
     ]
     assert rows[1]["orders"] == [{"accession": "A1", "report_id": "R1"}]
     assert rows[0]["message"] == ours
-    assert len(office.call("editor", "GET", "/api/concerns").json()["rows"]) == 3
-    assert office.call("viewer1", "GET", "/api/overview").json()["concerns"] == 2
-    assert office.call("viewer", "GET", "/api/overview").json()["concerns"] == 3
+    assert len(console.call("editor", "GET", "/api/concerns").json()["rows"]) == 3
+    assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 2
+    assert console.call("viewer", "GET", "/api/overview").json()["concerns"] == 3
 
     path = f"/api/concerns/message/{ours}/seen"
-    assert office.call("viewer1", "POST", path, {}).status_code == 403
-    assert office.call("editor1", "POST", path, {}).status_code == 200
-    assert office.call("editor1", "POST", path, {}).status_code == 404, "it was seen before"
-    assert office.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
-    after = office.call("editor1", "GET", "/api/concerns").json()["rows"]
+    assert console.call("viewer1", "POST", path, {}).status_code == 403
+    assert console.call("editor1", "POST", path, {}).status_code == 200
+    assert console.call("editor1", "POST", path, {}).status_code == 404, "it was seen before"
+    assert console.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
+    after = console.call("editor1", "GET", "/api/concerns").json()["rows"]
     assert {each["seen_by"] for each in after} == {"editor1@site1.test"}
     assert all(each["seen_at"] for each in after)
-    assert office.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
-    deeds = office.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
+    assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
+    deeds = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
     assert {(each["subject"], each["outcome"]) for each in deeds} >= {
         (f"message {ours}", "done"),
         (f"message {ours}", "unknown"),
@@ -60,41 +60,41 @@ def test_they_are_listed_seen_and_recorded(office: Office) -> None:
     }
 
 
-def test_a_viewer_is_told_no_numbers(office: Office) -> None:
+def test_a_viewer_is_told_no_numbers(console: RunningConsole) -> None:
     """Rows and codes, and no order's number: those are for who may find."""
-    note(office)
-    answer = office.call("viewer", "GET", "/api/concerns")
+    note(console)
+    answer = console.call("viewer", "GET", "/api/concerns")
     assert all(each["orders"] == [] for each in answer.json()["rows"])
     assert "A1" not in answer.text
 
 
-def test_an_order_of_another_site_is_not_there(office: Office) -> None:
+def test_an_order_of_another_site_is_not_there(console: RunningConsole) -> None:
     """Nor is one that does not exist."""
     for row in (2, 999):
-        answer = office.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
+        answer = console.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
         assert answer.status_code == 404
 
 
-def find(office: Office, who: str, **body: str) -> list[str]:
+def find(console: RunningConsole, who: str, **body: str) -> list[str]:
     """The accessions that a number leads to."""
-    answer = office.call(who, "POST", "/api/orders/find", body)
+    answer = console.call(who, "POST", "/api/orders/find", body)
     assert answer.status_code == 200, answer.text
     return [each["accession"] for each in answer.json()["orders"]]
 
 
-def test_an_order_is_found_by_each_of_its_numbers(office: Office) -> None:
+def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> None:
     """Its accession, and the numbers that the placer and the filler have for it."""
     payload = order(40, accession="A40").replace(b"ORC|NW|P40", b"ORC|NW|PL-40|FI-40")
     assert b"FI-40" in payload
-    message = office.store("orders", payload)
-    office.index()
+    message = console.store("orders", payload)
+    console.index()
     key = OrderIndexKey("SITE1", "M40", "A40")
-    with office.database.write() as connection:
+    with console.database.write() as connection:
         known = IndexedOrder(key, "ordered", message, message, placer="PL-40", filler="FI-40")
         order_writes.save(connection, [known])
     for number in ("A40", "PL-40", " FI-40 "):
-        assert find(office, "operator", accession=number) == ["A40"]
-    assert find(office, "operator", accession="nobody's") == []
+        assert find(console, "operator", accession=number) == ["A40"]
+    assert find(console, "operator", accession="nobody's") == []
 
 
 @pytest.fixture
@@ -105,10 +105,10 @@ def restoring() -> Iterator[ExitStack]:
 
 
 def test_an_accession_mapped_from_another_field_finds_the_message(
-    office: Office, restoring: ExitStack
+    console: RunningConsole, restoring: ExitStack
 ) -> None:
     """OBR-20 as the accession: by it the search and order tracking find order and message."""
-    orders = office.settings.home / "mappings" / "orders.yaml"
+    orders = console.settings.home / "mappings" / "orders.yaml"
     written = orders.read_text("utf-8")
     accession = "  Accession: {from: OBR-20, required: true}\n"
     changed = re.sub(r"(?m)^  Accession:.*\n(?:    .*\n)*", accession, written, count=1)
@@ -117,170 +117,170 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     restoring.callback(orders.write_text, written, "utf-8")
     payload = order(41).replace(b"||A41||||||CT", b"||||ACC-41||||CT")
     assert b"ACC-41" in payload
-    message = office.store("orders", payload)
-    office.index()
+    message = console.store("orders", payload)
+    console.index()
     key = OrderIndexKey("SITE1", "M41", "ACC-41")
-    with office.database.write() as connection:
+    with console.database.write() as connection:
         order_writes.save(connection, [IndexedOrder(key, "ordered", message, message)])
 
     wanted = {"kind": "order", "number": "ACC-41"}
-    found = office.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
+    found = console.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
     assert [each["id"] for each in found] == [message]
-    tracked = office.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
+    tracked = console.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
     assert [each["accession"] for each in tracked["orders"]] == ["ACC-41"]
     assert [each["id"] for each in tracked["messages"]] == [message]
     assert "received" in {each["kind"] for each in tracked["steps"]}
 
 
 def test_order_tracking_shows_the_message_that_changed_an_order_under_another_number(
-    office: Office,
+    console: RunningConsole,
 ) -> None:
     """A cancel that has the placer number alone; not for somebody who may not see its site."""
-    first = office.store("orders", order(42, accession="A42"))
-    other = office.store("north", order(43, accession="A43"))
-    office.index()
-    with office.database.write() as connection:
+    first = console.store("orders", order(42, accession="A42"))
+    other = console.store("north", order(43, accession="A43"))
+    console.index()
+    with console.database.write() as connection:
         known = IndexedOrder(OrderIndexKey("SITE1", "M42", "A42"), "cancelled", first, other)
         order_writes.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
-        told = office.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
+        told = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
         assert [each["id"] for each in told["messages"]] == wanted
 
 
 @pytest.mark.parametrize(
     "option", ["--accession=A1", "--placer= P1 ", "--filler=F1", "--patient=M1"]
 )
-def test_commands_find_by_number(office: Office, option: str) -> None:
+def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
     """Messages by the index of numbers, deliveries by the orders; on record, without the number."""
     ran = {
         group: CliRunner().invoke(
-            application, [group, "list", option, "--json", "--home", str(office.settings.home)]
+            application, [group, "list", option, "--json", "--home", str(console.settings.home)]
         )
         for group in ("messages", "deliveries")
     }
-    for kind, ours in (("messages", office.messages), ("deliveries", office.deliveries)):
+    for kind, ours in (("messages", console.messages), ("deliveries", console.deliveries)):
         assert ran[kind].exit_code == 0, ran[kind].output
         assert [each["id"] for each in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
     number = option.partition("=")[2].strip()
-    events = office.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
     assert any(each["subject"].startswith("deliveries by") for each in events)
     assert not any(number in each["subject"] for each in events)
 
 
 @pytest.mark.parametrize("msh18", ["8859/1", ""])
-def test_a_message_is_shown_in_its_own_character_set(office: Office, msh18: str) -> None:
+def test_a_message_is_shown_in_its_own_character_set(console: RunningConsole, msh18: str) -> None:
     """As letters: by MSH-18, else by the bytes; in the console and on the command line."""
     text = order(44, msh10=f"C44{msh18}", name="Ó BRIAIN^SEÁN").decode()
     payload = text.replace("UNICODE UTF-8", msh18).encode("iso8859-1")
-    message = office.store("orders", payload)
-    content = office.call("editor", "GET", f"/api/messages/{message}/content").json()
+    message = console.store("orders", payload)
+    content = console.call("editor", "GET", f"/api/messages/{message}/content").json()
     assert "|Ó BRIAIN^SEÁN|" in content["raw"]
-    command = ["messages", "show", str(message), "--home", str(office.settings.home)]
+    command = ["messages", "show", str(message), "--home", str(console.settings.home)]
     assert "|Ó BRIAIN^SEÁN|" in CliRunner().invoke(application, command).stdout
 
 
-def test_commands_find_by_control_id(office: Office) -> None:
+def test_commands_find_by_control_id(console: RunningConsole) -> None:
     """MSH-10 of what came in, and of what was sent; one number at a time."""
 
     def found(group: str, *options: str) -> list[int]:
-        command = [group, "list", *options, "--json", "--home", str(office.settings.home)]
+        command = [group, "list", *options, "--json", "--home", str(console.settings.home)]
         result = CliRunner().invoke(application, command)
         assert result.exit_code == 0, result.output
         return [each["id"] for each in json.loads(result.stdout)]
 
-    assert found("messages", "--control-id", "C2") == [office.messages["SITE2"]]
+    assert found("messages", "--control-id", "C2") == [console.messages["SITE2"]]
     assert found("messages", "--control-id", "C2", "--listener", "orders") == []
-    assert found("deliveries", "--control-id", "D2") == [office.deliveries["SITE2"]]
+    assert found("deliveries", "--control-id", "D2") == [console.deliveries["SITE2"]]
     assert found("deliveries", "--control-id", "C2") == []
     assert found("deliveries", "--order", "nobody's") == []
     command = ["messages", "list", "--patient", "M1", "--order", "A1"]
-    both = CliRunner().invoke(application, [*command, "--home", str(office.settings.home)])
+    both = CliRunner().invoke(application, [*command, "--home", str(console.settings.home)])
     assert both.exit_code == 2
 
 
-def test_a_patient_is_asked_for_only_with_bodies(office: Office) -> None:
+def test_a_patient_is_asked_for_only_with_bodies(console: RunningConsole) -> None:
     """All orders, also by the number that the patient had before a merge; of own sites only."""
-    refused = office.call("operator", "POST", "/api/orders/find", {"patient": "M1"})
+    refused = console.call("operator", "POST", "/api/orders/find", {"patient": "M1"})
     assert refused.status_code == 403
-    assert find(office, "editor1", patient="M1") == ["A1"]
-    assert find(office, "editor1", patient="M2") == []
-    assert find(office, "editor", patient="M2") == ["A2"]
-    with office.database.write() as connection:
+    assert find(console, "editor1", patient="M1") == ["A1"]
+    assert find(console, "editor1", patient="M2") == []
+    assert find(console, "editor", patient="M2") == ["A2"]
+    with console.database.write() as connection:
         merged_patients.merge(connection, "SITE1", "M0", "M1")
-    assert find(office, "editor1", patient="M0") == ["A1"]
-    deeds = office.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    assert find(console, "editor1", patient="M0") == ["A1"]
+    deeds = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
     assert "orders by patient number" in {each["subject"] for each in deeds}
     assert not any("M1" in each["subject"] for each in deeds)
 
 
 @pytest.mark.parametrize("body", [{}, {"accession": " "}, {"accession": "A1", "patient": "M1"}])
-def test_one_number_is_asked_for(office: Office, body: dict[str, str]) -> None:
+def test_one_number_is_asked_for(console: RunningConsole, body: dict[str, str]) -> None:
     """None, or two, are no question."""
-    assert office.call("editor", "POST", "/api/orders/find", body).status_code == 400
+    assert console.call("editor", "POST", "/api/orders/find", body).status_code == 400
 
 
-def meet(office: Office, code: str, place: str = "PID-8.1") -> None:
+def meet(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
     """Let the definition in force have met a code."""
-    activate_at_start(office.settings, office.database, now_ms())
-    version = office.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
+    activate_at_start(console.settings, console.database, now_ms())
+    version = console.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
     met = CodeUse(version, place, "empty", 3)
-    unmapped_codes.add(office.database, {CodeKey("orders", "sex", code): met}, now_ms())
+    unmapped_codes.add(console.database, {CodeKey("orders", "sex", code): met}, now_ms())
 
 
-def codes(office: Office, who: str = "author") -> dict[str, dict[str, object]]:
+def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, object]]:
     """What is listed, by code."""
-    listed = office.call(who, "GET", "/api/unknown-codes").json()["rows"]
+    listed = console.call(who, "GET", "/api/unknown-codes").json()["rows"]
     return {each["code"]: each for each in listed}
 
 
-def test_a_code_gets_its_entry(office: Office) -> None:
+def test_a_code_gets_its_entry(console: RunningConsole) -> None:
     """In the author's own draft, checked; once it is in force, the code is no longer listed."""
-    meet(office, "Q")
-    assert (codes(office)["Q"]["count"], codes(office)["Q"]["value"]) == (3, "")
+    meet(console, "Q")
+    assert (codes(console)["Q"]["count"], codes(console)["Q"]["value"]) == (3, "")
     path = "/api/mappings/orders/codes/sex"
-    saved = office.call("author", "PUT", path, {"code": "Q", "value": 'O, "other"'})
+    saved = console.call("author", "PUT", path, {"code": "Q", "value": 'O, "other"'})
     assert saved.status_code == 200, saved.text
     assert saved.json()["issues"] == []
-    again = office.call("author", "PUT", path, {"code": "q", "value": "O"}).json()
-    assert codes(office)["Q"]["value"] == "O"
-    assert codes(office, "chief")["Q"]["value"] == "", "a draft is its author's"
-    draft = office.call("author", "GET", "/api/mappings/orders").json()["draft"]
+    again = console.call("author", "PUT", path, {"code": "q", "value": "O"}).json()
+    assert codes(console)["Q"]["value"] == "O"
+    assert codes(console, "chief")["Q"]["value"] == "", "a draft is its author's"
+    draft = console.call("author", "GET", "/api/mappings/orders").json()["draft"]
     assert draft["files"]["codes/sex.csv"].endswith("\nQ,O,\n")
     body = {"reason": "a code more", "begun_on": draft["begun_on"], "revision": again["revision"]}
-    done = office.call("author", "POST", "/api/mappings/orders/activate", body)
+    done = console.call("author", "POST", "/api/mappings/orders/activate", body)
     assert done.status_code == 200, done.text
-    assert codes(office) == {}
-    deeds = office.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
+    assert codes(console) == {}
+    deeds = console.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
     assert [each["subject"] for each in deeds] == ["mapping orders"] * 2
 
 
-def test_a_code_is_left_as_it_is(office: Office) -> None:
+def test_a_code_is_left_as_it_is(console: RunningConsole) -> None:
     """Who said so is kept; nobody says it twice."""
-    meet(office, "Z")
+    meet(console, "Z")
     body = {"mapping": "orders", "code_table": "sex", "code": "Z"}
-    assert office.call("viewer", "POST", "/api/unknown-codes/leave", body).status_code == 403
-    assert office.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 200
-    assert office.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 404
-    assert codes(office)["Z"]["seen_by"] == "author@site1.test"
+    assert console.call("viewer", "POST", "/api/unknown-codes/leave", body).status_code == 403
+    assert console.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 200
+    assert console.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 404
+    assert codes(console)["Z"]["seen_by"] == "author@site1.test"
 
 
-def test_a_table_that_is_not_there(office: Office) -> None:
+def test_a_table_that_is_not_there(console: RunningConsole) -> None:
     """Gets no entry."""
     path = "/api/mappings/orders/codes/nowhere"
-    answer = office.call("author", "PUT", path, {"code": "Q", "value": "O"})
+    answer = console.call("author", "PUT", path, {"code": "Q", "value": "O"})
     assert answer.status_code == 404
 
 
-def test_every_saving_of_a_draft_is_recorded(office: Office) -> None:
+def test_every_saving_of_a_draft_is_recorded(console: RunningConsole) -> None:
     """Also one that was refused: Python, by somebody who may not write it."""
-    known = office.call("author", "GET", "/api/mappings/results").json()
+    known = console.call("author", "GET", "/api/mappings/results").json()
     body = {"files": {"hook.py": "x = 1\n"}, "begun_on": "", "revision": 0}
-    refused = office.call("author", "PUT", "/api/mappings/results/draft", body)
+    refused = console.call("author", "PUT", "/api/mappings/results/draft", body)
     assert refused.status_code == 403
     text = {"results.yaml": known["sources"]["results.yaml"] + "\n# more\n"}
     body = {"files": text, "begun_on": "", "revision": 0}
-    assert office.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
-    deeds = office.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
+    assert console.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
+    deeds = console.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
     assert [(each["action"], each["outcome"]) for each in deeds] == [
         ("save draft", "done"),
         ("save draft", "not_permitted"),

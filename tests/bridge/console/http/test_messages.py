@@ -7,12 +7,12 @@ from bridge.console.http import messages
 from bridge.queue import queries
 from bridge.queue.states import QueueState
 from tests.acceptance.orders import order
-from tests.bridge.console.http.office import Office
+from tests.bridge.console.http.running_console import RunningConsole
 
 
-def park(office: Office, message_id: int, code: str = "no_site") -> None:
+def park(console: RunningConsole, message_id: int, code: str = "no_site") -> None:
     """Park a stored message, as a worker does that cannot apply it."""
-    with office.database.write() as connection:
+    with console.database.write() as connection:
         parked = "UPDATE message SET state = 'parked', code = :code WHERE id = :id"
         connection.execute(text(parked), {"id": message_id, "code": code})
         connection.execute(
@@ -20,93 +20,95 @@ def park(office: Office, message_id: int, code: str = "no_site") -> None:
         )
 
 
-def edit(office: Office, message_id: int, before: str, after: str) -> list[str]:
+def edit(console: RunningConsole, message_id: int, before: str, after: str) -> list[str]:
     """The segments of a message with a text in it written over."""
-    sheet = office.call("editor", "GET", f"/api/messages/{message_id}/sheet").json()
+    sheet = console.call("editor", "GET", f"/api/messages/{message_id}/sheet").json()
     return [each.replace(before, after) for each in sheet["segments"]]
 
 
-def test_an_edited_message_is_a_new_one_and_the_old_one_stays(office: Office) -> None:
+def test_an_edited_message_is_a_new_one_and_the_old_one_stays(console: RunningConsole) -> None:
     """Queued with its own bytes, linked both ways, recorded with who and why; twice is once."""
-    old = office.store("orders", order(41, name="DOE^JANE"))
-    park(office, old)
-    was = queries.message(office.database, old)
-    segments = edit(office, old, "M41", "M42")
+    old = console.store("orders", order(41, name="DOE^JANE"))
+    park(console, old)
+    was = queries.message(console.database, old)
+    segments = edit(console, old, "M41", "M42")
     path = f"/api/messages/{old}"
-    checked = office.call("editor", "POST", f"{path}/check", {"segments": segments})
+    checked = console.call("editor", "POST", f"{path}/check", {"segments": segments})
     assert checked.json() == {"faults": []}
     body = {"segments": segments, "reason": "wrong patient number"}
-    new = office.call("editor", "POST", f"{path}/send-again", body).json()["id"]
-    assert office.call("editor", "POST", f"{path}/send-again", body).json()["id"] == new
-    made = queries.message(office.database, new)
+    new = console.call("editor", "POST", f"{path}/send-again", body).json()["id"]
+    assert console.call("editor", "POST", f"{path}/send-again", body).json()["id"] == new
+    made = queries.message(console.database, new)
     assert made.payload == was.payload.replace(b"M41", b"M42")
     assert (made.row.state, made.row.listener) == (QueueState.QUEUED, "orders")
-    assert queries.message(office.database, old) == was
+    assert queries.message(console.database, old) == was
     steps = {
-        each: office.call("viewer", "GET", f"/api/messages/{each}").json()["timeline"]
+        each: console.call("viewer", "GET", f"/api/messages/{each}").json()["timeline"]
         for each in (old, new)
     }
     assert [s["message"] for s in steps[old] if s["kind"] == "sent_again"] == [new]
     assert [s["message"] for s in steps[new] if s["kind"] == "edited"] == [old]
-    deeds = office.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
+    deeds = console.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
     told = {(e["email"], e["action"], e["outcome"], e["site"], e["reason"]) for e in deeds}
     who = "editor@site1.test"
     assert (who, "send again", "done", "SITE1", "wrong patient number") in told
 
 
-def test_an_edit_meets_the_check_that_every_message_meets(office: Office) -> None:
+def test_an_edit_meets_the_check_that_every_message_meets(console: RunningConsole) -> None:
     """What the mapping refuses is told with its places, and not stored."""
-    old = office.messages["SITE1"]
-    newest = office.store("orders", order(43))
-    segments = edit(office, old, "M1^^^HOSP^MR", "")
+    old = console.messages["SITE1"]
+    newest = console.store("orders", order(43))
+    segments = edit(console, old, "M1^^^HOSP^MR", "")
     path = f"/api/messages/{old}"
-    faults = office.call("editor", "POST", f"{path}/check", {"segments": segments}).json()["faults"]
+    faults = console.call("editor", "POST", f"{path}/check", {"segments": segments}).json()[
+        "faults"
+    ]
     assert [each["place"] for each in faults] == ["PID-3.1"]
     body = {"segments": segments, "reason": "try"}
-    refused = office.call("editor", "POST", f"{path}/send-again", body)
+    refused = console.call("editor", "POST", f"{path}/send-again", body)
     assert (refused.status_code, "PID-3.1" in refused.json()["detail"]) == (409, True)
     bad = [segments[0].replace("^~", "~^"), *segments[1:]]
-    told = office.call("editor", "POST", f"{path}/check", {"segments": bad})
+    told = console.call("editor", "POST", f"{path}/check", {"segments": bad})
     assert (told.status_code, told.json()["place"]) == (400, "MSH-2")
-    assert queries.messages(office.database, queries.Filter(limit=1))[0].id == newest
+    assert queries.messages(console.database, queries.Filter(limit=1))[0].id == newest
 
 
-def test_many_are_replayed_by_what_they_have_in_common(office: Office) -> None:
+def test_many_are_replayed_by_what_they_have_in_common(console: RunningConsole) -> None:
     """All that the search finds, oldest first, each recorded; of a limited person's only."""
-    ours = [office.store("orders", order(50 + number)) for number in range(3)]
-    theirs = office.store("north", order(60))
+    ours = [console.store("orders", order(50 + number)) for number in range(3)]
+    theirs = console.store("north", order(60))
     for each in (*ours, theirs):
-        park(office, each, "table_locked")
-    office.index()
+        park(console, each, "table_locked")
+    console.index()
     wanted = {"state": "parked", "text": "locked"}
-    told = office.call("editor1", "POST", "/api/messages/replay", wanted).json()
+    told = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["failed"], told["more"]) == (3, [], False)
-    states = {each: queries.message(office.database, each).row.state for each in (*ours, theirs)}
+    states = {each: queries.message(console.database, each).row.state for each in (*ours, theirs)}
     assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
-    deeds = office.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
+    deeds = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
     assert {f"message {each}" for each in ours} <= {each["subject"] for each in deeds}
 
 
 def test_the_oldest_of_very_many_are_replayed_first(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what one call takes, the newer ones wait for the next: a cancel follows its order."""
     monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
     monkeypatch.setattr(messages, "_PAGE", 2)
-    stored = [office.store("orders", order(70 + number)) for number in range(5)]
+    stored = [console.store("orders", order(70 + number)) for number in range(5)]
     for each in stored:
-        park(office, each, "very_many")
+        park(console, each, "very_many")
     wanted = {"state": "parked", "text": "very_many"}
-    told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
+    told = console.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["more"]) == (3, True)
-    states = [queries.message(office.database, each).row.state for each in stored]
+    states = [queries.message(console.database, each).row.state for each in stored]
     assert states == [QueueState.QUEUED] * 3 + [QueueState.PARKED] * 2
-    told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
+    told = console.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (told["queued"], told["more"]) == (2, False)
 
 
 @pytest.mark.parametrize("state", [None, "done", "queued", "cancelled"])
-def test_what_was_done_is_not_replayed_in_bulk(office: Office, state: str | None) -> None:
+def test_what_was_done_is_not_replayed_in_bulk(console: RunningConsole, state: str | None) -> None:
     """Only what is parked or was refused."""
-    answer = office.call("chief", "POST", "/api/messages/replay", {"state": state})
+    answer = console.call("chief", "POST", "/api/messages/replay", {"state": state})
     assert answer.status_code == 409

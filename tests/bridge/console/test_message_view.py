@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.console.errors import InvalidEdit
-from bridge.console.message_view import editable_message, encode_edit
+from bridge.console.message_view import editable_message, encode_edit, segment_tree
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"
@@ -62,3 +62,19 @@ def test_what_is_no_message_is_refused() -> None:
     for lines in ([], ["  "], ["PID|1"]):
         with pytest.raises(InvalidEdit):
             encode_edit(MESSAGE, lines, "utf-8")
+
+
+ORDERS = (
+    b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1\r"
+    b"PID|1||M1^^^HOSP^MR~N2^^^NHS||DOE^JANE\r"
+    b"ORC|NW|P1|F1\rOBR|1|P1|F1|71250^CT\rOBR|2|P2|F2|71260^CT|||||||||||||||A2\r"
+)
+
+
+def test_the_tree_names_each_place() -> None:
+    """Repetitions and components as the mapping language writes them."""
+    pid = segment_tree(ORDERS)[1]
+    parts = {each["place"]: each["text"] for field in pid["fields"] for each in field["parts"]}
+    assert parts["PID-3(2).1"] == "N2"
+    assert parts["PID-5.2"] == "JANE"
+    assert segment_tree(ORDERS)[4]["place"] == "OBR[2]"

@@ -9,7 +9,7 @@ from bridge.console import grants
 from bridge.console.permissions import FRESH_MS
 from bridge.engine.service.accounts import users
 from bridge.wiring import stores
-from tests.bridge.console.http.office import BASE, PASSWORD, Office
+from tests.bridge.console.http.running_console import BASE, PASSWORD, RunningConsole
 
 ADMIN, CHIEF = "admin1", "chief"
 OUTSIDER = "outsider@site2.test"
@@ -17,91 +17,93 @@ SITE1, SITE2 = "/api/sites/SITE1", "/api/sites/SITE2"
 GOOD = "4 quiet otters swim far"
 
 
-def member(office: Office, site: str, email: str) -> str:
+def member(console: RunningConsole, site: str, email: str) -> str:
     """Make an account on a site that has a password; give its id."""
-    engine = stores.open_engine_database(office.settings)
+    engine = stores.open_engine_database(console.settings)
     with engine.write() as connection:
-        account = users.register(connection, site, email, "Somebody", office.clock())
+        account = users.register(connection, site, email, "Somebody", console.clock())
     engine.dispose()
-    office.set_password(account.id, PASSWORD)
+    console.set_password(account.id, PASSWORD)
     return str(account.id)
 
 
 @pytest.fixture
-def later(office: Office) -> Iterator[None]:
+def later(console: RunningConsole) -> Iterator[None]:
     """Eleven minutes later; afterwards it is as early as before."""
-    office.clock.ahead += FRESH_MS + 60_000
+    console.clock.ahead += FRESH_MS + 60_000
     yield
-    office.clock.ahead = 0
+    console.clock.ahead = 0
 
 
-def test_a_role_for_an_unknown_address_cannot_be_claimed(office: Office) -> None:
+def test_a_role_for_an_unknown_address_cannot_be_claimed(console: RunningConsole) -> None:
     """The original attack: another site's administrator makes the account, and has the role."""
     path = f"/api/grants/{OUTSIDER}"
-    refused = office.call(CHIEF, "PUT", path, {"role": "viewer"})
+    refused = console.call(CHIEF, "PUT", path, {"role": "viewer"})
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown_account")
-    key = member(office, "SITE2", OUTSIDER)
-    cookie = office.sign_in(OUTSIDER)
-    assert office.ask("GET", "/console/api/me", cookie).status_code == 403
-    given = office.call(CHIEF, "PUT", path, {"role": "viewer"})
+    key = member(console, "SITE2", OUTSIDER)
+    cookie = console.sign_in(OUTSIDER)
+    assert console.ask("GET", "/console/api/me", cookie).status_code == 403
+    given = console.call(CHIEF, "PUT", path, {"role": "viewer"})
     assert given.status_code == 200, given.text
     assert given.json()["link"].startswith(f"{BASE}/reporting/enrol?")
-    assert office.ask("GET", "/console/api/me", cookie).status_code == 401
-    assert not office.signs_in(OUTSIDER)
-    rows = office.call(CHIEF, "GET", "/api/grants").json()["rows"]
+    assert console.ask("GET", "/console/api/me", cookie).status_code == 401
+    assert not console.signs_in(OUTSIDER)
+    rows = console.call(CHIEF, "GET", "/api/grants").json()["rows"]
     (row,) = [each for each in rows if each["email"] == OUTSIDER]
     assert row["accountId"] == key
-    office.enrol(given.json()["link"], GOOD)
-    opened = office.ask("GET", "/console/api/me", office.sign_in(OUTSIDER, GOOD))
+    console.enrol(given.json()["link"], GOOD)
+    opened = console.ask("GET", "/console/api/me", console.sign_in(OUTSIDER, GOOD))
     assert opened.json()["role"] == "viewer"
 
 
-def test_a_wider_role_ends_what_opened_the_account_before(office: Office) -> None:
+def test_a_wider_role_ends_what_opened_the_account_before(console: RunningConsole) -> None:
     """Password, session and token; a narrower one ends none of them."""
     email = "widened@site1.test"
-    member(office, "SITE1", email)
+    member(console, "SITE1", email)
     path = f"/api/grants/{email}"
-    link = office.call(CHIEF, "PUT", path, {"role": "operator"}).json()["link"]
-    office.enrol(link, GOOD)
-    cookie, token = office.sign_in(email, GOOD), office.token("SITE1", email)
-    assert office.ask("GET", "/console/api/me", cookie).json()["role"] == "operator"
-    narrowed = office.call(CHIEF, "PUT", path, {"role": "viewer", "sites": ["SITE1"]})
+    link = console.call(CHIEF, "PUT", path, {"role": "operator"}).json()["link"]
+    console.enrol(link, GOOD)
+    cookie, token = console.sign_in(email, GOOD), console.token("SITE1", email)
+    assert console.ask("GET", "/console/api/me", cookie).json()["role"] == "operator"
+    narrowed = console.call(CHIEF, "PUT", path, {"role": "viewer", "sites": ["SITE1"]})
     assert narrowed.json() == {}
-    seen = office.ask("GET", "/console/api/me", cookie).json()
+    seen = console.ask("GET", "/console/api/me", cookie).json()
     assert (seen["role"], seen["sites"]) == ("viewer", ["SITE1"])
     for wider in ({"role": "viewer"}, {"role": "operator", "bodies": True}):
-        assert office.call(CHIEF, "PUT", path, wider).json()["link"]
-        assert office.ask("GET", "/console/api/me", cookie).status_code == 401
-        assert not office.signs_in(email, GOOD)
-        by_token = office.ask("GET", "/api/worklist?SiteID=SITE1", x_access_token=token)
+        assert console.call(CHIEF, "PUT", path, wider).json()["link"]
+        assert console.ask("GET", "/console/api/me", cookie).status_code == 401
+        assert not console.signs_in(email, GOOD)
+        by_token = console.ask("GET", "/api/worklist?SiteID=SITE1", x_access_token=token)
         assert by_token.status_code in {401, 403}
 
 
-def test_a_session_from_before_the_role_is_refused_even_if_it_was_kept(office: Office) -> None:
+def test_a_session_from_before_the_role_is_refused_even_if_it_was_kept(
+    console: RunningConsole,
+) -> None:
     """The console compares the moments itself."""
-    held = grants.active_grant_of(office.database, office.ids["viewer"])
+    held = grants.active_grant_of(console.database, console.ids["viewer"])
     assert held is not None
-    before = office.clock.ahead
-    office.clock.ahead += 1000
-    grants.remove_grant(office.database, held.account_id)
-    grants.save_grant(office.database, held, office.clock(), "test")
-    answer = office.call("viewer", "GET", "/api/me")
+    before = console.clock.ahead
+    console.clock.ahead += 1000
+    grants.remove_grant(console.database, held.account_id)
+    grants.save_grant(console.database, held, console.clock(), "test")
+    answer = console.call("viewer", "GET", "/api/me")
     assert (answer.status_code, answer.json()["code"]) == (403, "session_before_grant")
-    office.clock.ahead = before
-    grants.remove_grant(office.database, held.account_id)
-    grants.save_grant(office.database, held, held.granted_at, "test")
-    assert office.call("viewer", "GET", "/api/me").status_code == 200
+    console.clock.ahead = before
+    grants.remove_grant(console.database, held.account_id)
+    grants.save_grant(console.database, held, held.granted_at, "test")
+    assert console.call("viewer", "GET", "/api/me").status_code == 200
 
 
-def test_only_what_exists_is_granted(office: Office) -> None:
+def test_only_what_exists_is_granted(console: RunningConsole) -> None:
     """No unknown site, on its own or among known ones."""
     for sites in (["SITE9"], ["SITE1", "site1"], ["SITE1 "]):
         body = {"role": "operator", "sites": sites}
-        refused = office.call(CHIEF, "PUT", "/api/grants/reader@site1.test", body)
+        refused = console.call(CHIEF, "PUT", "/api/grants/reader@site1.test", body)
         assert (refused.status_code, refused.json()["code"]) == (400, "unknown_site"), sites
 
 
-def test_nobody_sets_the_password_of_another(office: Office) -> None:
+def test_nobody_sets_the_password_of_another(console: RunningConsole) -> None:
     """
     Not of a new account, not of a known one.
 
@@ -110,16 +112,16 @@ def test_nobody_sets_the_password_of_another(office: Office) -> None:
     for who in (ADMIN, CHIEF):
         for email in ("brand-new@site1.test", "reader@site1.test", "viewer@site1.test"):
             body = {"email": email, "name": "N", "role": "user", "password": GOOD}
-            answer = office.call(who, "POST", "/api/sites/SITE1/users", body)
+            answer = console.call(who, "POST", "/api/sites/SITE1/users", body)
             assert answer.status_code in {400, 403, 422}, answer.text
-            assert not office.signs_in(email, GOOD)
+            assert not console.signs_in(email, GOOD)
     invited = {"email": "invited@site1.test", "name": "N", "role": "user"}
-    made = office.call(CHIEF, "POST", "/api/sites/SITE1/users", invited).json()
-    office.enrol(made["link"], GOOD)
-    assert office.signs_in(invited["email"], GOOD)
+    made = console.call(CHIEF, "POST", "/api/sites/SITE1/users", invited).json()
+    console.enrol(made["link"], GOOD)
+    assert console.signs_in(invited["email"], GOOD)
     for who, email in ((ADMIN, "new@site1.test"), (CHIEF, "reader@site2.test")):
         known = {**invited, "email": email}
-        answer = office.call(who, "POST", "/api/sites/SITE1/users", known)
+        answer = console.call(who, "POST", "/api/sites/SITE1/users", known)
         assert answer.status_code == 200
         assert "link" not in answer.json()
 
@@ -127,38 +129,38 @@ def test_nobody_sets_the_password_of_another(office: Office) -> None:
 @pytest.mark.parametrize("action", ["enrolment", "disable", "enable"])
 @pytest.mark.parametrize("who", ["viewer", "operator", "author", ADMIN])
 def test_only_system_administrators_reset_and_disable(
-    office: Office, who: str, action: str
+    console: RunningConsole, who: str, action: str
 ) -> None:
     """For any account: of their own site, of another one, and their own."""
     for email in ("reader@site1.test", "reader@site2.test", f"{who}@site1.test"):
-        answer = office.call(who, "POST", f"/api/people/{email}/{action}", {})
+        answer = console.call(who, "POST", f"/api/people/{email}/{action}", {})
         assert answer.status_code == 403, answer.text
 
 
-def test_nobody_resets_or_disables_themselves(office: Office) -> None:
+def test_nobody_resets_or_disables_themselves(console: RunningConsole) -> None:
     """A stolen session would obtain a new password by it."""
     for action in ("enrolment", "disable"):
-        answer = office.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
+        answer = console.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
         assert answer.status_code == 409, answer.text
-    assert office.call(CHIEF, "GET", "/api/me").status_code == 200
+    assert console.call(CHIEF, "GET", "/api/me").status_code == 200
 
 
-def test_a_disabled_person_is_out_at_once_and_comes_back_only_anew(office: Office) -> None:
+def test_a_disabled_person_is_out_at_once_and_comes_back_only_anew(console: RunningConsole) -> None:
     """The session has ended for good; the role counts again after enabling."""
     email = "leaver@site1.test"
-    key = member(office, "SITE1", email)
-    link = office.call(CHIEF, "PUT", f"/api/grants/{key}", {"role": "viewer"}).json()["link"]
-    office.enrol(link, GOOD)
-    cookie = office.sign_in(email, GOOD)
-    assert office.ask("GET", "/console/api/me", cookie).status_code == 200
-    assert office.call(CHIEF, "POST", f"/api/people/{email}/disable", {}).status_code == 200
-    assert office.ask("GET", "/console/api/me", cookie).status_code == 401
-    assert not office.signs_in(email, GOOD)
-    refused = office.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator"})
+    key = member(console, "SITE1", email)
+    link = console.call(CHIEF, "PUT", f"/api/grants/{key}", {"role": "viewer"}).json()["link"]
+    console.enrol(link, GOOD)
+    cookie = console.sign_in(email, GOOD)
+    assert console.ask("GET", "/console/api/me", cookie).status_code == 200
+    assert console.call(CHIEF, "POST", f"/api/people/{email}/disable", {}).status_code == 200
+    assert console.ask("GET", "/console/api/me", cookie).status_code == 401
+    assert not console.signs_in(email, GOOD)
+    refused = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator"})
     assert refused.json()["code"] == "account_disabled"
-    assert office.call(CHIEF, "POST", f"/api/people/{email}/enable", {}).status_code == 200
-    assert office.ask("GET", "/console/api/me", cookie).status_code == 401
-    opened = office.ask("GET", "/console/api/me", office.sign_in(email, GOOD))
+    assert console.call(CHIEF, "POST", f"/api/people/{email}/enable", {}).status_code == 200
+    assert console.ask("GET", "/console/api/me", cookie).status_code == 401
+    opened = console.ask("GET", "/console/api/me", console.sign_in(email, GOOD))
     assert opened.status_code == 200
 
 
@@ -178,55 +180,59 @@ FRESH = {
 
 @pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("route", FRESH)
-def test_weighty_actions_need_a_proof_from_the_last_ten_minutes(office: Office, route: str) -> None:
+def test_weighty_actions_need_a_proof_from_the_last_ten_minutes(
+    console: RunningConsole, route: str
+) -> None:
     """Afterwards the same request is let through; what is light needs none."""
     method, path = route.split()
-    assert office.call(CHIEF, "GET", "/api/me").status_code == 200
-    answer = office.call(CHIEF, method, path, FRESH[route])
+    assert console.call(CHIEF, "GET", "/api/me").status_code == 200
+    answer = console.call(CHIEF, method, path, FRESH[route])
     assert (answer.status_code, answer.json()["code"]) == (403, "reauthentication_required")
 
 
-def test_a_confirmed_password_counts_for_ten_minutes(office: Office) -> None:
+def test_a_confirmed_password_counts_for_ten_minutes(console: RunningConsole) -> None:
     """A wrong one does not; and it counts for the session that confirmed alone."""
     email, body = "chief@site1.test", {"email": "reader@site1.test"}
-    own, other = office.sign_in(email), office.sign_in(email)
-    office.clock.ahead += FRESH_MS + 60_000
+    own, other = console.sign_in(email), console.sign_in(email)
+    console.clock.ahead += FRESH_MS + 60_000
     try:
         path, confirm = "/console/api/sites/SITE1/tokens", "/reporting/api/account/confirm"
-        assert office.ask("POST", path, own, body).status_code == 403
-        wrong = office.ask("POST", confirm, own, {"password": "not the right one"})
+        assert console.ask("POST", path, own, body).status_code == 403
+        wrong = console.ask("POST", confirm, own, {"password": "not the right one"})
         assert wrong.status_code in {400, 401, 403}
-        assert office.ask("POST", path, own, body).status_code == 403
-        assert office.ask("POST", confirm, own, {"password": PASSWORD}).status_code == 204
-        assert office.ask("POST", path, own, body).status_code == 200
-        assert office.ask("POST", path, other, body).status_code == 403
+        assert console.ask("POST", path, own, body).status_code == 403
+        assert console.ask("POST", confirm, own, {"password": PASSWORD}).status_code == 204
+        assert console.ask("POST", path, own, body).status_code == 200
+        assert console.ask("POST", path, other, body).status_code == 403
     finally:
-        office.clock.ahead = 0
+        console.clock.ahead = 0
 
 
 HOOK = "def name(message):\n    return 'X'\n"
 
 
-def test_a_draft_with_a_hook_needs_a_fresh_proof_and_other_drafts_do_not(office: Office) -> None:
+def test_a_draft_with_a_hook_needs_a_fresh_proof_and_other_drafts_do_not(
+    console: RunningConsole,
+) -> None:
     """Also where it is activated; without the permission it stays refused however fresh."""
     path = "/api/mappings/orders/draft"
-    active = office.call(CHIEF, "GET", "/api/mappings/orders").json()["in_force"]
+    active = console.call(CHIEF, "GET", "/api/mappings/orders").json()["in_force"]
     begun = active["version"] if active else ""
 
     def save(who: str, file: str, text: str) -> tuple[int, str]:
-        office.call(who, "DELETE", path)
+        console.call(who, "DELETE", path)
         body = {"files": {file: text}, "begun_on": begun, "revision": 0}
-        answer = office.call(who, "PUT", path, body)
+        answer = console.call(who, "PUT", path, body)
         return answer.status_code, answer.json().get("code", "")
 
     assert save(CHIEF, "own.py", HOOK)[0] == 200
-    office.clock.ahead += FRESH_MS + 60_000
+    console.clock.ahead += FRESH_MS + 60_000
     try:
         assert save(CHIEF, "own.py", HOOK) == (403, "reauthentication_required")
         assert save(CHIEF, "codes/own.csv", "code,value\n")[0] == 200
         assert save("author", "own.py", HOOK) == (403, "not_permitted")
     finally:
-        office.clock.ahead = 0
+        console.clock.ahead = 0
 
 
 @pytest.mark.parametrize(
@@ -246,91 +252,93 @@ def test_a_draft_with_a_hook_needs_a_fresh_proof_and_other_drafts_do_not(office:
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_a_page_of_somebody_else_changes_nothing(
-    office: Office, method: str, headers: dict[str, str]
+    console: RunningConsole, method: str, headers: dict[str, str]
 ) -> None:
     """Neither header, an opaque origin, another port, a sub-domain, and what looks like ours."""
     body = {"role": "viewer"} if method == "PUT" else None
-    answer = office.call(CHIEF, method, "/api/grants/reader@site1.test", body, **headers)
+    answer = console.call(CHIEF, method, "/api/grants/reader@site1.test", body, **headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
 
 
-def test_a_planted_cookie_is_not_adopted_by_signing_in(office: Office) -> None:
+def test_a_planted_cookie_is_not_adopted_by_signing_in(console: RunningConsole) -> None:
     """Signing in makes a new session; what was in the cookie before opens nothing."""
-    name = office.cookies[CHIEF].partition("=")[0]
+    name = console.cookies[CHIEF].partition("=")[0]
     planted = f"{name}=planted-secret"
-    cookie = office.sign_in("viewer@site1.test", cookie=planted)
+    cookie = console.sign_in("viewer@site1.test", cookie=planted)
     assert cookie != planted
-    assert office.ask("GET", "/console/api/me", planted).status_code == 401
+    assert console.ask("GET", "/console/api/me", planted).status_code == 401
 
 
 @pytest.mark.parametrize("who", [CHIEF, "author", "viewer", "admin1"])
-def test_a_session_of_another_site_reaches_nothing_here(office: Office, who: str) -> None:
+def test_a_session_of_another_site_reaches_nothing_here(console: RunningConsole, who: str) -> None:
     """Limited to SITE2: no role for all sites opens, and others see SITE2 at most."""
-    with office.limited("SITE2"):
-        answer = office.call(who, "GET", "/api/me")
+    with console.limited("SITE2"):
+        answer = console.call(who, "GET", "/api/me")
         if who == "viewer":
             assert answer.json()["sites"] == ["SITE2"]
-            message = office.messages["SITE1"]
-            assert office.call(who, "GET", f"/api/messages/{message}").status_code == 404
+            message = console.messages["SITE1"]
+            assert console.call(who, "GET", f"/api/messages/{message}").status_code == 404
             return
         assert (answer.status_code, answer.json()["code"]) == (403, "session_of_one_site")
         for path in ("/api/grants", "/api/sites", "/api/overview"):
-            assert office.call(who, "GET", path).status_code == 403
+            assert console.call(who, "GET", path).status_code == 403
 
 
 def test_without_a_second_factor_the_console_stays_shut_where_it_is_required(
-    office: Office,
+    console: RunningConsole,
 ) -> None:
     """By default; and the page says what to do."""
-    with office.required_second_factor():
-        answer = office.call(CHIEF, "GET", "/api/me")
+    with console.required_second_factor():
+        answer = console.call(CHIEF, "GET", "/api/me")
         assert (answer.status_code, answer.json()["code"]) == (403, "second_factor_required")
-        assert "second_factor_required" in office.call(CHIEF, "GET", "/").text
+        assert "second_factor_required" in console.call(CHIEF, "GET", "/").text
 
 
-def test_replaying_a_request_changes_nothing_more(office: Office) -> None:
+def test_replaying_a_request_changes_nothing_more(console: RunningConsole) -> None:
     """A used link is used; an older link ends with a newer one."""
     email = "twice@site1.test"
-    member(office, "SITE1", email)
+    member(console, "SITE1", email)
     path = f"/api/people/{email}/enrolment"
-    first, second = (office.call(CHIEF, "POST", path, {}).json()["link"] for _ in range(2))
+    first, second = (console.call(CHIEF, "POST", path, {}).json()["link"] for _ in range(2))
     assert first != second
     with pytest.raises(AssertionError):
-        office.enrol(first, GOOD)
-    office.enrol(second, GOOD)
+        console.enrol(first, GOOD)
+    console.enrol(second, GOOD)
     with pytest.raises(AssertionError):
-        office.enrol(second, "another 5 good ducks")
-    assert office.signs_in(email, GOOD)
+        console.enrol(second, "another 5 good ducks")
+    assert console.signs_in(email, GOOD)
 
 
 @pytest.mark.parametrize("at", ["@", "\uff20", "\ufe6b"])
-def test_a_form_of_an_address_is_the_account_that_it_names(office: Office, at: str) -> None:
+def test_a_form_of_an_address_is_the_account_that_it_names(
+    console: RunningConsole, at: str
+) -> None:
     """A site administrator reaches no account that may more, however its address is written."""
     email = "mighty@site1.test"
-    key = member(office, "SITE1", email)
-    given = office.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
+    key = member(console, "SITE1", email)
+    given = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
     assert given.status_code == 200, given.text
     written = email.replace("@", at)
     tokens = f"{SITE1}/tokens"
-    refused = office.call(ADMIN, "POST", tokens, {"email": written, "label": "x", "scopes": []})
+    refused = console.call(ADMIN, "POST", tokens, {"email": written, "label": "x", "scopes": []})
     assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
-    removed = office.call(ADMIN, "DELETE", f"{SITE1}/users/{quote(written)}")
+    removed = console.call(ADMIN, "DELETE", f"{SITE1}/users/{quote(written)}")
     assert (removed.status_code, removed.json()["code"]) == (403, "target_may_more")
-    engine = stores.open_engine_database(office.settings)
+    engine = stores.open_engine_database(console.settings)
     with engine.read() as connection:
         assert users.sites_of(connection, int(key)) == ["SITE1"]
     engine.dispose()
 
 
-def test_a_token_of_somebody_who_may_more_is_not_revoked(office: Office) -> None:
+def test_a_token_of_somebody_who_may_more_is_not_revoked(console: RunningConsole) -> None:
     """A token has an owner, and the table decides about the owner."""
     email = "tokened@site1.test"
-    member(office, "SITE1", email)
-    given = office.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
+    member(console, "SITE1", email)
+    given = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
     assert given.status_code == 200, given.text
-    made = office.call(CHIEF, "POST", f"{SITE1}/tokens", {"email": email, "label": "own"})
+    made = console.call(CHIEF, "POST", f"{SITE1}/tokens", {"email": email, "label": "own"})
     assert made.status_code == 200, made.text
     path = f"{SITE1}/tokens/{made.json()['id']}"
-    refused = office.call(ADMIN, "DELETE", path)
+    refused = console.call(ADMIN, "DELETE", path)
     assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
-    assert office.call(CHIEF, "DELETE", path).status_code == 200
+    assert console.call(CHIEF, "DELETE", path).status_code == 200

@@ -15,14 +15,14 @@ from bridge.queue import queries
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from tests.bridge.console.conftest import START, Shelf
+from tests.bridge.console.conftest import START, MessageStore
 
 
 @contextmanager
-def plans(shelf: Shelf) -> Iterator[list[str]]:
+def plans(store: MessageStore) -> Iterator[list[str]]:
     """Collect how SQLite carries out what is asked of it."""
     found: list[str] = []
-    with shelf.database.read() as connection:
+    with store.database.read() as connection:
         engine = connection.engine
 
     def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
@@ -35,34 +35,34 @@ def plans(shelf: Shelf) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", explain)
 
 
-PARKED: list[Callable[[Shelf], object]] = [
-    lambda shelf: queries.messages(shelf.database, queries.Filter(state=QueueState.PARKED)),
-    lambda shelf: queries.deliveries(shelf.database, queries.Filter(state=QueueState.PARKED)),
-    lambda shelf: search_messages(shelf.database, MessageQuery(state=QueueState.PARKED)),
-    lambda shelf: search_messages(
-        shelf.database, MessageQuery(state=QueueState.PARKED, sites=frozenset({"odd"}))
+PARKED: list[Callable[[MessageStore], object]] = [
+    lambda store: queries.messages(store.database, queries.Filter(state=QueueState.PARKED)),
+    lambda store: queries.deliveries(store.database, queries.Filter(state=QueueState.PARKED)),
+    lambda store: search_messages(store.database, MessageQuery(state=QueueState.PARKED)),
+    lambda store: search_messages(
+        store.database, MessageQuery(state=QueueState.PARKED, sites=frozenset({"odd"}))
     ),
-    lambda shelf: queries.open_messages(shelf.database),
+    lambda store: queries.open_messages(store.database),
 ]
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Iterator[Shelf]:
+def filled(tmp_path: Path) -> Iterator[MessageStore]:
     """Some thousand messages, a few of them parked; on SQLite, which sees less than PostgreSQL."""
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     upgrade(database)
-    shelf = Shelf(database)
-    shelf.fill(1, 3, state="parked")
-    shelf.fill(4, 3000)
+    store = MessageStore(database)
+    store.fill(1, 3, state="parked")
+    store.fill(4, 3000)
     with database.write() as connection:
         connection.execute(text("ANALYZE"))
-    yield shelf
+    yield store
     database.dispose()
 
 
 @pytest.mark.parametrize("asking", PARKED)
 def test_what_is_parked_is_found_by_its_own_index(
-    filled: Shelf, asking: Callable[[Shelf], object]
+    filled: MessageStore, asking: Callable[[MessageStore], object]
 ) -> None:
     """Written so that SQLite sees that the partial index has all of it."""
     with plans(filled) as found:
@@ -74,15 +74,15 @@ def test_what_is_parked_is_found_by_its_own_index(
     "asking",
     [
         *PARKED,
-        lambda shelf: search_messages(
-            shelf.database, MessageQuery(kind=NumberKind.ORDER, number="P7")
+        lambda store: search_messages(
+            store.database, MessageQuery(kind=NumberKind.ORDER, number="P7")
         ),
-        lambda shelf: search_messages(shelf.database, MessageQuery(text="locked")),
-        lambda shelf: search_messages(shelf.database, MessageQuery(sites=frozenset({"odd"}))),
-        lambda shelf: figures(shelf.database, START + 3_000_000),
+        lambda store: search_messages(store.database, MessageQuery(text="locked")),
+        lambda store: search_messages(store.database, MessageQuery(sites=frozenset({"odd"}))),
+        lambda store: figures(store.database, START + 3_000_000),
     ],
 )
-def test_no_table_is_walked(filled: Shelf, asking: Callable[[Shelf], object]) -> None:
+def test_no_table_is_walked(filled: MessageStore, asking: Callable[[MessageStore], object]) -> None:
     """By a range of ids, by a partial index, by the numbers."""
     with plans(filled) as found:
         asking(filled)

@@ -1,9 +1,7 @@
-"""The index of numbers gives way to a rush, and catches up when it is quiet."""
+"""The message index: numbers in messages, their hashes, and the pace of the indexer."""
 
 import pytest
 
-from bridge.console import dashboard as module
-from bridge.console.dashboard import HOUR, STEPS, figures
 from bridge.console.message_index import (
     BUSY_BATCH,
     BUSY_PAUSE_FACTOR,
@@ -13,11 +11,40 @@ from bridge.console.message_index import (
     MAX_PAUSE,
     MIN_PAUSE,
     ArrivalSample,
+    NumberKind,
     arrival_rate,
     batch_size,
+    number_hash,
     pause_seconds,
+    read_numbers,
 )
-from tests.bridge.console.conftest import START, Shelf
+from bridge.console.message_view import segment_tree
+
+MESSAGE = (
+    b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1\r"
+    b"PID|1||M1^^^HOSP^MR~N2^^^NHS||DOE^JANE\r"
+    b"ORC|NW|P1|F1\rOBR|1|P1|F1|71250^CT\rOBR|2|P2|F2|71260^CT|||||||||||||||A2\r"
+)
+
+
+def test_all_numbers_of_a_message_are_found() -> None:
+    """Every repetition of the patient's ids, every order of the message."""
+    found = read_numbers(MESSAGE)
+    assert found.control == {"C1"}
+    assert found.patient == {"M1", "N2"}
+    assert found.order == {"P1", "F1", "P2", "F2", "A2"}
+
+
+def test_what_is_no_message_has_no_numbers() -> None:
+    """It is stored all the same, and found by its time and state."""
+    assert list(read_numbers(b"not HL7").hashes()) == []
+    assert segment_tree(b"not HL7") == []
+
+
+def test_a_number_of_a_patient_is_no_number_of_an_order() -> None:
+    """The same digits as another kind of number are another key; blanks around are none."""
+    assert len({number_hash(kind, "4711") for kind in NumberKind}) == len(NumberKind)
+    assert number_hash(NumberKind.ORDER, " 4711 ") == number_hash(NumberKind.ORDER, "4711")
 
 
 def test_the_rate_is_what_came_between_two_looks() -> None:
@@ -46,24 +73,3 @@ def test_when_it_is_quiet_it_catches_up_at_half_speed() -> None:
     """And looks once a second when there is nothing more."""
     assert pause_seconds(0.0, 0.2, full=True) == pytest.approx(0.2)
     assert pause_seconds(BUSY_RATE - 1, 0.2, full=False) == IDLE_PAUSE
-
-
-def test_an_hour_is_counted_in_parts(shelf: Shelf) -> None:
-    """Each message in the part in which it came; who is limited to listeners sees no hour."""
-    shelf.fill(1, 600)
-    now = START + 601_000
-    hour = figures(shelf.database, now)["hour"]["received"]
-    part = HOUR // STEPS // 1000
-    assert hour == [0] * (STEPS - 2) + [part, part]
-    own = figures(shelf.database, now, listeners={"odd"}, destinations=set())
-    assert own["hour"] is None
-    assert set(own["received"]) == {"odd"}
-
-
-def test_a_great_queue_is_counted_as_a_whole(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its index alone; to look at each for its listener would take too long."""
-    shelf.fill(1, 5, state="parked")
-    assert figures(shelf.database, START)["inbox"].keys() == {"odd", "even"}
-    monkeypatch.setattr(module, "_MAX_COUNTED", 4)
-    assert figures(shelf.database, START)["inbox"][""]["parked"] == 5
-    assert figures(shelf.database, START, listeners={"odd"}, destinations=set())["inbox"] == {}

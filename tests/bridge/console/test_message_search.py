@@ -14,12 +14,12 @@ from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
 from mappings.inbound.definition import Subjects
-from tests.bridge.console.conftest import START, Shelf
+from tests.bridge.console.conftest import START, MessageStore
 
 
-def ids(shelf: Shelf, wanted: MessageQuery) -> list[int]:
+def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:
     """What is found, by id."""
-    return [row.id for row in search_messages(shelf.database, wanted).rows]
+    return [row.id for row in search_messages(store.database, wanted).rows]
 
 
 def site_by_listener(origin: MessageOrigin) -> Subjects:
@@ -27,53 +27,62 @@ def site_by_listener(origin: MessageOrigin) -> Subjects:
     return Subjects(frozenset({origin.listener}))
 
 
-def test_time_is_found_by_bisection(shelf: Shelf) -> None:
+def test_time_is_found_by_bisection(store: MessageStore) -> None:
     """The first that came at a time or later; before all and behind all too."""
-    shelf.fill(1, 50)
-    with shelf.database.write() as connection:
+    store.fill(1, 50)
+    with store.database.write() as connection:
         connection.execute(text("DELETE FROM message WHERE id BETWEEN 20 AND 29"))
-    with shelf.database.read() as connection:
+    with store.database.read() as connection:
         for second, wanted in ((0, 1), (10, 10), (19, 19), (20, 20), (25, 20), (50, 50), (99, 51)):
             found = id_at(connection, MESSAGE, "received_at", START + second * 1000)
             assert (second, found) == (second, wanted)
     between = MessageQuery(since=START + 18_000, until=START + 31_000)
-    assert ids(shelf, between) == [30, 19, 18]
+    assert ids(store, between) == [30, 19, 18]
 
 
 def test_pages_go_on_where_the_last_one_ended(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through windows without a hit too: nothing is left out, nothing comes twice."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
-    shelf.fill(1, 3, detail="Table is locked")
-    shelf.fill(4, 40)
-    shelf.fill(41, 45, detail="table is LOCKED again")
-    assert every(shelf, MessageQuery(text="locked table", limit=2)) == [45, 44, 43, 42, 41, 3, 2, 1]
+    store.fill(1, 3, detail="Table is locked")
+    store.fill(4, 40)
+    store.fill(41, 45, detail="table is LOCKED again")
+    assert every(store, MessageQuery(text="locked table", limit=2)) == [
+        45,
+        44,
+        43,
+        42,
+        41,
+        3,
+        2,
+        1,
+    ]
 
 
 def test_many_that_want_a_person_are_looked_through_in_parts(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By state and by number: a page reads so many rows, the next goes on, none is left out."""
     monkeypatch.setattr(message_search, "MAX_INDEXED_ROWS", 10)
-    shelf.fill(1, 3, state="parked", detail="Table is locked")
-    shelf.fill(4, 40, state="parked")
-    MessageIndexer(shelf.database, site_by_listener, lambda: START).catch_up()
+    store.fill(1, 3, state="parked", detail="Table is locked")
+    store.fill(4, 40, state="parked")
+    MessageIndexer(store.database, site_by_listener, lambda: START).catch_up()
     wanted = MessageQuery(state=QueueState.PARKED, text="locked")
-    first = search_messages(shelf.database, wanted)
+    first = search_messages(store.database, wanted)
     assert (first.rows, first.further) == ([], 31)
-    assert every(shelf, wanted) == [3, 2, 1]
+    assert every(store, wanted) == [3, 2, 1]
     numbered = MessageQuery(kind=NumberKind.PATIENT, number="M1", text="locked")
-    assert search_messages(shelf.database, numbered).rows == []
-    assert every(shelf, numbered) == [1]
+    assert search_messages(store.database, numbered).rows == []
+    assert every(store, numbered) == [1]
 
 
-def every(shelf: Shelf, wanted: MessageQuery) -> list[int]:
+def every(store: MessageStore, wanted: MessageQuery) -> list[int]:
     """What is found page by page, by id."""
     found: list[int] = []
     before = None
     for _ in range(20):
-        page = search_messages(shelf.database, replace(wanted, before=before))
+        page = search_messages(store.database, replace(wanted, before=before))
         found += [row.id for row in page.rows]
         if (before := page.further) is None:
             break
@@ -81,36 +90,36 @@ def every(shelf: Shelf, wanted: MessageQuery) -> list[int]:
 
 
 def test_what_wants_a_person_is_found_however_old(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parked ones have an index: no window holds them back. A percent sign is a percent sign."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
-    shelf.fill(1, 2, state="parked", detail="100% full")
-    shelf.fill(3, 40)
-    assert ids(shelf, MessageQuery(state=QueueState.PARKED)) == [2, 1]
-    assert ids(shelf, MessageQuery(state=QueueState.PARKED, text="%")) == [2, 1]
-    assert ids(shelf, MessageQuery(state=QueueState.PARKED, text="0_%")) == []
-    assert ids(shelf, MessageQuery(state=QueueState.PARKED, listener="odd")) == [1]
+    store.fill(1, 2, state="parked", detail="100% full")
+    store.fill(3, 40)
+    assert ids(store, MessageQuery(state=QueueState.PARKED)) == [2, 1]
+    assert ids(store, MessageQuery(state=QueueState.PARKED, text="%")) == [2, 1]
+    assert ids(store, MessageQuery(state=QueueState.PARKED, text="0_%")) == []
+    assert ids(store, MessageQuery(state=QueueState.PARKED, listener="odd")) == [1]
 
 
-def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
+def test_numbers_are_indexed_once_and_whatever_comes_late(store: MessageStore) -> None:
     """More than a batch at once; ids that are committed after greater ones are read too."""
     last = 10 * FULL_BATCH + 20
-    shelf.fill(1, last)
-    with shelf.database.write() as connection:
+    store.fill(1, last)
+    with store.database.write() as connection:
         late = connection.execute(text("DELETE FROM message WHERE id = 515")).rowcount
         connection.execute(text("DELETE FROM message_body WHERE message_id = 515"))
     assert late == 1
     now = [START]
-    indexer = MessageIndexer(shelf.database, site_by_listener, lambda: now[0])
+    indexer = MessageIndexer(store.database, site_by_listener, lambda: now[0])
     assert indexer.catch_up() == last - 1
     assert indexer.catch_up() == 0
-    assert ids(shelf, MessageQuery(kind=NumberKind.ORDER, number="P7")) == [7]
-    assert ids(shelf, MessageQuery(kind=NumberKind.PATIENT, number="M1", limit=2)) == [
+    assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P7")) == [7]
+    assert ids(store, MessageQuery(kind=NumberKind.PATIENT, number="M1", limit=2)) == [
         last,
         last - 3,
     ]
-    with shelf.database.write() as connection:
+    with store.database.write() as connection:
         row = "id, received_at, listener, identity, digest, edition, message_type, mapping"
         more = "mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state"
         connection.execute(
@@ -126,44 +135,49 @@ def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
             )
         )
     assert indexer.catch_up() == 1
-    assert MessageIndexer(shelf.database, site_by_listener, lambda: now[0]).catch_up() <= last - 514
+    assert MessageIndexer(store.database, site_by_listener, lambda: now[0]).catch_up() <= last - 514
     now[0] += MISSING_ID_MS
     assert indexer.catch_up() == 0
-    assert ids(shelf, MessageQuery(kind=NumberKind.ORDER, number="P1")) == [515, 1]
+    assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P1")) == [515, 1]
 
 
-def test_numbers_go_with_their_message(shelf: Shelf) -> None:
+def test_numbers_go_with_their_message(store: MessageStore) -> None:
     """What retention removes leaves nothing in the index."""
-    shelf.fill(1, 10)
-    MessageIndexer(shelf.database, site_by_listener, lambda: START).catch_up()
-    prune(shelf.database, START + 5000)
-    with shelf.database.read() as connection:
+    store.fill(1, 10)
+    MessageIndexer(store.database, site_by_listener, lambda: START).catch_up()
+    prune(store.database, START + 5000)
+    with store.database.read() as connection:
         left = connection.execute(text("SELECT DISTINCT message_id FROM message_number")).scalars()
         assert set(left) == set(range(5, 11))
 
 
-def test_of_a_site_only_its_own_is_found(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_site_only_its_own_is_found(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By time, state and number alike; what nobody can tell is nobody's; nothing for no site."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
-    shelf.fill(1, 3, state="parked")
-    shelf.fill(4, 12)
+    store.fill(1, 3, state="parked")
+    store.fill(4, 12)
 
     def some(origin: MessageOrigin) -> Subjects:
         return Subjects() if b"|C12|" in origin.payload else site_by_listener(origin)
 
-    MessageIndexer(shelf.database, some, lambda: START).catch_up()
+    MessageIndexer(store.database, some, lambda: START).catch_up()
     even = frozenset({"even"})
-    assert ids(shelf, MessageQuery(sites=even)) == [10, 8, 6, 4]
-    assert ids(shelf, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
-    assert ids(shelf, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [10, 4]
-    assert ids(shelf, MessageQuery(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
-    assert ids(shelf, MessageQuery(sites=frozenset())) == []
+    assert ids(store, MessageQuery(sites=even)) == [10, 8, 6, 4]
+    assert ids(store, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
+    assert ids(store, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [
+        10,
+        4,
+    ]
+    assert ids(store, MessageQuery(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
+    assert ids(store, MessageQuery(sites=frozenset())) == []
 
 
-def test_what_speaks_of_two_sites_is_no_single_ones(shelf: Shelf) -> None:
+def test_what_speaks_of_two_sites_is_no_single_ones(store: MessageStore) -> None:
     """Whoever has both sees it."""
-    shelf.fill(1, 1)
+    store.fill(1, 1)
     both = frozenset({"A", "B"})
-    MessageIndexer(shelf.database, lambda _: Subjects(both), lambda: START).catch_up()
-    assert ids(shelf, MessageQuery(sites=frozenset({"A"}))) == []
-    assert ids(shelf, MessageQuery(sites=frozenset({"A", "B", "C"}))) == [1]
+    MessageIndexer(store.database, lambda _: Subjects(both), lambda: START).catch_up()
+    assert ids(store, MessageQuery(sites=frozenset({"A"}))) == []
+    assert ids(store, MessageQuery(sites=frozenset({"A", "B", "C"}))) == [1]

@@ -1,0 +1,30 @@
+"""The figures of the dashboard: counts of the last hour and of long queues."""
+
+import pytest
+
+from bridge.console import dashboard
+from bridge.console.dashboard import HOUR, STEPS, figures
+from tests.bridge.console.conftest import START, MessageStore
+
+
+def test_an_hour_is_counted_in_parts(store: MessageStore) -> None:
+    """Each message in the part in which it came; who is limited to listeners sees no hour."""
+    store.fill(1, 600)
+    now = START + 601_000
+    hour = figures(store.database, now)["hour"]["received"]
+    part = HOUR // STEPS // 1000
+    assert hour == [0] * (STEPS - 2) + [part, part]
+    own = figures(store.database, now, listeners={"odd"}, destinations=set())
+    assert own["hour"] is None
+    assert set(own["received"]) == {"odd"}
+
+
+def test_a_great_queue_is_counted_as_a_whole(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its index alone; to look at each for its listener would take too long."""
+    store.fill(1, 5, state="parked")
+    assert figures(store.database, START)["inbox"].keys() == {"odd", "even"}
+    monkeypatch.setattr(dashboard, "_MAX_COUNTED", 4)
+    assert figures(store.database, START)["inbox"][""]["parked"] == 5
+    assert figures(store.database, START, listeners={"odd"}, destinations=set())["inbox"] == {}
