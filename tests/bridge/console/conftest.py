@@ -18,7 +18,7 @@ _BODY = text("INSERT INTO message_body (message_id, payload, ack) VALUES (:n, :p
 
 
 def payload(number: int) -> bytes:
-    """A message with numbers of its own."""
+    """Return a message with numbers that no other message has."""
     return (
         f"MSH|^~\\&|RIS|HOSP|B|R|20260102||ORM^O01|C{number}|P|2.5.1\r"
         f"PID|1||M{number % 3}\rORC|NW|P{number}|F{number}\r"
@@ -27,7 +27,7 @@ def payload(number: int) -> bytes:
 
 @dataclass
 class MessageStore:
-    """Stored messages; the n-th came n seconds after START."""
+    """A database with messages; message n arrived n seconds after START."""
 
     database: Database
 
@@ -51,5 +51,5 @@ class MessageStore:
 
 @pytest.fixture
 def store(database: Database) -> MessageStore:
-    """Nothing stored yet."""
+    """Return an empty store."""
     return MessageStore(database)

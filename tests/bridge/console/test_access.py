@@ -1,4 +1,4 @@
-"""Who gives, takes, resets and disables whom: each role against each role, and in which order."""
+"""Access administration: each role against each role, and the order of the steps."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass
 class Engine:
-    """The engine's accounts in memory; `calls` in their order, with the grants there were."""
+    """The engine's accounts in memory; `calls` in order, with the role that was stored then."""
 
     database: Database
     known: dict[str, AccountInfo] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Engine:
 
 @dataclass
 class AccessSetup:
-    """The use cases over a database; two system administrators, so that neither is the last."""
+    """Access administration with a database; it has several system administrators."""
 
     database: Database
     engine: Engine
@@ -74,7 +74,7 @@ class AccessSetup:
     people: dict[str, Grant] = field(default_factory=dict)
 
     def add_user(self, number: int, name: str, grant: Grant) -> Grant:
-        """Give a role without asking anybody."""
+        """Add an account with a role."""
         key = self.engine.add(number, f"{name}@x.test")
         made = replace(grant, account_id=key, email=f"{name}@x.test")
         grants.save_grant(self.database, made, 1, "test")
@@ -84,12 +84,12 @@ class AccessSetup:
         return held
 
     def by(self, name: str) -> Administrator:
-        """Act as somebody."""
+        """Return a user as an actor."""
         return Administrator(name, self.people[name])
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for it."""
+    """Run a coroutine."""
     return asyncio.run(work)
 
 
@@ -109,7 +109,7 @@ WISHES = {**ROLES, "admin2": Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S2)
 
 @pytest.fixture
 def setup(database: Database) -> AccessSetup:
-    """Everybody in their role."""
+    """Return a setup with one account per role."""
     engine = Engine(database)
     made = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
     for number, (name, grant) in enumerate(ROLES.items(), start=1):
@@ -120,10 +120,10 @@ def setup(database: Database) -> AccessSetup:
 
 @pytest.mark.parametrize("giver", ["chief", "boss"])
 @pytest.mark.parametrize("target", [*ROLES, "new"])
-def test_nobody_gives_what_they_lack_or_touches_who_may_more(
+def test_a_grant_stays_within_the_rights_of_the_actor(
     setup: AccessSetup, giver: str, target: str
 ) -> None:
-    """For each wish: given exactly where it and the target's own role are within the giver's."""
+    """A role is assigned only if it and the target's present role are within the actor's."""
     own, key = setup.people[giver], "99" if target == "new" else str(_number(target))
     for wish in WISHES.values():
         before = grants.grant_of(setup.database, key)
@@ -146,8 +146,10 @@ def _number(name: str) -> int:
 
 
 @pytest.mark.parametrize("target", ROLES)
-def test_resetting_and_disabling_follow_the_same_rule(setup: AccessSetup, target: str) -> None:
-    """A system administrator without bodies does not reset one with them, and nobody themselves."""
+def test_enrolment_disabling_and_removal_follow_the_same_rule(
+    setup: AccessSetup, target: str
+) -> None:
+    """An actor without `bodies` does not reset an account that has it. Nobody resets their own."""
     email, by = f"{target}@x.test", setup.by("chief")
     may = target != "chief" and setup.people["chief"].covers(setup.people[target])
     for work in (
@@ -158,8 +160,8 @@ def test_resetting_and_disabling_follow_the_same_rule(setup: AccessSetup, target
         assert _is_done(work) is may
 
 
-def test_the_password_ends_before_the_role_counts(setup: AccessSetup) -> None:
-    """When the engine makes the link, the account has its old role still, and none if new."""
+def test_the_password_ends_before_the_new_role_is_stored(setup: AccessSetup) -> None:
+    """When the engine creates the link, the account still has its previous role, or none."""
     made = run(setup.access.grant(setup.by("chief"), "new@x.test", ROLES["operator"]))
     assert made is not None
     assert made.link
@@ -171,8 +173,8 @@ def test_the_password_ends_before_the_role_counts(setup: AccessSetup) -> None:
     ]
 
 
-def test_narrowing_a_role_ends_no_password(setup: AccessSetup) -> None:
-    """There is no link then, and the right is gone with the next request."""
+def test_a_role_with_fewer_rights_ends_no_password(setup: AccessSetup) -> None:
+    """There is no enrolment link, and the next request lacks the right."""
     made = run(setup.access.grant(setup.by("chief"), "operator@x.test", ROLES["viewer"]))
     assert made is None
     assert setup.engine.calls == []
@@ -194,10 +196,10 @@ def test_narrowing_a_role_ends_no_password(setup: AccessSetup) -> None:
         ("new@x.test", Grant("", ConsoleRole.SITE_ADMINISTRATOR), "site_needed"),
     ],
 )
-def test_what_does_not_exist_is_not_granted(
+def test_unknown_accounts_and_sites_are_refused(
     setup: AccessSetup, email: str, wish: Grant, code: str
 ) -> None:
-    """No account, no site: refused for the console and for the operator of HOME alike."""
+    """For users of the console and for the operator with access to the data directory."""
     for by in (setup.by("chief"), Administrator("root")):
         with pytest.raises(GrantRefused) as refusal:
             run(setup.access.grant(by, email, wish))
@@ -205,23 +207,23 @@ def test_what_does_not_exist_is_not_granted(
     assert setup.engine.calls == []
 
 
-def test_a_disabled_account_is_granted_nothing(setup: AccessSetup) -> None:
-    """It is enabled first."""
+def test_a_disabled_account_gets_no_role(setup: AccessSetup) -> None:
+    """It must be enabled first."""
     run(setup.engine.set_disabled("99", disabled=True))
     with pytest.raises(GrantRefused) as refusal:
         run(setup.access.grant(setup.by("chief"), "new@x.test", ROLES["viewer"]))
     assert refusal.value.code == "account_disabled"
 
 
-def test_a_role_that_nobody_has_is_not_taken(setup: AccessSetup) -> None:
-    """Neither of a stranger nor of somebody without one."""
+def test_removing_a_missing_role_is_an_error(setup: AccessSetup) -> None:
+    """For an account without a role, and for an unknown account."""
     for email in ("new@x.test", "stranger@x.test"):
         with pytest.raises(NoSuchItem):
             run(setup.access.revoke(setup.by("chief"), email))
 
 
-def test_a_revoked_role_no_longer_asks_for_a_second_factor(setup: AccessSetup) -> None:
-    """And the list says who has which, and who has enrolled."""
+def test_an_account_without_role_needs_no_second_factor(setup: AccessSetup) -> None:
+    """The list of grants shows who must still enrol."""
     run(setup.access.revoke(setup.by("chief"), "viewer@x.test"))
     assert setup.engine.calls == [("second factor False", str(_number("viewer")), None)]
     run(setup.access.enrol(setup.by("chief"), "operator@x.test"))
@@ -231,10 +233,10 @@ def test_a_revoked_role_no_longer_asks_for_a_second_factor(setup: AccessSetup) -
     assert "viewer@x.test" not in listed
 
 
-def test_a_system_administrator_who_is_the_last_is_not_demoted_by_the_operator(
+def test_the_operator_does_not_remove_the_last_system_administrator(
     database: Database,
 ) -> None:
-    """Unless `--force`."""
+    """Except with `--force`."""
     engine = Engine(database)
     setup = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
     setup.add_user(1, "chief", ROLES["chief"])

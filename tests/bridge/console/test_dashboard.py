@@ -7,8 +7,8 @@ from bridge.console.dashboard import HOUR, STEPS, figures
 from tests.bridge.console.conftest import START, MessageStore
 
 
-def test_an_hour_is_counted_in_parts(store: MessageStore) -> None:
-    """Each message in the part in which it came; who is limited to listeners sees no hour."""
+def test_the_last_hour_is_counted_in_parts(store: MessageStore) -> None:
+    """Figures limited to listeners contain no hour, because its counts cover all connections."""
     store.fill(1, 600)
     now = START + 601_000
     hour = figures(store.database, now)["hour"]["received"]
@@ -19,10 +19,8 @@ def test_an_hour_is_counted_in_parts(store: MessageStore) -> None:
     assert set(own["received"]) == {"odd"}
 
 
-def test_a_great_queue_is_counted_as_a_whole(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its index alone; to look at each for its listener would take too long."""
+def test_a_long_queue_is_one_total(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count by listener would read too many rows."""
     store.fill(1, 5, state="parked")
     assert figures(store.database, START)["inbox"].keys() == {"odd", "even"}
     monkeypatch.setattr(dashboard, "_MAX_COUNTED", 4)

@@ -1,4 +1,4 @@
-"""Grants of accounts in the database: the last system administrator, whoever asks and when."""
+"""Stored grants: the last system administrator, conflicts, and grants without account."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -20,7 +20,7 @@ def chief(number: int) -> Grant:
 
 
 def chiefs(database: Database) -> set[str]:
-    """The accounts whose grant makes them system administrators now."""
+    """Return the accounts that are system administrators now."""
     found = [
         grants.active_grant_of(database, each.account_id) for each in grants.all_grants(database)
     ]
@@ -35,7 +35,7 @@ def demote(database: Database, number: int) -> None:
 
 
 def remove(database: Database, number: int) -> None:
-    """Take the role."""
+    """Remove the role."""
     grants.remove_grant(database, str(number))
 
 
@@ -48,8 +48,8 @@ WAYS = [demote, remove, disable]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_last_administrator_stays(database: Database, way: object) -> None:
-    """Not demoted, not removed, not disabled; a suspended one and an unknown do not count."""
+def test_the_last_administrator_is_not_removed(database: Database, way: object) -> None:
+    """Nor demoted or disabled. Suspended and unknown accounts do not count as administrators."""
     assert callable(way)
     for number in (1, 2):
         grants.save_grant(database, chief(number), 1, "test")
@@ -63,7 +63,7 @@ def test_the_last_administrator_stays(database: Database, way: object) -> None:
     assert chiefs(database) == {"2"}
 
 
-def test_the_operator_of_home_may_force_it(database: Database) -> None:
+def test_force_removes_the_last_administrator(database: Database) -> None:
     """The command line has `--force`."""
     grants.save_grant(database, chief(1), 1, "test")
     assert grants.remove_grant(database, "1", force=True)
@@ -72,8 +72,10 @@ def test_the_operator_of_home_may_force_it(database: Database) -> None:
 
 @pytest.mark.parametrize("first", WAYS)
 @pytest.mark.parametrize("second", WAYS)
-def test_two_at_once_do_not_remove_both(database: Database, first: object, second: object) -> None:
-    """Each takes away the other's last colleague: one of them is refused, on both databases."""
+def test_concurrent_changes_do_not_remove_both_administrators(
+    database: Database, first: object, second: object
+) -> None:
+    """One of two concurrent changes is refused, on both databases."""
     assert callable(first)
     assert callable(second)
     for attempt in range(5):
@@ -98,18 +100,18 @@ def test_two_at_once_do_not_remove_both(database: Database, first: object, secon
         assert len(chiefs(database)) == 1
 
 
-def test_a_role_that_was_changed_meanwhile_is_not_overwritten(database: Database) -> None:
-    """What was compared with the grant before must still hold when the new one is written."""
+def test_a_role_that_changed_meanwhile_is_not_overwritten(database: Database) -> None:
+    """The stored grant must still be the one that the actor saw."""
     before = Grant("a@x.test", CHIEF, account_id="1", granted_at=5)
     with pytest.raises(GrantRefused) as refusal:
         grants.save_grant(database, chief(1), 6, "test", before=before)
     assert refusal.value.code == "changed_meanwhile"
 
 
-def test_narrowing_keeps_the_moment_of_the_grant_and_widening_moves_it(
+def test_only_a_grant_with_more_rights_changes_its_time(
     database: Database,
 ) -> None:
-    """Sessions from before a widening are refused; a narrowing ends none."""
+    """Sessions from before that time are refused."""
     viewer = Grant("a@x.test", ConsoleRole.VIEWER, account_id="7")
     operator = Grant("a@x.test", ConsoleRole.OPERATOR, account_id="7")
     moments = []
@@ -122,10 +124,10 @@ def test_narrowing_keeps_the_moment_of_the_grant_and_widening_moves_it(
     assert moments == [10, 10, 30]
 
 
-def test_a_grant_from_before_account_ids_opens_nothing_until_it_is_bound(
+def test_an_unbound_grant_has_no_effect_until_it_is_bound(
     database: Database,
 ) -> None:
-    """It is bound once, to one account; one that has a grant already keeps its own."""
+    """It is bound to one account. An account that has a grant keeps its own."""
     old = text("""
         INSERT INTO console_grant (email, role, bodies, sites, granted_at, granted_by)
         VALUES (:email, 'system-administrator', 0, '', 1, 'test')

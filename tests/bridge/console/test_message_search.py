@@ -18,17 +18,17 @@ from tests.bridge.console.conftest import START, MessageStore
 
 
 def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:
-    """What is found, by id."""
+    """Return the ids that a search finds."""
     return [row.id for row in search_messages(store.database, wanted).rows]
 
 
 def site_by_listener(origin: MessageOrigin) -> Subjects:
-    """Each listener serves a site of its own name."""
+    """Return a site with the name of the listener."""
     return Subjects(frozenset({origin.listener}))
 
 
-def test_time_is_found_by_bisection(store: MessageStore) -> None:
-    """The first that came at a time or later; before all and behind all too."""
+def test_times_become_ids_by_bisection(store: MessageStore) -> None:
+    """The first message at a time or later, also before the first and after the last message."""
     store.fill(1, 50)
     with store.database.write() as connection:
         connection.execute(text("DELETE FROM message WHERE id BETWEEN 20 AND 29"))
@@ -40,10 +40,10 @@ def test_time_is_found_by_bisection(store: MessageStore) -> None:
     assert ids(store, between) == [30, 19, 18]
 
 
-def test_pages_go_on_where_the_last_one_ended(
+def test_a_page_continues_where_the_previous_one_ended(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through windows without a hit too: nothing is left out, nothing comes twice."""
+    """Also through windows without a match: no row is missing or repeated."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
     store.fill(1, 3, detail="Table is locked")
     store.fill(4, 40)
@@ -60,10 +60,10 @@ def test_pages_go_on_where_the_last_one_ended(
     ]
 
 
-def test_many_that_want_a_person_are_looked_through_in_parts(
+def test_a_page_examines_a_bounded_number_of_indexed_rows(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By state and by number: a page reads so many rows, the next goes on, none is left out."""
+    """By state and by number: the following pages examine the rest."""
     monkeypatch.setattr(message_search, "MAX_INDEXED_ROWS", 10)
     store.fill(1, 3, state="parked", detail="Table is locked")
     store.fill(4, 40, state="parked")
@@ -78,7 +78,7 @@ def test_many_that_want_a_person_are_looked_through_in_parts(
 
 
 def every(store: MessageStore, wanted: MessageQuery) -> list[int]:
-    """What is found page by page, by id."""
+    """Return the ids that a search finds on all pages."""
     found: list[int] = []
     before = None
     for _ in range(20):
@@ -89,10 +89,10 @@ def every(store: MessageStore, wanted: MessageQuery) -> list[int]:
     return found
 
 
-def test_what_wants_a_person_is_found_however_old(
+def test_parked_messages_are_found_at_any_age(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parked ones have an index: no window holds them back. A percent sign is a percent sign."""
+    """They have an index, so the id window does not apply. A percent sign is a literal."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
     store.fill(1, 2, state="parked", detail="100% full")
     store.fill(3, 40)
@@ -102,8 +102,8 @@ def test_what_wants_a_person_is_found_however_old(
     assert ids(store, MessageQuery(state=QueueState.PARKED, listener="odd")) == [1]
 
 
-def test_numbers_are_indexed_once_and_whatever_comes_late(store: MessageStore) -> None:
-    """More than a batch at once; ids that are committed after greater ones are read too."""
+def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStore) -> None:
+    """More messages than a batch; an id that is committed after greater ids."""
     last = 10 * FULL_BATCH + 20
     store.fill(1, last)
     with store.database.write() as connection:
@@ -141,8 +141,8 @@ def test_numbers_are_indexed_once_and_whatever_comes_late(store: MessageStore) -
     assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P1")) == [515, 1]
 
 
-def test_numbers_go_with_their_message(store: MessageStore) -> None:
-    """What retention removes leaves nothing in the index."""
+def test_retention_removes_the_index_entries(store: MessageStore) -> None:
+    """The index contains no id of a removed message."""
     store.fill(1, 10)
     MessageIndexer(store.database, site_by_listener, lambda: START).catch_up()
     prune(store.database, START + 5000)
@@ -151,10 +151,10 @@ def test_numbers_go_with_their_message(store: MessageStore) -> None:
         assert set(left) == set(range(5, 11))
 
 
-def test_of_a_site_only_its_own_is_found(
+def test_a_limited_user_finds_only_messages_of_their_sites(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By time, state and number alike; what nobody can tell is nobody's; nothing for no site."""
+    """By time, state and number. A message without site is visible only to unlimited users."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
     store.fill(1, 3, state="parked")
     store.fill(4, 12)
@@ -174,8 +174,8 @@ def test_of_a_site_only_its_own_is_found(
     assert ids(store, MessageQuery(sites=frozenset())) == []
 
 
-def test_what_speaks_of_two_sites_is_no_single_ones(store: MessageStore) -> None:
-    """Whoever has both sees it."""
+def test_a_message_of_two_sites_needs_access_to_both(store: MessageStore) -> None:
+    """A user limited to one of them does not find it."""
     store.fill(1, 1)
     both = frozenset({"A", "B"})
     MessageIndexer(store.database, lambda _: Subjects(both), lambda: START).catch_up()

@@ -1,4 +1,4 @@
-"""A message as a person edits it: back to bytes without loss, or refused with its place."""
+"""A message for display and editing: edits become bytes without loss, or are refused."""
 
 import pytest
 
@@ -13,20 +13,20 @@ MESSAGE = (
 
 
 def edited(before: str, after: str, message: bytes = MESSAGE) -> bytes:
-    """What becomes of a message when a text in it is written over."""
+    """Return a message after a replacement of text."""
     lines = [each.replace(before, after) for each in editable_message(message, "utf-8").segments]
     return encode_edit(message, lines, "utf-8")
 
 
-def test_what_was_not_touched_stays_byte_for_byte() -> None:
-    """In the message's own character set; blank lines are none."""
+def test_unchanged_text_keeps_its_bytes() -> None:
+    """In the message's own character set; blank lines are removed."""
     assert edited("M1", "M2") == MESSAGE.replace(b"M1", b"M2")
     lines = [*editable_message(MESSAGE, "utf-8").segments, "", "NTE|1||more"]
     assert encode_edit(MESSAGE, lines, "utf-8") == MESSAGE + b"NTE|1||more\r"
 
 
-def test_bytes_that_are_no_text_of_their_character_set_survive() -> None:
-    """A message whose declaration lies is read byte for byte, and written so."""
+def test_bytes_outside_the_declared_character_set_are_kept() -> None:
+    """A message with a wrong MSH-18 is decoded and encoded byte for byte."""
     liar = MESSAGE.replace(b"8859/15", b"UNICODE UTF-8")
     assert edited("M1", "M2", liar) == liar.replace(b"M1", b"M2")
     unreadable = b"MSH|\xff\rPID|1\r"
@@ -48,17 +48,15 @@ def test_bytes_that_are_no_text_of_their_character_set_survive() -> None:
         ("8859/15", "UNICODE UTF-8", "MSH-18"),
     ],
 )
-def test_what_cannot_be_written_is_refused_with_its_place(
-    before: str, after: str, place: str
-) -> None:
-    """Delimiters stay, segments are segments, and no character is lost or replaced."""
+def test_an_edit_with_loss_is_refused_with_its_place(before: str, after: str, place: str) -> None:
+    """Delimiters do not change, and no character is lost or replaced."""
     with pytest.raises(InvalidEdit) as refused:
         edited(before, after)
     assert refused.value.more == {"place": place}
 
 
-def test_what_is_no_message_is_refused() -> None:
-    """Without a segment, or one that does not begin with MSH."""
+def test_an_edit_must_begin_with_msh() -> None:
+    """An empty message is refused too."""
     for lines in ([], ["  "], ["PID|1"]):
         with pytest.raises(InvalidEdit):
             encode_edit(MESSAGE, lines, "utf-8")
@@ -71,8 +69,8 @@ ORDERS = (
 )
 
 
-def test_the_tree_names_each_place() -> None:
-    """Repetitions and components as the mapping language writes them."""
+def test_the_segment_tree_names_each_place() -> None:
+    """In the notation of the mapping language, with repetitions and components."""
     pid = segment_tree(ORDERS)[1]
     parts = {each["place"]: each["text"] for field in pid["fields"] for each in field["parts"]}
     assert parts["PID-3(2).1"] == "N2"

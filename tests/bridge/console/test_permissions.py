@@ -1,4 +1,4 @@
-"""Roles, what a session leaves of them, and who may give what: the pure rules of the console."""
+"""Roles, grants and sessions: the pure rules of the console."""
 
 from dataclasses import replace
 
@@ -30,14 +30,14 @@ GRANTS = [
 
 
 def rights(grant: Grant) -> set[tuple[str, str]]:
-    """All pairs of permission and site; `*` stands for sites that no grant here names."""
+    """Return all pairs of permission and site; `*` is a site that no grant names."""
     sites = ("S1", "S2", "*")
     return {(each, site) for each in grant.permissions for site in sites if grant.reaches([site])}
 
 
 @pytest.mark.parametrize("own", GRANTS)
-def test_nobody_covers_a_grant_with_a_right_that_they_lack(own: Grant) -> None:
-    """For every pair of grants: covering is exactly having all the rights."""
+def test_covering_means_having_all_rights_of_the_other_grant(own: Grant) -> None:
+    """For every pair of grants."""
     for other in GRANTS:
         if own.covers(other):
             assert rights(other) <= rights(own), (own, other)
@@ -47,8 +47,8 @@ def test_nobody_covers_a_grant_with_a_right_that_they_lack(own: Grant) -> None:
 
 
 @pytest.mark.parametrize("role", ConsoleRole)
-def test_only_system_administrators_grant(role: ConsoleRole) -> None:
-    """A site administrator grants nothing."""
+def test_only_system_administrators_assign_roles(role: ConsoleRole) -> None:
+    """No other role has the permission `grant`."""
     assert (Permission.GRANT in ROLE_PERMISSIONS[role]) is (
         role is ConsoleRole.SYSTEM_ADMINISTRATOR
     )
@@ -56,8 +56,8 @@ def test_only_system_administrators_grant(role: ConsoleRole) -> None:
 
 @pytest.mark.parametrize("grant", GRANTS)
 @pytest.mark.parametrize("site", ["S1", "S2", "S3"])
-def test_a_session_of_one_site_never_reaches_beyond_it(grant: Grant, site: str) -> None:
-    """It opens no role for all sites; of other roles only what the site has."""
+def test_a_session_limited_to_a_site_reaches_no_other(grant: Grant, site: str) -> None:
+    """It opens no role for all sites."""
     try:
         left = admit(grant, ConsoleSession(site, NOW, second_factor=True), second_factor=True)
     except SessionRefused as refusal:
@@ -69,8 +69,8 @@ def test_a_session_of_one_site_never_reaches_beyond_it(grant: Grant, site: str) 
     assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
 
 
-def test_a_session_without_the_second_factor_is_refused_where_it_is_required() -> None:
-    """And let in where the installation does not require one."""
+def test_a_required_second_factor() -> None:
+    """A session without one is admitted only if the installation does not require it."""
     grant, session = GRANTS[0], ConsoleSession(None, NOW, second_factor=False)
     with pytest.raises(SessionRefused) as refusal:
         admit(grant, session, second_factor=True)
@@ -78,8 +78,8 @@ def test_a_session_without_the_second_factor_is_refused_where_it_is_required() -
     assert admit(grant, session, second_factor=False) == grant
 
 
-def test_a_session_from_before_the_grant_is_refused() -> None:
-    """Whatever opened it."""
+def test_a_session_that_is_older_than_the_grant_is_refused() -> None:
+    """With or without a second factor."""
     grant = replace(GRANTS[0], granted_at=NOW)
     with pytest.raises(SessionRefused) as refusal:
         admit(grant, ConsoleSession(None, NOW - 1, second_factor=True), second_factor=True)
@@ -91,8 +91,8 @@ def test_a_session_from_before_the_grant_is_refused() -> None:
     ("age", "fresh"),
     [(0, True), (FRESH_MS, True), (FRESH_MS + 1, False), (-1000, True), (-FRESH_MS, False)],
 )
-def test_a_proof_of_identity_counts_for_ten_minutes(age: int, *, fresh: bool) -> None:
-    """One from the future, beyond what clocks differ, does not count."""
+def test_a_confirmed_password_is_valid_for_ten_minutes(age: int, *, fresh: bool) -> None:
+    """A time in the future is accepted only within the clock skew."""
     if fresh:
         require_fresh(NOW - age, NOW)
         return
@@ -101,14 +101,14 @@ def test_a_proof_of_identity_counts_for_ten_minutes(age: int, *, fresh: bool) ->
 
 
 @pytest.mark.parametrize("role", ConsoleRole)
-def test_no_role_alone_reads_bodies(role: ConsoleRole) -> None:
-    """Whatever the role, what messages say is granted by itself."""
+def test_no_role_includes_bodies(role: ConsoleRole) -> None:
+    """The right to read message content is granted separately."""
     assert Permission.BODIES not in ROLE_PERMISSIONS[role]
     with pytest.raises(PermissionDenied):
         Grant("a@b.test", role).require(Permission.BODIES)
     Grant("a@b.test", role, bodies=True).require(Permission.BODIES)
 
 
-def test_a_viewer_finds_no_patients_and_changes_nothing() -> None:
-    """A viewer sees, and that is all."""
+def test_a_viewer_only_sees() -> None:
+    """A viewer has no other permission."""
     assert ROLE_PERMISSIONS[ConsoleRole.VIEWER] == {Permission.SEE}

@@ -1,4 +1,4 @@
-"""What the console looks for is found by an index: no table is walked from end to end."""
+"""The console's queries use indexes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from tests.bridge.console.conftest import START, MessageStore
 
 @contextmanager
 def plans(store: MessageStore) -> Iterator[list[str]]:
-    """Collect how SQLite carries out what is asked of it."""
+    """Collect the query plans of SQLite."""
     found: list[str] = []
     with store.database.read() as connection:
         engine = connection.engine
@@ -48,7 +48,7 @@ PARKED: list[Callable[[MessageStore], object]] = [
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Iterator[MessageStore]:
-    """Some thousand messages, a few of them parked; on SQLite, which sees less than PostgreSQL."""
+    """Return some thousand messages, a few of them parked, on SQLite."""
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     upgrade(database)
     store = MessageStore(database)
@@ -61,10 +61,10 @@ def filled(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.mark.parametrize("asking", PARKED)
-def test_what_is_parked_is_found_by_its_own_index(
+def test_parked_rows_use_the_partial_index(
     filled: MessageStore, asking: Callable[[MessageStore], object]
 ) -> None:
-    """Written so that SQLite sees that the partial index has all of it."""
+    """SQLite recognizes that the partial index contains all of them."""
     with plans(filled) as found:
         asking(filled)
     assert any("_attention" in plan for plan in found), found
@@ -82,8 +82,10 @@ def test_what_is_parked_is_found_by_its_own_index(
         lambda store: figures(store.database, START + 3_000_000),
     ],
 )
-def test_no_table_is_walked(filled: MessageStore, asking: Callable[[MessageStore], object]) -> None:
-    """By a range of ids, by a partial index, by the numbers."""
+def test_no_query_scans_a_table(
+    filled: MessageStore, asking: Callable[[MessageStore], object]
+) -> None:
+    """Queries use a range of ids, a partial index, or the message index."""
     with plans(filled) as found:
         asking(filled)
     walked = [plan for plan in found if "SCAN message" in plan and "USING" not in plan]

@@ -1,4 +1,4 @@
-"""One office for all tests of a module: what they change, they change for one another."""
+"""One running console for all tests of a module. The tests share its data."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.bridge.console.http.running_console import (
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
-    """Two sites with a message, an order and a delivery each."""
+    """Return a console with two sites; each has a message, an order and a delivery."""
     home = Path(tmp_path_factory.mktemp("office")) / "home"
     settings, engine, database = make_data_directory(home)
     ids = add_accounts(engine, database)

@@ -16,13 +16,13 @@ EDITED = {"segments": ["MSH|^~\\&|X"]}
 
 @dataclass(frozen=True)
 class Rule:
-    """`needs`: the permissions; `body`: what is sent; `site`: whether it is about one site."""
+    """`needs`: the permissions; `body`: the request body; `site`: the target belongs to a site."""
 
     needs: frozenset[Permission]
     body: Any = None
     site: bool = False
     unlimited: bool = field(default=False)
-    """Only for whom no site limits."""
+    """Only for users who are not limited to sites."""
 
 
 def _rule(*needs: Permission, body: Any = None, site: bool = False, whole: bool = False) -> Rule:
@@ -123,7 +123,7 @@ RULES: dict[str, Rule] = {
 
 
 def path_of(route: str, own: dict[str, str]) -> str:
-    """Put the things of a site into a route's path; what is the same for all sites too."""
+    """Return the path of a route with the parameters of a site."""
     same = {
         "what": "users",
         "number": "1",

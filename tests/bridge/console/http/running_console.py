@@ -105,18 +105,18 @@ def now_ms() -> int:
 
 @dataclass
 class Clock:
-    """The clock of the console and of the engine, which a test puts forward by `ahead` ms."""
+    """The clock of console and engine; a test advances it by `ahead` ms."""
 
     ahead: int = 0
 
     def __call__(self) -> int:
-        """Say what time it is."""
+        """Return the time in ms."""
         return now_ms() + self.ahead
 
 
 @dataclass
 class RunningConsole:
-    """The console behind ASGI; `messages` and `deliveries` are ids by site."""
+    """The console as an ASGI application; `messages` and `deliveries` are ids by site."""
 
     runner: asyncio.Runner
     client: httpx.AsyncClient
@@ -133,13 +133,13 @@ class RunningConsole:
     def call(
         self, who: str, method: str, path: str, body: object = None, **headers: str
     ) -> httpx.Response:
-        """Call an endpoint as a page of ours does, signed in as one of PEOPLE; '': as nobody."""
+        """Call an endpoint like the web app, signed in as one of USERS; '': not signed in."""
         return self.ask(method, f"/console{path}", self.cookies.get(who, ""), body, **headers)
 
     def ask(
         self, method: str, path: str, cookie: str = "", body: object = None, **headers: str
     ) -> httpx.Response:
-        """Call anything with a cookie; an empty header is left out."""
+        """Send a request with a cookie; empty headers are left out."""
         given = {"origin": BASE, "cookie": cookie}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {name: value for name, value in given.items() if value}
@@ -148,7 +148,7 @@ class RunningConsole:
         )
 
     def sign_in(self, email: str, password: str = PASSWORD, cookie: str = "") -> str:
-        """Sign in as a browser does; give the cookie header."""
+        """Sign in like a browser; return the cookie header."""
         return self.runner.run(sign_in(self.client, email, password, cookie))
 
     def signs_in(self, email: str, password: str = PASSWORD) -> bool:
@@ -168,20 +168,20 @@ class RunningConsole:
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
 
     def set_password(self, account_id: int, password: str) -> None:
-        """Set a password as its owner would have."""
+        """Set the password of an account."""
         engine = stores.open_engine_database(self.settings)
         with engine.write() as connection:
             passwords.set_password(connection, account_id, password)
         engine.dispose()
 
     def token(self, site: str, email: str) -> str:
-        """Make a token for somebody, that opens one site."""
+        """Create a token of a user for one site."""
         made = self.call("chief", "POST", f"/api/sites/{site}/tokens", {"email": email})
         return str(made.json()["token"])
 
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
-        """Let all sessions be good for one site only."""
+        """Limit all sessions to one site."""
         known = self.application.state.context
 
         async def signed_in_user(cookies: str, unattended: bool) -> SignedInUser | None:
@@ -194,14 +194,14 @@ class RunningConsole:
 
     @contextmanager
     def required_second_factor(self) -> Iterator[None]:
-        """Let the installation require a second factor."""
+        """Require a second factor."""
         known = self.application.state.context
         self.application.state.context = replace(known, second_factor=True)
         yield
         self.application.state.context = known
 
     def store(self, listener: str, payload: bytes) -> int:
-        """Store a message as its listener would; give its id."""
+        """Store a message like its listener; return its id."""
         listening = make_listeners(self.settings)[listener]
         moment = datetime.now(UTC)
         verdict = Judge(listening, print).judge(Frame(payload), moment)
@@ -211,14 +211,14 @@ class RunningConsole:
             return admit(LEDGER_DIALECTS[self.database.dialect], cursor, [arrival])[0].message_id
 
     def index(self) -> None:
-        """Let what was stored be found."""
+        """Index the stored messages."""
         MessageIndexer(
             self.database, MessageSubjects(self.settings, self.database), now_ms
         ).catch_up()
 
 
 def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
-    """Make a home with its settings, and both databases."""
+    """Create a data directory with settings and both databases."""
     create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
     settings = load(home)
@@ -229,7 +229,7 @@ def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
 
 
 def add_accounts(engine: Database, database: Database) -> dict[str, str]:
-    """Add two sites, and everybody's account and role; give the accounts' ids."""
+    """Add two sites, and an account with a role for each user; return the account ids."""
     ids: dict[str, int] = {}
     with engine.write() as connection:
         for site in SITES:
@@ -249,7 +249,7 @@ def add_accounts(engine: Database, database: Database) -> dict[str, str]:
 
 
 def store_data(console: RunningConsole) -> None:
-    """Store a message, its order and a delivery of each site, and one that nobody can read."""
+    """Store a message, an order and a delivery of each site, and a message without site."""
     outbox = Outbox(console.database, "test")
     for number, (site, listener, destination) in enumerate(
         (("SITE1", "orders", "ris"), ("SITE2", "north", "ris-north")), start=1
@@ -273,7 +273,7 @@ def store_data(console: RunningConsole) -> None:
 
 
 def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
-    """What the outbox keeps of an order."""
+    """Return the content of a delivery as the outbox stores it."""
     named = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return {"orders": [{**named, "PatientName": PATIENTS[key.site]}], "status": "Final"}
 
@@ -281,7 +281,7 @@ def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
 def build_applications(
     settings: Settings, engine: Database, database: Database, clock: Clock
 ) -> tuple[FastAPI, FastAPI, EngineClient, EngineCaller]:
-    """Build the engine, the console, and the client that the console asks the engine with."""
+    """Build the engine, the console, and the console's client of the engine."""
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
@@ -292,7 +292,7 @@ def build_applications(
 
 
 def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
-    """Serve both as one process does."""
+    """Serve both in one process."""
     from bridge.metrics import Metrics  # noqa: PLC0415  # only here
 
     return Probes(Metrics(), Readiness(), database, now_ms).router(served, console)
@@ -301,7 +301,7 @@ def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
 async def sign_in(
     client: httpx.AsyncClient, email: str, password: str = PASSWORD, cookie: str = ""
 ) -> str:
-    """Sign in as a browser does; give the cookie header."""
+    """Sign in like a browser; return the cookie header."""
     form = {"email": email, "password": password, "token": "", "next": "/console"}
     headers = {"origin": BASE, **({"cookie": cookie} if cookie else {})}
     answer = await client.post(f"{BASE}/reporting/login", data=form, headers=headers)

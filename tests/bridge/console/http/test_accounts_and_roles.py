@@ -1,4 +1,4 @@
-"""Attacks on roles and accounts of the console, over HTTP."""
+"""Attacks on roles and accounts of the console, by HTTP."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -18,7 +18,7 @@ GOOD = "4 quiet otters swim far"
 
 
 def member(console: RunningConsole, site: str, email: str) -> str:
-    """Make an account on a site that has a password; give its id."""
+    """Create an account with a password on a site; return its id."""
     engine = stores.open_engine_database(console.settings)
     with engine.write() as connection:
         account = users.register(connection, site, email, "Somebody", console.clock())
@@ -29,14 +29,14 @@ def member(console: RunningConsole, site: str, email: str) -> str:
 
 @pytest.fixture
 def later(console: RunningConsole) -> Iterator[None]:
-    """Eleven minutes later; afterwards it is as early as before."""
+    """Advance the clock by eleven minutes during a test."""
     console.clock.ahead += FRESH_MS + 60_000
     yield
     console.clock.ahead = 0
 
 
 def test_a_role_for_an_unknown_address_cannot_be_claimed(console: RunningConsole) -> None:
-    """The original attack: another site's administrator makes the account, and has the role."""
+    """The attack: another site's administrator creates the account, and gets the role."""
     path = f"/api/grants/{OUTSIDER}"
     refused = console.call(CHIEF, "PUT", path, {"role": "viewer"})
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown_account")
@@ -56,8 +56,8 @@ def test_a_role_for_an_unknown_address_cannot_be_claimed(console: RunningConsole
     assert opened.json()["role"] == "viewer"
 
 
-def test_a_wider_role_ends_what_opened_the_account_before(console: RunningConsole) -> None:
-    """Password, session and token; a narrower one ends none of them."""
+def test_a_role_with_more_rights_ends_password_session_and_token(console: RunningConsole) -> None:
+    """A role with fewer rights ends none of them."""
     email = "widened@site1.test"
     member(console, "SITE1", email)
     path = f"/api/grants/{email}"
@@ -77,10 +77,10 @@ def test_a_wider_role_ends_what_opened_the_account_before(console: RunningConsol
         assert by_token.status_code in {401, 403}
 
 
-def test_a_session_from_before_the_role_is_refused_even_if_it_was_kept(
+def test_the_console_compares_session_and_grant_itself(
     console: RunningConsole,
 ) -> None:
-    """The console compares the moments itself."""
+    """A session that the engine did not end is refused too."""
     held = grants.active_grant_of(console.database, console.ids["viewer"])
     assert held is not None
     before = console.clock.ahead
@@ -95,19 +95,19 @@ def test_a_session_from_before_the_role_is_refused_even_if_it_was_kept(
     assert console.call("viewer", "GET", "/api/me").status_code == 200
 
 
-def test_only_what_exists_is_granted(console: RunningConsole) -> None:
-    """No unknown site, on its own or among known ones."""
+def test_unknown_sites_are_refused(console: RunningConsole) -> None:
+    """Alone, or among known sites."""
     for sites in (["SITE9"], ["SITE1", "site1"], ["SITE1 "]):
         body = {"role": "operator", "sites": sites}
         refused = console.call(CHIEF, "PUT", "/api/grants/reader@site1.test", body)
         assert (refused.status_code, refused.json()["code"]) == (400, "unknown_site"), sites
 
 
-def test_nobody_sets_the_password_of_another(console: RunningConsole) -> None:
+def test_nobody_sets_the_password_of_another_account(console: RunningConsole) -> None:
     """
-    Not of a new account, not of a known one.
+    Neither of a new nor of an existing account.
 
-    The link of a new account goes to a system administrator, and of a known one to nobody.
+    Only a system administrator gets the link of a new account; nobody that of an existing one.
     """
     for who in (ADMIN, CHIEF):
         for email in ("brand-new@site1.test", "reader@site1.test", "viewer@site1.test"):
@@ -131,22 +131,22 @@ def test_nobody_sets_the_password_of_another(console: RunningConsole) -> None:
 def test_only_system_administrators_reset_and_disable(
     console: RunningConsole, who: str, action: str
 ) -> None:
-    """For any account: of their own site, of another one, and their own."""
+    """For accounts of their own site and of another one, and for their own."""
     for email in ("reader@site1.test", "reader@site2.test", f"{who}@site1.test"):
         answer = console.call(who, "POST", f"/api/people/{email}/{action}", {})
         assert answer.status_code == 403, answer.text
 
 
-def test_nobody_resets_or_disables_themselves(console: RunningConsole) -> None:
-    """A stolen session would obtain a new password by it."""
+def test_nobody_resets_or_disables_their_own_account(console: RunningConsole) -> None:
+    """A stolen session could obtain a new password that way."""
     for action in ("enrolment", "disable"):
         answer = console.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
         assert answer.status_code == 409, answer.text
     assert console.call(CHIEF, "GET", "/api/me").status_code == 200
 
 
-def test_a_disabled_person_is_out_at_once_and_comes_back_only_anew(console: RunningConsole) -> None:
-    """The session has ended for good; the role counts again after enabling."""
+def test_disabling_an_account_ends_its_session(console: RunningConsole) -> None:
+    """After enabling, the user must sign in again and has the role again."""
     email = "leaver@site1.test"
     key = member(console, "SITE1", email)
     link = console.call(CHIEF, "PUT", f"/api/grants/{key}", {"role": "viewer"}).json()["link"]
@@ -180,18 +180,18 @@ FRESH = {
 
 @pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("route", FRESH)
-def test_weighty_actions_need_a_proof_from_the_last_ten_minutes(
+def test_sensitive_actions_need_a_password_of_the_last_ten_minutes(
     console: RunningConsole, route: str
 ) -> None:
-    """Afterwards the same request is let through; what is light needs none."""
+    """Other requests do not."""
     method, path = route.split()
     assert console.call(CHIEF, "GET", "/api/me").status_code == 200
     answer = console.call(CHIEF, method, path, FRESH[route])
     assert (answer.status_code, answer.json()["code"]) == (403, "reauthentication_required")
 
 
-def test_a_confirmed_password_counts_for_ten_minutes(console: RunningConsole) -> None:
-    """A wrong one does not; and it counts for the session that confirmed alone."""
+def test_confirming_the_password_permits_sensitive_actions(console: RunningConsole) -> None:
+    """Only the right password, and only in the session that confirmed it."""
     email, body = "chief@site1.test", {"email": "reader@site1.test"}
     own, other = console.sign_in(email), console.sign_in(email)
     console.clock.ahead += FRESH_MS + 60_000
@@ -211,10 +211,10 @@ def test_a_confirmed_password_counts_for_ten_minutes(console: RunningConsole) ->
 HOOK = "def name(message):\n    return 'X'\n"
 
 
-def test_a_draft_with_a_hook_needs_a_fresh_proof_and_other_drafts_do_not(
+def test_a_draft_with_a_hook_needs_a_confirmed_password(
     console: RunningConsole,
 ) -> None:
-    """Also where it is activated; without the permission it stays refused however fresh."""
+    """Other drafts do not. Without the permission `code` a hook is always refused."""
     path = "/api/mappings/orders/draft"
     active = console.call(CHIEF, "GET", "/api/mappings/orders").json()["in_force"]
     begun = active["version"] if active else ""
@@ -251,17 +251,17 @@ def test_a_draft_with_a_hook_needs_a_fresh_proof_and_other_drafts_do_not(
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_page_of_somebody_else_changes_nothing(
+def test_a_request_from_another_origin_is_refused(
     console: RunningConsole, method: str, headers: dict[str, str]
 ) -> None:
-    """Neither header, an opaque origin, another port, a sub-domain, and what looks like ours."""
+    """No header, an opaque origin, another port, a sub-domain, and similar host names."""
     body = {"role": "viewer"} if method == "PUT" else None
     answer = console.call(CHIEF, method, "/api/grants/reader@site1.test", body, **headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
 
 
-def test_a_planted_cookie_is_not_adopted_by_signing_in(console: RunningConsole) -> None:
-    """Signing in makes a new session; what was in the cookie before opens nothing."""
+def test_signing_in_does_not_adopt_a_planted_cookie(console: RunningConsole) -> None:
+    """Signing in creates a new session."""
     name = console.cookies[CHIEF].partition("=")[0]
     planted = f"{name}=planted-secret"
     cookie = console.sign_in("viewer@site1.test", cookie=planted)
@@ -270,8 +270,10 @@ def test_a_planted_cookie_is_not_adopted_by_signing_in(console: RunningConsole) 
 
 
 @pytest.mark.parametrize("who", [CHIEF, "author", "viewer", "admin1"])
-def test_a_session_of_another_site_reaches_nothing_here(console: RunningConsole, who: str) -> None:
-    """Limited to SITE2: no role for all sites opens, and others see SITE2 at most."""
+def test_a_session_limited_to_another_site_reaches_nothing(
+    console: RunningConsole, who: str
+) -> None:
+    """It opens no role for all sites; other users see SITE2 only."""
     with console.limited("SITE2"):
         answer = console.call(who, "GET", "/api/me")
         if who == "viewer":
@@ -284,18 +286,18 @@ def test_a_session_of_another_site_reaches_nothing_here(console: RunningConsole,
             assert console.call(who, "GET", path).status_code == 403
 
 
-def test_without_a_second_factor_the_console_stays_shut_where_it_is_required(
+def test_a_required_second_factor_closes_the_console(
     console: RunningConsole,
 ) -> None:
-    """By default; and the page says what to do."""
+    """The page contains the reason."""
     with console.required_second_factor():
         answer = console.call(CHIEF, "GET", "/api/me")
         assert (answer.status_code, answer.json()["code"]) == (403, "second_factor_required")
         assert "second_factor_required" in console.call(CHIEF, "GET", "/").text
 
 
-def test_replaying_a_request_changes_nothing_more(console: RunningConsole) -> None:
-    """A used link is used; an older link ends with a newer one."""
+def test_an_enrolment_link_works_once(console: RunningConsole) -> None:
+    """A newer link invalidates an older one."""
     email = "twice@site1.test"
     member(console, "SITE1", email)
     path = f"/api/people/{email}/enrolment"
@@ -310,10 +312,10 @@ def test_replaying_a_request_changes_nothing_more(console: RunningConsole) -> No
 
 
 @pytest.mark.parametrize("at", ["@", "\uff20", "\ufe6b"])
-def test_a_form_of_an_address_is_the_account_that_it_names(
+def test_another_spelling_of_an_address_names_the_same_account(
     console: RunningConsole, at: str
 ) -> None:
-    """A site administrator reaches no account that may more, however its address is written."""
+    """A site administrator does not reach an account with more rights by it."""
     email = "mighty@site1.test"
     key = member(console, "SITE1", email)
     given = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
@@ -330,8 +332,8 @@ def test_a_form_of_an_address_is_the_account_that_it_names(
     engine.dispose()
 
 
-def test_a_token_of_somebody_who_may_more_is_not_revoked(console: RunningConsole) -> None:
-    """A token has an owner, and the table decides about the owner."""
+def test_a_token_of_an_account_with_more_rights_is_not_revoked(console: RunningConsole) -> None:
+    """The owner of the token decides."""
     email = "tokened@site1.test"
     member(console, "SITE1", email)
     given = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})

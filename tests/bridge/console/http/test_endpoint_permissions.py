@@ -1,4 +1,4 @@
-"""Every endpoint of the console, for every role, on the own site and on another."""
+"""The permissions of every endpoint, for every role, on the user's site and on another."""
 
 import re
 from typing import Any
@@ -20,7 +20,7 @@ BAD_REQUEST, UNKNOWN, FORBIDDEN, SIGNED_OUT = 400, 404, 403, 401
 
 
 def things(console: RunningConsole, site: str, route: str) -> dict[str, str]:
-    """What stands for a site in a path."""
+    """Return the path parameters of a site."""
     own = {
         "message_id": str(console.messages[site]),
         "delivery_id": str(console.deliveries[site]),
@@ -34,20 +34,20 @@ def things(console: RunningConsole, site: str, route: str) -> dict[str, str]:
 
 
 def call(console: RunningConsole, who: str, route: str, own: dict[str, str]) -> Any:
-    """Call a route as somebody, for the things of one site."""
+    """Call a route as a user, with the path parameters of a site."""
     return console.call(who, route.split(maxsplit=1)[0], path_of(route, own), RULES[route].body)
 
 
-def test_every_endpoint_has_its_rule(console: RunningConsole) -> None:
-    """Whoever adds one says here who may call it."""
+def test_every_endpoint_has_a_rule(console: RunningConsole) -> None:
+    """A new route needs a row in `endpoint_rules`."""
     described = get_openapi(title="", version="", routes=console.application.routes)
     found = {f"{how.upper()} {path}" for path, ways in described["paths"].items() for how in ways}
     assert found == set(RULES)
 
 
 @pytest.mark.parametrize("route", RULES)
-def test_only_who_may_is_let_in(console: RunningConsole, route: str) -> None:
-    """Nobody without signing in; of those whom no site limits, whoever has what it needs."""
+def test_each_endpoint_requires_its_permissions(console: RunningConsole, route: str) -> None:
+    """Without sign-in: 401. Without the permission: 403."""
     own = things(console, "SITE1", route)
     assert call(console, "", route, own).status_code == SIGNED_OUT
     for who in ("viewer", "operator", "editor", "author", "chief"):
@@ -60,8 +60,8 @@ def test_only_who_may_is_let_in(console: RunningConsole, route: str) -> None:
 
 
 @pytest.mark.parametrize("route", ABOUT_SITES)
-def test_what_is_of_another_site_is_not_there(console: RunningConsole, route: str) -> None:
-    """For whoever is limited: as if it did not exist, word for word. The own one is there."""
+def test_an_item_of_another_site_does_not_exist(console: RunningConsole, route: str) -> None:
+    """Limited users get the same response as for a missing item. Items of their site exist."""
     for who in (each for each, grant in LIMITED.items() if RULES[route].needs <= grant.permissions):
         foreign = call(console, who, route, things(console, "SITE2", route))
         absent = call(console, who, route, {**things(console, "SITE2", route), **ABSENT})
@@ -75,8 +75,8 @@ def test_what_is_of_another_site_is_not_there(console: RunningConsole, route: st
 
 
 @pytest.mark.parametrize("who", ["viewer1", "editor1", "admin1", "nowhere"])
-def test_lists_hold_nothing_of_another_site(console: RunningConsole, who: str) -> None:
-    """Messages, deliveries, orders, channels, figures, alerts, sites and deeds."""
+def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str) -> None:
+    """Messages, deliveries, orders, channels, figures, alerts, sites and audit events."""
     grant = USERS[who]
     lists = [each for each, rule in RULES.items() if not rule.site and each != "GET /api/me"]
     asked = 0
@@ -91,8 +91,8 @@ def test_lists_hold_nothing_of_another_site(console: RunningConsole, who: str) -
     assert asked >= 4
 
 
-def test_what_serves_all_sites_is_seen_and_not_changed(console: RunningConsole) -> None:
-    """A destination for every site carries their results: how it is they see, and no counts."""
+def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) -> None:
+    """Limited users see its state, but no counts."""
     for who in ("viewer1", "editor1", "admin1"):
         told = console.call(who, "GET", "/api/overview").json()
         shared = {each["name"]: each["shared"] for each in told["destinations"]}
@@ -106,8 +106,8 @@ def test_what_serves_all_sites_is_seen_and_not_changed(console: RunningConsole) 
     assert not any(each["shared"] for each in everybody)
 
 
-def test_alerts_of_what_serves_all_sites_tell_no_numbers(console: RunningConsole) -> None:
-    """That it is paused, its people are told; how much waits there is everybody's."""
+def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole) -> None:
+    """Limited users see that it is paused, but not how much waits."""
     found = [
         AlertCondition(f"{about}:destination archive", AlertSeverity.WARNING, about)
         for about in ("paused", "circuit", "depth", "age", "parked")
@@ -119,8 +119,8 @@ def test_alerts_of_what_serves_all_sites_tell_no_numbers(console: RunningConsole
     assert len(everything) == len(found)
 
 
-def test_what_nobody_can_tell_the_site_of_is_for_the_unlimited(console: RunningConsole) -> None:
-    """The stray message is found by the operator of all sites, and by no other."""
+def test_a_message_without_site_is_visible_to_unlimited_users_only(console: RunningConsole) -> None:
+    """In the list and by its id."""
     stray = console.messages[""]
     assert console.call("editor", "GET", f"/api/messages/{stray}").status_code == 200
     assert console.call("editor1", "GET", f"/api/messages/{stray}").status_code == UNKNOWN
@@ -132,16 +132,18 @@ def test_what_nobody_can_tell_the_site_of_is_for_the_unlimited(console: RunningC
     assert listed["nowhere"] == set()
 
 
-def test_a_limited_person_adds_no_site(console: RunningConsole) -> None:
-    """Only whom no site limits does."""
+def test_a_limited_user_adds_no_site(console: RunningConsole) -> None:
+    """Only users who are not limited to sites do."""
     body = {"SiteID": "SITE4", "name": "Mine"}
     assert console.call("admin1", "POST", "/api/sites", body).status_code == FORBIDDEN
     assert console.call("chief", "POST", "/api/sites", body).status_code == 201
 
 
 @pytest.mark.parametrize("who", ["viewer", "viewer1", "operator"])
-def test_without_bodies_no_patient_is_seen(console: RunningConsole, who: str) -> None:
-    """On every route: no name and no number of a patient; to a viewer no order's number."""
+def test_without_bodies_no_response_contains_patient_data(
+    console: RunningConsole, who: str
+) -> None:
+    """No name and no patient id on any route; for a viewer no order number either."""
     grant = USERS[who]
     assert Permission.BODIES not in grant.permissions
     for route in RULES:

@@ -1,4 +1,4 @@
-"""Edited messages are new ones, linked and checked; parked ones are replayed in bulk."""
+"""Messages: edit and resend, and replay in bulk."""
 
 import pytest
 from sqlalchemy import text
@@ -11,7 +11,7 @@ from tests.bridge.console.http.running_console import RunningConsole
 
 
 def park(console: RunningConsole, message_id: int, code: str = "no_site") -> None:
-    """Park a stored message, as a worker does that cannot apply it."""
+    """Park a stored message, like a worker that cannot apply it."""
     with console.database.write() as connection:
         parked = "UPDATE message SET state = 'parked', code = :code WHERE id = :id"
         connection.execute(text(parked), {"id": message_id, "code": code})
@@ -21,13 +21,13 @@ def park(console: RunningConsole, message_id: int, code: str = "no_site") -> Non
 
 
 def edit(console: RunningConsole, message_id: int, before: str, after: str) -> list[str]:
-    """The segments of a message with a text in it written over."""
+    """Return the segments of a message after a replacement of text."""
     sheet = console.call("editor", "GET", f"/api/messages/{message_id}/sheet").json()
     return [each.replace(before, after) for each in sheet["segments"]]
 
 
-def test_an_edited_message_is_a_new_one_and_the_old_one_stays(console: RunningConsole) -> None:
-    """Queued with its own bytes, linked both ways, recorded with who and why; twice is once."""
+def test_resending_creates_a_new_message(console: RunningConsole) -> None:
+    """It is queued, linked and audited; resending the same edit again changes nothing."""
     old = console.store("orders", order(41, name="DOE^JANE"))
     park(console, old)
     was = queries.message(console.database, old)
@@ -54,8 +54,8 @@ def test_an_edited_message_is_a_new_one_and_the_old_one_stays(console: RunningCo
     assert (who, "send again", "done", "SITE1", "wrong patient number") in told
 
 
-def test_an_edit_meets_the_check_that_every_message_meets(console: RunningConsole) -> None:
-    """What the mapping refuses is told with its places, and not stored."""
+def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsole) -> None:
+    """Refused edits are reported with their places, and not stored."""
     old = console.messages["SITE1"]
     newest = console.store("orders", order(43))
     segments = edit(console, old, "M1^^^HOSP^MR", "")
@@ -73,8 +73,8 @@ def test_an_edit_meets_the_check_that_every_message_meets(console: RunningConsol
     assert queries.messages(console.database, queries.Filter(limit=1))[0].id == newest
 
 
-def test_many_are_replayed_by_what_they_have_in_common(console: RunningConsole) -> None:
-    """All that the search finds, oldest first, each recorded; of a limited person's only."""
+def test_a_search_is_replayed(console: RunningConsole) -> None:
+    """Oldest first, each with an audit event; for a limited user only messages of their sites."""
     ours = [console.store("orders", order(50 + number)) for number in range(3)]
     theirs = console.store("north", order(60))
     for each in (*ours, theirs):
@@ -89,10 +89,10 @@ def test_many_are_replayed_by_what_they_have_in_common(console: RunningConsole) 
     assert {f"message {each}" for each in ours} <= {each["subject"] for each in deeds}
 
 
-def test_the_oldest_of_very_many_are_replayed_first(
+def test_a_large_search_is_replayed_oldest_first(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond what one call takes, the newer ones wait for the next: a cancel follows its order."""
+    """Newer messages wait for the next call, so that a cancel follows its order."""
     monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
     monkeypatch.setattr(messages, "_PAGE", 2)
     stored = [console.store("orders", order(70 + number)) for number in range(5)]
@@ -108,7 +108,9 @@ def test_the_oldest_of_very_many_are_replayed_first(
 
 
 @pytest.mark.parametrize("state", [None, "done", "queued", "cancelled"])
-def test_what_was_done_is_not_replayed_in_bulk(console: RunningConsole, state: str | None) -> None:
-    """Only what is parked or was refused."""
+def test_only_parked_and_refused_messages_are_replayed_in_bulk(
+    console: RunningConsole, state: str | None
+) -> None:
+    """Other states are refused."""
     answer = console.call("chief", "POST", "/api/messages/replay", {"state": state})
     assert answer.status_code == 409

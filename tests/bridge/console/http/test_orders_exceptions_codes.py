@@ -1,4 +1,4 @@
-"""What people look for, look after and add to: orders, concerns, codes, drafts."""
+"""Order tracking, exceptions, unmapped codes, and searches by command line."""
 
 import json
 import re
@@ -20,15 +20,15 @@ from tests.bridge.console.http.running_console import RunningConsole
 
 
 def note(console: RunningConsole) -> None:
-    """A cancelled order whose report is kept, at each site; an order of SITE1 that differs."""
+    """Store an exception of each site, and one about an order of SITE1."""
     with console.database.write() as connection:
         kept = [(console.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
         exceptions.add(connection, ExceptionSubject.MESSAGE, kept, now_ms())
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
 
 
-def test_they_are_listed_seen_and_recorded(console: RunningConsole) -> None:
-    """Each for those whose site it is, with its order; seen once, by whom and when."""
+def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> None:
+    """Users see those of their sites; reviewing requires a permission and works once."""
     note(console)
     ours = console.messages["SITE1"]
     rows = console.call("editor1", "GET", "/api/concerns").json()["rows"]
@@ -60,30 +60,30 @@ def test_they_are_listed_seen_and_recorded(console: RunningConsole) -> None:
     }
 
 
-def test_a_viewer_is_told_no_numbers(console: RunningConsole) -> None:
-    """Rows and codes, and no order's number: those are for who may find."""
+def test_a_viewer_sees_no_order_numbers(console: RunningConsole) -> None:
+    """They require the permission `find`."""
     note(console)
     answer = console.call("viewer", "GET", "/api/concerns")
     assert all(each["orders"] == [] for each in answer.json()["rows"])
     assert "A1" not in answer.text
 
 
-def test_an_order_of_another_site_is_not_there(console: RunningConsole) -> None:
-    """Nor is one that does not exist."""
+def test_an_exception_of_another_site_does_not_exist(console: RunningConsole) -> None:
+    """The response equals that for a missing order."""
     for row in (2, 999):
         answer = console.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
         assert answer.status_code == 404
 
 
 def find(console: RunningConsole, who: str, **body: str) -> list[str]:
-    """The accessions that a number leads to."""
+    """Return the accessions that order tracking finds."""
     answer = console.call(who, "POST", "/api/orders/find", body)
     assert answer.status_code == 200, answer.text
     return [each["accession"] for each in answer.json()["orders"]]
 
 
 def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> None:
-    """Its accession, and the numbers that the placer and the filler have for it."""
+    """By accession, placer number and filler number."""
     payload = order(40, accession="A40").replace(b"ORC|NW|P40", b"ORC|NW|PL-40|FI-40")
     assert b"FI-40" in payload
     message = console.store("orders", payload)
@@ -99,7 +99,7 @@ def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> No
 
 @pytest.fixture
 def restoring() -> Iterator[ExitStack]:
-    """Undo what a test changes in the data directory, which the tests of this module share."""
+    """Undo changes in the data directory, which the tests of this module share."""
     with ExitStack() as stack:
         yield stack
 
@@ -107,7 +107,7 @@ def restoring() -> Iterator[ExitStack]:
 def test_an_accession_mapped_from_another_field_finds_the_message(
     console: RunningConsole, restoring: ExitStack
 ) -> None:
-    """OBR-20 as the accession: by it the search and order tracking find order and message."""
+    """The definition reads the accession from OBR-20; message search and order tracking find it."""
     orders = console.settings.home / "mappings" / "orders.yaml"
     written = orders.read_text("utf-8")
     accession = "  Accession: {from: OBR-20, required: true}\n"
@@ -132,10 +132,10 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     assert "received" in {each["kind"] for each in tracked["steps"]}
 
 
-def test_order_tracking_shows_the_message_that_changed_an_order_under_another_number(
+def test_order_tracking_shows_messages_with_another_number(
     console: RunningConsole,
 ) -> None:
-    """A cancel that has the placer number alone; not for somebody who may not see its site."""
+    """A cancel with the placer number only; not for users who may not see its site."""
     first = console.store("orders", order(42, accession="A42"))
     other = console.store("north", order(43, accession="A43"))
     console.index()
@@ -151,7 +151,7 @@ def test_order_tracking_shows_the_message_that_changed_an_order_under_another_nu
     "option", ["--accession=A1", "--placer= P1 ", "--filler=F1", "--patient=M1"]
 )
 def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
-    """Messages by the index of numbers, deliveries by the orders; on record, without the number."""
+    """Messages by the message index, deliveries by the orders. The audit event lacks the number."""
     ran = {
         group: CliRunner().invoke(
             application, [group, "list", option, "--json", "--home", str(console.settings.home)]
@@ -169,7 +169,7 @@ def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
 
 @pytest.mark.parametrize("msh18", ["8859/1", ""])
 def test_a_message_is_shown_in_its_own_character_set(console: RunningConsole, msh18: str) -> None:
-    """As letters: by MSH-18, else by the bytes; in the console and on the command line."""
+    """By MSH-18, else by its bytes; in the console and on the command line."""
     text = order(44, msh10=f"C44{msh18}", name="Ó BRIAIN^SEÁN").decode()
     payload = text.replace("UNICODE UTF-8", msh18).encode("iso8859-1")
     message = console.store("orders", payload)
@@ -180,7 +180,7 @@ def test_a_message_is_shown_in_its_own_character_set(console: RunningConsole, ms
 
 
 def test_commands_find_by_control_id(console: RunningConsole) -> None:
-    """MSH-10 of what came in, and of what was sent; one number at a time."""
+    """MSH-10 of received and of sent messages; one number at a time."""
 
     def found(group: str, *options: str) -> list[int]:
         command = [group, "list", *options, "--json", "--home", str(console.settings.home)]
@@ -198,8 +198,8 @@ def test_commands_find_by_control_id(console: RunningConsole) -> None:
     assert both.exit_code == 2
 
 
-def test_a_patient_is_asked_for_only_with_bodies(console: RunningConsole) -> None:
-    """All orders, also by the number that the patient had before a merge; of own sites only."""
+def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
+    """It finds all orders on the user's sites, also by the patient id before a merge."""
     refused = console.call("operator", "POST", "/api/orders/find", {"patient": "M1"})
     assert refused.status_code == 403
     assert find(console, "editor1", patient="M1") == ["A1"]
@@ -214,13 +214,15 @@ def test_a_patient_is_asked_for_only_with_bodies(console: RunningConsole) -> Non
 
 
 @pytest.mark.parametrize("body", [{}, {"accession": " "}, {"accession": "A1", "patient": "M1"}])
-def test_one_number_is_asked_for(console: RunningConsole, body: dict[str, str]) -> None:
-    """None, or two, are no question."""
+def test_order_tracking_takes_exactly_one_number(
+    console: RunningConsole, body: dict[str, str]
+) -> None:
+    """No number, or two, are refused."""
     assert console.call("editor", "POST", "/api/orders/find", body).status_code == 400
 
 
 def meet(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
-    """Let the definition in force have met a code."""
+    """Store an unmapped code of the active definition."""
     activate_at_start(console.settings, console.database, now_ms())
     version = console.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
     met = CodeUse(version, place, "empty", 3)
@@ -228,13 +230,13 @@ def meet(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
 
 
 def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, object]]:
-    """What is listed, by code."""
+    """Return the listed codes."""
     listed = console.call(who, "GET", "/api/unknown-codes").json()["rows"]
     return {each["code"]: each for each in listed}
 
 
-def test_a_code_gets_its_entry(console: RunningConsole) -> None:
-    """In the author's own draft, checked; once it is in force, the code is no longer listed."""
+def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
+    """It goes to the author's draft; after the activation the code is no longer listed."""
     meet(console, "Q")
     assert (codes(console)["Q"]["count"], codes(console)["Q"]["value"]) == (3, "")
     path = "/api/mappings/orders/codes/sex"
@@ -254,8 +256,8 @@ def test_a_code_gets_its_entry(console: RunningConsole) -> None:
     assert [each["subject"] for each in deeds] == ["mapping orders"] * 2
 
 
-def test_a_code_is_left_as_it_is(console: RunningConsole) -> None:
-    """Who said so is kept; nobody says it twice."""
+def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
+    """The list names the user; a second time is an error."""
     meet(console, "Z")
     body = {"mapping": "orders", "code_table": "sex", "code": "Z"}
     assert console.call("viewer", "POST", "/api/unknown-codes/leave", body).status_code == 403
@@ -264,15 +266,15 @@ def test_a_code_is_left_as_it_is(console: RunningConsole) -> None:
     assert codes(console)["Z"]["seen_by"] == "author@site1.test"
 
 
-def test_a_table_that_is_not_there(console: RunningConsole) -> None:
-    """Gets no entry."""
+def test_an_entry_for_a_missing_code_table(console: RunningConsole) -> None:
+    """It is refused."""
     path = "/api/mappings/orders/codes/nowhere"
     answer = console.call("author", "PUT", path, {"code": "Q", "value": "O"})
     assert answer.status_code == 404
 
 
-def test_every_saving_of_a_draft_is_recorded(console: RunningConsole) -> None:
-    """Also one that was refused: Python, by somebody who may not write it."""
+def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
+    """Also if it is refused: a Python hook without the permission `code`."""
     known = console.call("author", "GET", "/api/mappings/results").json()
     body = {"files": {"hook.py": "x = 1\n"}, "begun_on": "", "revision": 0}
     refused = console.call("author", "PUT", "/api/mappings/results/draft", body)

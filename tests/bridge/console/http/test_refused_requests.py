@@ -1,4 +1,4 @@
-"""Every refused change of somebody who is known is an audit event, wherever it was refused."""
+"""Every refused change of a signed-in user is an audit event."""
 
 from dataclasses import replace
 
@@ -19,13 +19,13 @@ IMPORT = {**PACKAGE, "mark": "0123456789abcdef", "reason": "why"}
 
 
 def refusals(console: RunningConsole, email: str) -> list[tuple[str, str]]:
-    """Give action and code of the refused events of a person, newest first."""
+    """Return action and code of a user's refused events, newest first."""
     rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
     return [(each["action"], each["outcome"]) for each in rows if each["outcome"] != "done"]
 
 
 def email_of(console: RunningConsole, who: str) -> str:
-    """Give the address of one of the people."""
+    """Return the e-mail address of a user."""
     return str(console.call(who, "GET", "/api/me").json()["email"])
 
 
@@ -38,25 +38,25 @@ def email_of(console: RunningConsole, who: str) -> str:
     ],
     ids=["an import", "a look into a package", "a role that does not exist"],
 )
-def test_a_change_that_is_refused_before_its_use_case(
+def test_a_request_that_is_refused_before_its_action_starts(
     console: RunningConsole, method: str, path: str, body: object, action: str, code: str
 ) -> None:
-    """The route refuses before it records an action."""
+    """The event names the route."""
     answer = console.call(AUTHOR, method, path, body)
     assert answer.status_code in {400, 403}, answer.text
     assert refusals(console, email_of(console, AUTHOR))[0] == (action, code)
 
 
-def test_a_trial_with_a_hook_without_the_permission(console: RunningConsole) -> None:
-    """The original attack came by a draft and its trial: both leave an event."""
+def test_a_draft_with_a_hook_without_the_permission(console: RunningConsole) -> None:
+    """The refusal leaves one event."""
     email, before = email_of(console, AUTHOR), len(refusals(console, email_of(console, AUTHOR)))
     assert console.call(AUTHOR, "PUT", "/api/mappings/orders/draft", DRAFT).status_code == 403
     assert len(refusals(console, email)) == before + 1
     assert refusals(console, email)[0] == ("save draft", "not_permitted")
 
 
-def test_somebody_without_a_role(console: RunningConsole) -> None:
-    """They are known to the report engine; what they tried is in the trail, with its target."""
+def test_a_user_without_a_role(console: RunningConsole) -> None:
+    """The event contains what they tried, with its target."""
     email = "nobody@site1.test"
     member(console, "SITE1", email)
     cookie = console.sign_in(email)
@@ -68,8 +68,8 @@ def test_somebody_without_a_role(console: RunningConsole) -> None:
     ]
 
 
-def test_a_page_of_somebody_else(console: RunningConsole) -> None:
-    """The event names the person whose browser was used."""
+def test_a_request_from_another_origin(console: RunningConsole) -> None:
+    """The event names the user whose browser sent it."""
     foreign = console.call(
         CHIEF, "PUT", f"/api/grants/{ADMIN}@site1.test", {"role": "viewer"}, origin="https://x.test"
     )
@@ -78,8 +78,8 @@ def test_a_page_of_somebody_else(console: RunningConsole) -> None:
     assert refusals(console, email_of(console, CHIEF))[0] == ("give", "foreign_origin")
 
 
-def test_nobody(console: RunningConsole) -> None:
-    """An unknown browser writes nothing."""
+def test_a_request_without_sign_in(console: RunningConsole) -> None:
+    """It leaves no event."""
     before = console.call(CHIEF, "GET", "/api/deeds?limit=200").json()["rows"]
     path = f"/console/api/grants/{ADMIN}@site1.test"
     assert console.ask("PUT", path, "", {"role": "viewer"}).status_code == 401

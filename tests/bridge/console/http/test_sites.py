@@ -1,4 +1,4 @@
-"""Sites, users, tokens, templates, groups, roles, worklist and audit, by the service's own API."""
+"""Sites, users, tokens, templates, groups, roles, worklist, audit trail and connections."""
 
 import pytest
 from sqlalchemy import text
@@ -9,8 +9,8 @@ from tests.bridge.console.http.running_console import RunningConsole
 ADMIN = "admin1"
 
 
-def test_a_site_administrator_runs_the_own_site(console: RunningConsole) -> None:
-    """Settings, users, tokens, templates and groups: changed, listed, removed, recorded."""
+def test_a_site_administrator_manages_their_site(console: RunningConsole) -> None:
+    """Settings, users, tokens, templates and groups are changed, listed, removed and audited."""
     site = "/api/sites/SITE1"
     changed = console.call(ADMIN, "PATCH", site, {"signDelay": 30})
     assert changed.json()["signDelay"] == 30
@@ -37,16 +37,16 @@ def test_a_site_administrator_runs_the_own_site(console: RunningConsole) -> None
     assert token["token"] not in str(deeds)
 
 
-def test_the_service_says_in_its_own_words_what_is_wrong(console: RunningConsole) -> None:
-    """And a person is not signed out by it."""
+def test_error_texts_of_the_report_engine_are_passed_on(console: RunningConsole) -> None:
+    """The user stays signed in."""
     answer = console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
     assert answer.status_code == 400
     assert "zone" in answer.json()["detail"].lower()
 
 
 @pytest.mark.parametrize("who", ["chief@site1.test", "editor@site1.test", "CHIEF@site1.test"])
-def test_nobody_takes_over_who_may_more(console: RunningConsole, who: str) -> None:
-    """No new role, no token and no removal for accounts with a greater role, or a wider reach."""
+def test_accounts_with_more_rights_are_protected(console: RunningConsole, who: str) -> None:
+    """No new role, no token and no removal for them."""
     site = "/api/sites/SITE1"
     body = {"email": who, "name": "Taken", "role": "user"}
     assert console.call(ADMIN, "POST", f"{site}/users", body).status_code == 403
@@ -54,8 +54,8 @@ def test_nobody_takes_over_who_may_more(console: RunningConsole, who: str) -> No
     assert console.call(ADMIN, "DELETE", f"{site}/users/{who}").status_code == 403
 
 
-def test_roles_are_given_and_taken_by_system_administrators(console: RunningConsole) -> None:
-    """Within their sense; nobody changes their own, so one always remains."""
+def test_system_administrators_assign_and_remove_roles(console: RunningConsole) -> None:
+    """Inconsistent roles are refused. Nobody changes their own, so one administrator remains."""
     path = "/api/grants/reader@site1.test"
     give = {"role": "site-administrator", "bodies": False, "sites": ["SITE1"]}
     assert console.call("chief", "PUT", path, give).status_code == 200
@@ -77,7 +77,7 @@ def test_roles_are_given_and_taken_by_system_administrators(console: RunningCons
 
 
 def test_the_audit_trail_of_a_site_is_searched_and_verified(console: RunningConsole) -> None:
-    """Who did what, by action and user, page by page; the chain is whole."""
+    """By action, user and time, page by page; the hash chain is intact."""
     console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"signDelay": 31})
     path = "/api/sites/SITE1/audit?action=site-update"
     rows = console.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
@@ -94,8 +94,8 @@ def test_the_audit_trail_of_a_site_is_searched_and_verified(console: RunningCons
     assert verdict["events"] > 0
 
 
-def test_the_worklist_shows_patients_to_whom_it_may(console: RunningConsole) -> None:
-    """Numbers of orders to whoever finds; names with bodies; no search by name without."""
+def test_the_worklist_shows_patient_data_with_bodies_only(console: RunningConsole) -> None:
+    """Without the permission: order numbers only, and no search by name."""
     order = {"SiteID": "SITE1", "PatientMRN": "M77", "Accession": "A77", "PatientName": "Doe Jim"}
     console.runner.run(console.engine.launch(LaunchRequest(order, lazy=True, register_order=True)))
     path = "/api/sites/SITE1/worklist"
@@ -107,8 +107,8 @@ def test_the_worklist_shows_patients_to_whom_it_may(console: RunningConsole) -> 
     assert [each["orders"][0]["PatientMRN"] for each in whole] == ["M77"]
 
 
-def test_what_was_sent_stands_in_the_record(console: RunningConsole) -> None:
-    """By report and destination, to the administrators of its site; what waits was not sent."""
+def test_delivered_results_are_listed(console: RunningConsole) -> None:
+    """By report and destination, for administrators of the site; queued deliveries are left out."""
     assert console.call("chief", "GET", "/api/sent").json()["rows"] == []
     with console.database.write() as connection:
         connection.execute(text("UPDATE delivery SET state = 'done', acknowledged_at = 5000"))
@@ -127,10 +127,10 @@ def test_what_was_sent_stands_in_the_record(console: RunningConsole) -> None:
         ("destination", {"address": "127.0.0.1:2577", "sites": ["SITE1", "NOWHERE"]}, "sites"),
     ],
 )
-def test_a_connection_of_a_site_that_does_not_exist(
+def test_a_connection_with_an_unknown_site_is_refused(
     console: RunningConsole, kind: str, table: dict[str, object], field: str
 ) -> None:
-    """The form says so at its field, and nothing is saved; of sites that exist it is."""
+    """The error names the field, and nothing is saved."""
     mistake = {"field": field, "text": "there is no site NOWHERE: add it under Sites first"}
     plan = {"table": {"name": f"new-{kind}", **table}, "new": True}
     checked = console.call("chief", "POST", f"/api/connections/{kind}/check", plan).json()

@@ -1,4 +1,4 @@
-"""The console reads the body of a request only of those who are known, and within bounds."""
+"""The console reads request bodies only of signed-in users, and within limits."""
 
 import json
 
@@ -8,8 +8,8 @@ from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.unread import METHODS, Asked, flat, paths_of
 
 
-def test_no_route_reads_the_body_of_a_stranger(console: RunningConsole) -> None:
-    """Every path, every method; with no cookie, with a wrong one, and from another page."""
+def test_no_route_reads_the_body_of_an_unknown_client(console: RunningConsole) -> None:
+    """Every path and method; without a cookie, with a wrong one, and from another origin."""
     routes = console.application.router.routes
     wrong = {"cookie": "report_account=wrong", "origin": BASE, "host": "testserver"}
     foreign = {"cookie": console.cookies["chief"], "origin": "https://elsewhere.test"}
@@ -22,7 +22,7 @@ def test_no_route_reads_the_body_of_a_stranger(console: RunningConsole) -> None:
 
 
 def test_every_endpoint_is_a_console_route(console: RunningConsole) -> None:
-    """There is no way around: what is not of that class is the page alone."""
+    """Only the HTML page is not."""
     others = {
         getattr(each, "path", "")
         for each in flat(console.application.router.routes)
@@ -31,8 +31,8 @@ def test_every_endpoint_is_a_console_route(console: RunningConsole) -> None:
     assert others == {"/", "/{place:path}"}
 
 
-def test_large_bodies_are_for_those_who_may_send_them(console: RunningConsole) -> None:
-    """Others are refused by the declared length; nobody's search is as large as a message."""
+def test_only_some_users_may_send_large_bodies(console: RunningConsole) -> None:
+    """Others are refused by the declared length."""
     cases = {
         ("author", "/api/mapping-learn"): 1,
         ("viewer", "/api/mapping-learn"): 0,
@@ -50,7 +50,7 @@ def test_large_bodies_are_for_those_who_may_send_them(console: RunningConsole) -
 
 
 def test_a_body_of_many_small_values_is_refused(console: RunningConsole) -> None:
-    """Found by an attack: 20 MiB of empty lists needed 3.3 GiB."""
+    """An attack with 20 MiB of empty lists needed 3.3 GiB."""
     text = json.dumps({"data": [[]] * (MAX_VALUES + 1)})
     headers = {
         "origin": BASE,
