@@ -16,7 +16,7 @@ def test_no_route_reads_the_body_of_an_unknown_client(console: RunningConsole) -
     for path in paths_of(routes):
         for method in METHODS:
             for headers in ({}, wrong, foreign):
-                asked = console.runner.run(Asked(method, path, headers).send(console.console))
+                asked = console.runner.run(Asked(method, path, headers).send(console.application))
                 assert not asked.reads, (method, path)
                 assert method == "GET" or asked.status in {401, 403, 404, 405}, (method, path)
 
@@ -42,7 +42,7 @@ def test_only_some_users_may_send_large_bodies(console: RunningConsole) -> None:
     }
     for (who, path), reads in cases.items():
         own = {"cookie": console.cookies[who], "origin": "http://testserver"}
-        asked = console.runner.run(Asked("POST", path, own).send(console.console))
+        asked = console.runner.run(Asked("POST", path, own).send(console.application))
         assert asked.reads == reads, (who, path)
         assert reads or asked.status == 413
     assert LIMIT < LARGE_LIMIT
