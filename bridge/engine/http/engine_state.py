@@ -74,9 +74,9 @@ class EngineState:
         self.addresses = PublicAddresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
-        self._ticker = ReleaseScheduler(self.work, clock)
+        self._release_scheduler = ReleaseScheduler(self.work, clock)
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
-        self._bearers = TokenAuthenticator(self.work, clock)
+        self._token_authenticator = TokenAuthenticator(self.work, clock)
         self.launches = LaunchBatcher(self.work, clock)
         self.hashing = HashingPool()
         self.throttle = SignInLimiter(database, settings.rates.failed_authentications)
@@ -89,12 +89,12 @@ class EngineState:
         if secret := self.settings.service_token:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
-        self._ticker.start()
+        self._release_scheduler.start()
         self._listener.start()
 
     async def tidy(self) -> None:
         """Remove expired rows. Called every few minutes; raises StoreError."""
-        await self._ticker.tidy()
+        await self._release_scheduler.tidy()
 
     async def stop(self) -> None:
         """Stop the background work and answer the waiting requests."""
@@ -102,16 +102,16 @@ class EngineState:
         self.work.changed.notify()
         await self.hub.stop()
         await self.work.run(self._listener.stop)
-        await self._ticker.stop()
+        await self._release_scheduler.stop()
         await self.audit_buffer.stop()
         await self.work.run(lambda: None)
         self.hashing.close()
         self.work.close()
-        self._bearers.close()
+        self._token_authenticator.close()
 
     async def authenticate(self, secret: str) -> Caller | None:
         """Return the caller of a token, and record once a minute that the token is used."""
-        return await self._bearers.bearer(secret)
+        return await self._token_authenticator.bearer(secret)
 
     def base_url(self, request: Request) -> str:
         """Return the public address that a request came in on."""

@@ -35,8 +35,8 @@ log = structlog.get_logger(__name__)
 class AuditBuffer:
     """A buffer of audit events on their way to the audit trail."""
 
-    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
-        self._work = work
+    def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
+        self._executor = executor
         self._clock = clock
         self._waiting: list[tuple[int, AuditEvent]] = []
         self._dropped = 0
@@ -77,7 +77,7 @@ class AuditBuffer:
         while events or counts:
             some, events = events[:MOST_AT_ONCE], events[MOST_AT_ONCE:]
             try:
-                await self._work.run(partial(self._record, some, counts))
+                await self._executor.run(partial(self._record, some, counts))
             except StoreError as error:
                 events = some + events
                 log.warning("audit_waits", failure=type(error).__name__, events=len(events))
@@ -105,7 +105,7 @@ class AuditBuffer:
         events: Sequence[tuple[int, AuditEvent]],
         counts: Mapping[audit_trail.RefusalKey, int],
     ) -> None:
-        database = self._work.database
+        database = self._executor.database
         with database.write() as connection:
             if counts:
                 database.serialize(connection, audit_trail.LOCK)

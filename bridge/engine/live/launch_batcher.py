@@ -40,8 +40,8 @@ class PendingLaunch:
 class LaunchBatcher:
     """Accepts launches on the event loop and executes them in batches."""
 
-    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
-        self._work = work
+    def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
+        self._executor = executor
         self._clock = clock
         self._batcher = Batcher[PendingLaunch, LaunchOutcome](self._execute_batch, MOST_TOGETHER)
 
@@ -93,7 +93,7 @@ class LaunchBatcher:
             return outcomes
 
         brief = len(batch) <= SHORT
-        return await self._work.change(_actor(context), self._clock(), execute, brief=brief)
+        return await self._executor.change(_actor(context), self._clock(), execute, brief=brief)
 
     async def _execute_alone(self, launch: PendingLaunch) -> LaunchOutcome:
         def execute(work: Work) -> LaunchOutcome:
@@ -102,7 +102,9 @@ class LaunchBatcher:
             return outcome
 
         brief = not launch.request.attachments
-        return await self._work.change(_actor(launch.context), self._clock(), execute, brief=brief)
+        return await self._executor.change(
+            _actor(launch.context), self._clock(), execute, brief=brief
+        )
 
 
 def _audit(work: Work, launch: PendingLaunch, outcome: LaunchOutcome) -> None:

@@ -41,8 +41,8 @@ log = structlog.get_logger(__name__)
 class ReleaseScheduler:
     """The loop that wakes at the next due time."""
 
-    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
-        self._work = work
+    def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
+        self._executor = executor
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._due: int | None = None
@@ -64,7 +64,7 @@ class ReleaseScheduler:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            notification = self._work.changed.notification(NOTHING_DUE)
+            notification = self._executor.changed.notification(NOTHING_DUE)
             try:
                 pause = await self._release()
             except StoreError as error:
@@ -80,11 +80,11 @@ class ReleaseScheduler:
         """Delete expired links, sessions and stored responses, in small batches."""
         now = self._clock()
         for purge in (purge_sessions, purge_links, purge_repeats):  # sessions refer to links
-            while await self._work.run(partial(self._purge, purge, now)):
+            while await self._executor.run(partial(self._purge, purge, now)):
                 pass
 
     def _purge(self, purge: Callable[[Connection, int], int], now: int) -> int:
-        with self._work.database.write() as connection:
+        with self._executor.database.write() as connection:
             return purge(connection, now)
 
     async def _release(self) -> float:
@@ -92,17 +92,17 @@ class ReleaseScheduler:
         due = await self._next_due()
         now = self._clock()
         if due is not None and due <= now:
-            if await self._work.run(lambda: release_due(self._work.database, now)):
-                self._work.changed.notify()
+            if await self._executor.run(lambda: release_due(self._executor.database, now)):
+                self._executor.changed.notify()
                 return 0.0
             return RETRY_SECONDS  # the report is locked at this moment
-        poll_seconds = self._work.poll_seconds
+        poll_seconds = self._executor.poll_seconds
         return poll_seconds if due is None else min(poll_seconds, (due - now) / 1000)
 
     async def _next_due(self) -> int | None:
         """Read the next due time, unless no database write happened since it was read."""
-        mark = self._work.change_mark()
+        mark = self._executor.change_mark()
         if mark is None or mark != self._mark:
-            self._due = await self._work.read_inline(next_due)
+            self._due = await self._executor.read_inline(next_due)
             self._mark = mark
         return self._due

@@ -73,9 +73,9 @@ class StreamHub:
     """The event streams of this process. Its task runs while there are any."""
 
     def __init__(
-        self, work: DatabaseExecutor, clock: Callable[[], int], stopping: Callable[[], bool]
+        self, executor: DatabaseExecutor, clock: Callable[[], int], stopping: Callable[[], bool]
     ) -> None:
-        self._work = work
+        self._executor = executor
         self._clock = clock
         self._stopping = stopping
         self._watches: set[StreamWatch] = set()
@@ -108,7 +108,7 @@ class StreamHub:
 
     async def _run(self) -> None:
         while (self._watches or self._closed) and not self._stopping():
-            notification = self._work.changed.notification()
+            notification = self._executor.changed.notification()
             try:
                 await self._wake_changed()
             except StoreError as error:
@@ -130,7 +130,7 @@ class StreamHub:
         if not sessions:
             return
         since = self._newest
-        snapshot = await self._work.read(lambda c: read_snapshot(c, sessions, since, now))
+        snapshot = await self._executor.read(lambda c: read_snapshot(c, sessions, since, now))
         self._newest = snapshot.newest
         for watch in self._watches:
             _wake_if_changed(watch, snapshot, first=since is None)
@@ -148,11 +148,11 @@ class StreamHub:
     async def _write(self, write: Callable[[Connection], None]) -> None:
         # Presence is no change of a report, so nobody is notified.
         def writing() -> None:
-            with self._work.database.write() as connection:
+            with self._executor.database.write() as connection:
                 write(connection)
 
         try:
-            await self._work.run(writing)
+            await self._executor.run(writing)
         except StoreError as error:
             log.warning("live_windows_not_kept", failure=type(error).__name__)
 

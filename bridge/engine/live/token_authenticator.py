@@ -18,10 +18,10 @@ MOST_TOGETHER = 200
 class TokenAuthenticator:
     """Finds the bearers of access tokens."""
 
-    def __init__(self, work: DatabaseExecutor, clock: Callable[[], int]) -> None:
-        self._work = work
+    def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
+        self._executor = executor
         self._clock = clock
-        self._reader = work.database.reader()
+        self._reader = executor.database.reader()
         self._batcher = Batcher[str, Caller | None](self._read, MOST_TOGETHER)
         self._used: dict[int, int] = {}
 
@@ -37,11 +37,11 @@ class TokenAuthenticator:
         ):
             self._used[caller.token_id] = now
             token_id = caller.token_id
-            await self._work.run(lambda: self._record_use(token_id, now))
+            await self._executor.run(lambda: self._record_use(token_id, now))
         return caller
 
     async def _read(self, secrets: Sequence[str]) -> list[Caller | None]:
-        return await self._work.run(lambda: self._authenticate(secrets))
+        return await self._executor.run(lambda: self._authenticate(secrets))
 
     def _authenticate(self, secrets: Sequence[str]) -> list[Caller | None]:
         return tokens.authenticate_all(self._reader, secrets, self._clock())
@@ -52,5 +52,5 @@ class TokenAuthenticator:
 
     def _record_use(self, token_id: int, now: int) -> None:
         # No report changes, so no waiter is notified.
-        with self._work.database.write() as connection:
+        with self._executor.database.write() as connection:
             tokens.record_use(connection, token_id, now)

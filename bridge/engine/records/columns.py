@@ -26,10 +26,7 @@ metadata = MetaData(
 
 
 class Record(SQLModel):
-    """
-    The base of all tables of the engine. Their metadata is separate from that of the bridge's
-    tables.
-    """
+    """The base of all tables of the engine. The bridge's tables have other metadata."""
 
     metadata = metadata
 

@@ -24,8 +24,9 @@ MEMBERSHIPS = metadata.tables["engine_membership"]
 
 class TokenScope(StrEnum):
     """
-    A permission that a token can be limited to. A token without scopes has all permissions of its
-    account.
+    A permission that a token can be limited to.
+
+    A token without scopes has all permissions of its account.
     """
 
     LAUNCH = "launch"
@@ -73,10 +74,7 @@ class BrowserUser:
 
 
 def role_on(connection: Connection, caller: Caller, site_id: str) -> SiteRole | None:
-    """
-    Return the caller's role on a site, None if the caller is not a member. Service tokens
-    administer all sites.
-    """
+    """Return the caller's role on a site, or None. Service tokens administer all sites."""
     if caller.service:
         return SiteRole.ADMINISTRATOR
     if caller.account_id is None or not caller.is_valid_for(site_id):

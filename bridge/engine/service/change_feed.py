@@ -243,8 +243,9 @@ def _as_json(row: Any) -> dict[str, Any]:
 
 def prune_changes(connection: Connection, before: int, limit: int, up_to: int | None = None) -> int:
     """
-    Delete at most `limit` changes older than a moment, none after cursor `up_to`; return their
-    number.
+    Delete at most `limit` changes older than a moment; return their number.
+
+    Changes after the cursor `up_to` are kept.
     """
     oldest = [CHANGES.c.at < before, *([] if up_to is None else [CHANGES.c.cursor <= up_to])]
     old: Sequence[int] = (

@@ -109,10 +109,7 @@ def seal_clear(connection: Connection, keys: KeyRing) -> int:
 
 
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
-    """
-    Move all responses to the newest key of the ring; return the numbers of moved and unreadable
-    ones.
-    """
+    """Move responses to the newest key; return the numbers of moved and unreadable ones."""
     moved = unreadable = 0
     for row in connection.execute(select(REPEATS).where(REPEATS.c.request_hash == _SEALED)).all():
         try:

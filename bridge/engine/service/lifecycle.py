@@ -120,8 +120,9 @@ def require_author(
     work: Work, report: Report, account_id: int | None, action: ReportAction
 ) -> tuple[dict[str, Any], SiteRole]:
     """
-    Return the person in whose name a report is signed or read, with the role; raise
-    `AuthorNotPermitted`.
+    Return the person in whose name a report is signed or read, with the role.
+
+    Raise `AuthorNotPermitted`.
     """
     statement = person_statement(work, report.site_id, account_id)
     person, role = read_author(execute_bound(work.connection, statement))

@@ -256,8 +256,9 @@ def _stored(session: Session, identities: Sequence[OrderId]) -> dict[OrderId, Re
 
 def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
     """
-    Split identities into statement parameters. A statement may also find orders that were not
-    requested.
+    Split identities into statement parameters.
+
+    A statement may also find orders that were not requested.
     """
     wanted = sorted(identities, key=_text)
     for site_id, own in groupby(wanted, key=attrgetter("site_id")):
@@ -355,7 +356,8 @@ def bump_version(work: Work, report: Report) -> None:
 
 def mark_updated(work: Work, report: Report) -> None:
     """
-    Set the time of the last change, for example of an order's tags. Open pages may continue to
-    write.
+    Set the time of the last change, for example of an order's tags.
+
+    The version stays, so open pages may continue to write.
     """
     report.updated_at = work.now  # written by the session or by `DetachedReport`

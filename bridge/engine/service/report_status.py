@@ -69,8 +69,9 @@ class ReportStatusRecord:
 
     def as_json(self) -> dict[str, Any]:
         """
-        Return the members as the interface document spells them; `hasContent` and
-        `addendumUnsignUntil` are additions.
+        Return the members as the interface document spells them.
+
+        `hasContent` and `addendumUnsignUntil` are additions.
         """
         return {
             "reportId": self.report_id,
@@ -151,7 +152,9 @@ _SUMMARY: Final = dialect_statement(
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
     """
-    Sign delay of the site (seconds), e-mail address of the owner (or ''), and whether there are
+    Facts about a report from several tables, read with one statement.
+
+    Sign delay of the site in seconds, e-mail address of the owner (or ''), and whether there are
     preliminary reads and addenda.
     """
 

@@ -38,8 +38,9 @@ class ActorRef:
 
 class ChangeEvent(StrEnum):
     """
-    The kinds of changes in the feed. Names are those of the interface document where it defines
-    one.
+    The kinds of changes in the feed.
+
+    The names are those of the interface document where it defines one.
     """
 
     ORDER_REGISTERED = "order_registered"
@@ -113,8 +114,9 @@ class Work:
         self, site_id: str, report_id: str, event: ChangeEvent, body: Mapping[str, Any]
     ) -> None:
         """
-        Add a change to the feed at the commit; `body` is made by
-        `bridge.engine.service.change_feed`.
+        Add a change to the feed at the commit.
+
+        `body` is made by `bridge.engine.service.change_feed`.
         """
         self.announced.append(
             {
@@ -167,10 +169,7 @@ class CommitRecords:
     def append(
         self, connection: Connection, database: Database, before: Sequence[BoundStatement] = ()
     ) -> None:
-        """
-        Execute the statements `before`, then append the records at the commit
-        (`Database.at_commit`).
-        """
+        """Execute `before`, then append the records at the commit (`Database.append_at_commit`)."""
         execute_all(connection, before)
         ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:

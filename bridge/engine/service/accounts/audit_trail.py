@@ -64,10 +64,7 @@ class TrailQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """
-    One event of the trail; `user` is an account's address, `actor` may also be an operating system
-    user.
-    """
+    """One event of the trail; `user` is an account's address, `actor` may be a system user."""
 
     sequence: int
     at: int

@@ -63,10 +63,7 @@ UNKNOWN_LINK: Final = FoundEnrolment(EnrolmentState.UNKNOWN)
 
 
 def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool) -> None:
-    """
-    Remove the password and second factor of an account and end its sessions, and its tokens if
-    `end_tokens`.
-    """
+    """Remove password and second factor, and end the sessions (`end_tokens`: also the tokens)."""
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(password_hash=None))
     second_factor.store(connection, account_id, None)

@@ -116,10 +116,7 @@ def require(connection: Connection, account_id: int, *, required: bool) -> None:
 
 
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
-    """
-    Move the secrets under older keys to the newest; return the numbers of moved and unreadable
-    ones.
-    """
+    """Move secrets to the newest key; return the numbers of moved and unreadable ones."""
     moved = lost = 0
     old = ACCOUNTS.c.totp_sealed.is_not(None) & (ACCOUNTS.c.totp_key_id != keys.newest)
     for row in connection.execute(select(ACCOUNTS).where(old)).all():

@@ -50,7 +50,7 @@ class LaunchKind(StrEnum):
     REGISTER = "register"
     LAZY = "lazy"
     EAGER = "eager"
-    DETACHED = "alone"  # renames a patient, or has files
+    ALONE = "alone"  # renames a patient, or has files
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _AdmittedLaunch:
     """A permitted launch, with its user and the current identity of its order."""
 
     request: LaunchInput
-    launcher: LaunchGrant
+    grant: LaunchGrant
     identity: OrderId
     group: str = ""
 
@@ -70,15 +70,15 @@ class BatchRefused(Exception):  # noqa: N818  # named for what to do
 def execute_one(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch:
     """Execute one launch, or raise its error, after which the caller must roll back."""
     _lock_patients(work, [request])
-    if _kind(request)[0] is LaunchKind.DETACHED:
+    if _kind(request)[0] is LaunchKind.ALONE:
         return execute(work, users, request)
     try:
-        ready = _together(work, users, [request])[0]
+        executed = _execute_together(work, users, [request])[0]
     except BatchRefused:
         return execute(work, users, request)
-    if isinstance(ready, EngineError):
-        raise ready
-    return ready
+    if isinstance(executed, EngineError):
+        raise executed
+    return executed
 
 
 def execute_all(
@@ -95,16 +95,16 @@ def execute_all(
     If they do not, BatchRefused is raised, and the caller must roll back.
     """
     _lock_patients(work, requests)
-    ready: list[ExecutedLaunch | EngineError] = []
+    executed: list[ExecutedLaunch | EngineError] = []
     for (kind, _), run in groupby(requests, key=_kind):
         members = list(run)
-        if kind is LaunchKind.DETACHED:
-            ready += [_attempt(work, users, each) for each in members]
+        if kind is LaunchKind.ALONE:
+            executed += [_attempt_one(work, users, each) for each in members]
         elif without_savepoint:
-            ready += _without_savepoint(work, users, members)
+            executed += _without_savepoint(work, users, members)
         else:
-            ready += _attempt_together(work, users, members)
-    return ready
+            executed += _attempt_together(work, users, members)
+    return executed
 
 
 def _lock_patients(work: Work, requests: Iterable[LaunchInput]) -> None:
@@ -118,19 +118,21 @@ def _lock_patients(work: Work, requests: Iterable[LaunchInput]) -> None:
 
 def _kind(request: LaunchInput) -> tuple[LaunchKind, str]:
     if request.force_name or request.attachments:
-        return LaunchKind.DETACHED, ""
+        return LaunchKind.ALONE, ""
     if request.register_order:
         return LaunchKind.REGISTER, request.identity.site_id
     return LaunchKind.LAZY if request.lazy else LaunchKind.EAGER, request.identity.site_id
 
 
-def _attempt(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch | EngineError:
+def _attempt_one(
+    work: Work, users: LaunchUsers, request: LaunchInput
+) -> ExecutedLaunch | EngineError:
     try:
         with work.savepoint():
             return execute(work, users, request)
-    except EngineError as refusal:
+    except EngineError as error:
         users.forget()  # users that it registered were rolled back
-        return refusal
+        return error
 
 
 def _attempt_together(
@@ -138,22 +140,22 @@ def _attempt_together(
 ) -> list[ExecutedLaunch | EngineError]:
     try:
         with work.savepoint():
-            return _together(work, users, requests)
+            return _execute_together(work, users, requests)
     except (EngineError, BatchRefused):
         users.forget()
-        return [_attempt(work, users, each) for each in requests]
+        return [_attempt_one(work, users, each) for each in requests]
 
 
 def _without_savepoint(
     work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[ExecutedLaunch | EngineError]:
     try:
-        return _together(work, users, requests)
+        return _execute_together(work, users, requests)
     except EngineError:
         raise BatchRefused from None
 
 
-def _together(
+def _execute_together(
     work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[ExecutedLaunch | EngineError]:
     site_id = requests[0].identity.site_id
@@ -162,8 +164,8 @@ def _together(
     admitted = [each for each in outcomes if isinstance(each, _AdmittedLaunch)]
     if len(admitted) < len(requests) and users.user_count > known_users:
         raise BatchRefused  # a refused launch must not register a user
-    ready = iter(_RUNS[_kind(requests[0])[0]](work, admitted) if admitted else [])
-    return [each if isinstance(each, EngineError) else next(ready) for each in outcomes]
+    executed = iter(_RUNS[_kind(requests[0])[0]](work, admitted) if admitted else [])
+    return [each if isinstance(each, EngineError) else next(executed) for each in outcomes]
 
 
 def _admit_all(
@@ -171,8 +173,8 @@ def _admit_all(
 ) -> list[_AdmittedLaunch | EngineError]:
     try:
         users.role(site_id)
-    except EngineError as refusal:
-        return [refusal] * len(requests)
+    except EngineError as error:
+        return [error] * len(requests)
     mrns = {each.identity.mrn for each in requests}
     pointers = follow_pointers(work.connection, site_id, mrns)
     names = known_names(work, site_id, {pointers.get(mrn, mrn) for mrn in mrns})
@@ -182,62 +184,63 @@ def _admit_all(
         identity = OrderId(site_id, mrn, request.identity.accession)
         try:
             outcomes.append(_admit(users, names.setdefault(mrn, set()), request, identity))
-        except EngineError as refusal:
-            outcomes.append(refusal)
+        except EngineError as error:
+            outcomes.append(error)
     return outcomes
 
 
 def _admit(
     users: LaunchUsers, names: set[str], request: LaunchInput, identity: OrderId
 ) -> _AdmittedLaunch:
-    launcher = users.grant(request)
+    grant = users.grant(request)
     require_matching_name(names, request)
     if not request.lazy:
-        require_owner(launcher)
+        require_owner(grant)
     if request.patient_name:
         names.add(request.patient_name)
     group = request.link_group if users.links_orders(identity.site_id) else ""
-    return _AdmittedLaunch(request, launcher, identity, group)
+    return _AdmittedLaunch(request, grant, identity, group)
 
 
 def _register(work: Work, run: Sequence[_AdmittedLaunch]) -> list[ExecutedLaunch]:
     inputs = [order_input(each.request, each.identity) for each in run]
-    done = register_current(work, _triples(run), inputs, [each.group for each in run])
+    done = register_current(work, _order_ids(run), inputs, [each.group for each in run])
     return [
-        registration_result(work, each.request, each.launcher, one)
+        registration_result(work, each.request, each.grant, one)
         for each, one in zip(run, done, strict=True)
     ]
 
 
 def _find_reports(work: Work, run: Sequence[_AdmittedLaunch]) -> list[ExecutedLaunch]:
     """Find the reports of lazy launches; nothing changes until their links are opened."""
-    keys = current_report_keys(work.connection, _triples(run))
+    keys = current_report_keys(work.connection, _order_ids(run))
     reports = reports_by_key(work.session, sorted(set(keys.values()))) if keys else {}
     return [
-        launch_result(work, each.request, each.launcher, reports.get(keys.get(each.identity, 0)))
+        launch_result(work, each.request, each.grant, reports.get(keys.get(each.identity, 0)))
         for each in run
     ]
 
 
 def _open_all(work: Work, run: Sequence[_AdmittedLaunch]) -> list[ExecutedLaunch]:
     """Create the Drafts of eager launches together, and open existing reports."""
-    keys = current_report_keys(work.connection, _triples(run))
+    keys = current_report_keys(work.connection, _order_ids(run))
     first = {each.identity: each for each in reversed(run) if each.identity not in keys}
-    fresh = [each for each in run if first.get(each.identity) is each]
-    ids = iter(create_many(work, [_draft(work, each) for each in fresh]))
-    new = {id(each) for each in fresh}
+    first_launches = [each for each in run if first.get(each.identity) is each]
+    ids = iter(create_many(work, [_draft(work, each) for each in first_launches]))
+    new = {id(each) for each in first_launches}
     return [
-        _drafted(work, each, next(ids)) if id(each) in new else _opened(work, each) for each in run
+        _draft_result(work, each, next(ids)) if id(each) in new else _open_existing(work, each)
+        for each in run
     ]
 
 
-def _opened(work: Work, each: _AdmittedLaunch) -> ExecutedLaunch:
-    report = open_report(work, each.launcher, each.request, each.identity)
-    return launch_result(work, each.request, each.launcher, report)
+def _open_existing(work: Work, each: _AdmittedLaunch) -> ExecutedLaunch:
+    report = open_report(work, each.grant, each.request, each.identity)
+    return launch_result(work, each.request, each.grant, report)
 
 
 def _draft(work: Work, each: _AdmittedLaunch) -> NewReport:
-    owner = require_owner(each.launcher)
+    owner = require_owner(each.grant)
     order = order_input(each.request, each.identity)
     text = each.request.key_findings.strip()
     first = first_text_of(work.connection, each.identity.site_id, order.reporting, text)
@@ -246,19 +249,19 @@ def _draft(work: Work, each: _AdmittedLaunch) -> NewReport:
     )
 
 
-def _drafted(work: Work, each: _AdmittedLaunch, report_id: str) -> ExecutedLaunch:
-    owner = require_owner(each.launcher)
+def _draft_result(work: Work, each: _AdmittedLaunch, report_id: str) -> ExecutedLaunch:
+    owner = require_owner(each.grant)
     outcome = LaunchOutcome(
         launch_status(Status.DRAFT, lazy=False),
         Status.DRAFT,
         report_id,
         (owner.name, owner.email),
-        warnings=warnings_of(work, each.request, each.launcher),
+        warnings=warnings_of(work, each.request, each.grant),
     )
-    return ExecutedLaunch(outcome, each.launcher, each.request)
+    return ExecutedLaunch(outcome, each.grant, each.request)
 
 
-def _triples(run: Iterable[_AdmittedLaunch]) -> list[OrderId]:
+def _order_ids(run: Iterable[_AdmittedLaunch]) -> list[OrderId]:
     return [each.identity for each in run]
 
 

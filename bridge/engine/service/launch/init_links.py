@@ -81,7 +81,7 @@ def issue_init_link(
     users.site_access(request.site_id).check_location(request.location)
     account = users.account(request.site_id, request.user, administrator=True)
     if account is None:
-        detail = "UserEmail says who will work in the session"
+        detail = "UserEmail is required: it names the user of the session"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
     own = settings_of(work.connection, request.site_id, account.id)
     site = users.preferences(request.site_id)

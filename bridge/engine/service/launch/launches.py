@@ -46,24 +46,24 @@ def launch_all(
     `without_savepoint` is as for `execute_all`: it may raise BatchRefused.
     """
     users = LaunchUsers(work.connection, context.caller, work.now)
-    ready = execute_all(work, users, requests, without_savepoint=without_savepoint)
-    done = [each for each in ready if isinstance(each, ExecutedLaunch)]
+    executed = execute_all(work, users, requests, without_savepoint=without_savepoint)
+    done = [each for each in executed if isinstance(each, ExecutedLaunch)]
     new = [_link(work, context, users, each) for each in done]
     handles = iter(links.issue(work.connection, context.link_keys, new, work.now))
     linked = iter(zip(new, handles, strict=True))
     return [
         _with_link(work, each, *next(linked)) if isinstance(each, ExecutedLaunch) else each
-        for each in ready
+        for each in executed
     ]
 
 
 def launch_one(work: Work, context: LaunchContext, request: LaunchInput) -> LaunchOutcome:
     """Execute one launch, or raise its error."""
     users = LaunchUsers(work.connection, context.caller, work.now)
-    ready = execute_one(work, users, request)
-    new = _link(work, context, users, ready)
+    executed = execute_one(work, users, request)
+    new = _link(work, context, users, executed)
     handle = links.issue(work.connection, context.link_keys, [new], work.now)[0]
-    return _with_link(work, ready, new, handle)
+    return _with_link(work, executed, new, handle)
 
 
 def audit_events_of(
@@ -81,13 +81,13 @@ def audit_events_of(
             context.caller.account_id,
             context.caller.token_id,
             Outcome.SUCCESS if isinstance(outcome, LaunchOutcome) else Outcome.REFUSED,
-            {**_kind_of(request, outcome), **origin},
+            {**_audit_details(request, outcome), **origin},
         )
         for request, outcome in zip(requests, outcomes, strict=True)
     ]
 
 
-def _kind_of(request: LaunchInput, outcome: LaunchOutcome | EngineError) -> dict[str, Any]:
+def _audit_details(request: LaunchInput, outcome: LaunchOutcome | EngineError) -> dict[str, Any]:
     kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
     if request.link_group:
         kind["linkGroup"] = request.link_group
@@ -95,23 +95,20 @@ def _kind_of(request: LaunchInput, outcome: LaunchOutcome | EngineError) -> dict
 
 
 def _link(
-    work: Work, context: LaunchContext, users: LaunchUsers, ready: ExecutedLaunch
+    work: Work, context: LaunchContext, users: LaunchUsers, executed: ExecutedLaunch
 ) -> links.NewLink:
-    """
-    Return the new link: that of a lazy launch contains the whole launch, others point to the
-    report.
-    """
-    launcher, request = ready.launcher, ready.request
+    """Return the new link. Only that of a lazy launch contains the whole launch."""
+    grant, request = executed.grant, executed.request
     acting, others = users.lifetimes(request.identity.site_id, context.lifetimes)
-    seconds = acting if launcher.authenticated else others
-    content = request if ready.creates else request.without_content()
+    seconds = acting if grant.authenticated else others
+    content = request if executed.creates else request.without_content()
     payload = {
         "launch": content.to_json(),
-        "creates": ready.creates,
-        "authenticated": launcher.authenticated,
+        "creates": executed.creates,
+        "authenticated": grant.authenticated,
     }
-    if request.app.sync_launch and launcher.account and not request.register_order:
-        site_id, account_id = request.identity.site_id, launcher.account.id
+    if request.app.sync_launch and grant.account and not request.register_order:
+        site_id, account_id = request.identity.site_id, grant.account.id
         payload["sync_sequence"] = sync_launch.reserve(
             work.connection, site_id, account_id, work.now
         )
@@ -121,26 +118,26 @@ def _link(
         work.now + seconds * 1000,
         payload,
         target=link_target(request.identity),
-        account_id=launcher.account.id if launcher.account else None,
+        account_id=grant.account.id if grant.account else None,
         token_id=context.caller.token_id,
-        framed=launcher.framed,
+        framed=grant.framed,
     )
 
 
 def _with_link(
-    work: Work, ready: ExecutedLaunch, link: links.NewLink, handle: str
+    work: Work, executed: ExecutedLaunch, link: links.NewLink, handle: str
 ) -> LaunchOutcome:
     """Return the outcome with its link, and make it the launch that the user's window follows."""
     sequence = int(link.payload.get("sync_sequence", 0))
     if not sequence or link.account_id is None:
-        return replace(ready.outcome, handle=handle)
+        return replace(executed.outcome, handle=handle)
     target = sync_launch.NewTarget(
         link.site_id,
         link.account_id,
         sequence,
         handle_hash(handle),
-        ready.outcome.report_id,
-        ready.request.identity.accession,
+        executed.outcome.report_id,
+        executed.request.identity.accession,
     )
     awaited = sync_launch.set_target(work.connection, target, work.now)
-    return replace(ready.outcome, handle=handle, awaited=awaited)
+    return replace(executed.outcome, handle=handle, awaited=awaited)

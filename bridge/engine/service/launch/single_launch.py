@@ -49,14 +49,14 @@ class ExecutedLaunch:
     """An executed launch, before its link is issued."""
 
     outcome: LaunchOutcome
-    launcher: LaunchGrant
+    grant: LaunchGrant
     request: LaunchInput
     creates: bool = False
 
 
 def execute(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLaunch:
     """Execute one launch of any kind, or raise its error."""
-    launcher = users.grant(request)
+    grant = users.grant(request)
     identity = current_identity(work.connection, request.identity)
     request = screen_launch(work, request, identity)
     names = known_names(work, identity.site_id, [identity.mrn])
@@ -69,47 +69,44 @@ def execute(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLau
         if request.attachments and done.outcome is not Registration.SIGNED:
             found = lock_report(work, identity)
             add_files(work, found.report, found.order, request)
-        return registration_result(work, request, launcher, done)
+        return registration_result(work, request, grant, done)
     report = (
         _find_report(work, identity)
         if request.lazy
-        else open_report(work, launcher, request, identity)
+        else open_report(work, grant, request, identity)
     )
-    return launch_result(work, request, launcher, report)
+    return launch_result(work, request, grant, report)
 
 
 def launch_result(
-    work: Work, request: LaunchInput, launcher: LaunchGrant, report: Report | None
+    work: Work, request: LaunchInput, grant: LaunchGrant, report: Report | None
 ) -> ExecutedLaunch:
-    """
-    Return the outcome of a launch for the report that it found or created; None means no report
-    yet.
-    """
+    """Return the outcome of a launch; `report` is the one found or created, or None."""
     status = report.status if report else None
     outcome = LaunchOutcome(
         launch_status(status, lazy=request.lazy),
         status,
         report.report_id if report else None,
-        _owner(work, report, launcher) if report else None,
-        warnings=warnings_of(work, request, launcher) + file_warnings(work, request, report),
+        _owner(work, report, grant) if report else None,
+        warnings=warnings_of(work, request, grant) + file_warnings(work, request, report),
         set_aside=set_aside(request.attachments),
     )
-    return ExecutedLaunch(outcome, launcher, request, creates=request.lazy)
+    return ExecutedLaunch(outcome, grant, request, creates=request.lazy)
 
 
 def registration_result(
-    work: Work, request: LaunchInput, launcher: LaunchGrant, done: RegisteredOrder
+    work: Work, request: LaunchInput, grant: LaunchGrant, done: RegisteredOrder
 ) -> ExecutedLaunch:
     """Return the outcome of a launch for the order that it registered."""
     signed = done.outcome is Registration.SIGNED
-    warnings = warnings_of(work, request, launcher) + (
+    warnings = warnings_of(work, request, grant) + (
         (LaunchWarning.REPORT_SIGNED,) if signed else ()
     )
     owner = report = None
     if done.status is not Status.ORDERED:
         query = select(Report).where(Report.report_id == done.report_id)
         report = work.session.exec(query).one()
-        owner = _owner(work, report, launcher)
+        owner = _owner(work, report, grant)
     outcome = LaunchOutcome(
         launch_status(done.status, lazy=True),
         done.status,
@@ -118,25 +115,23 @@ def registration_result(
         warnings=warnings + file_warnings(work, request, report),
         set_aside=set_aside(request.attachments),
     )
-    return ExecutedLaunch(outcome, launcher, request)
+    return ExecutedLaunch(outcome, grant, request)
 
 
-def require_owner(launcher: LaunchGrant) -> SiteUser:
+def require_owner(grant: LaunchGrant) -> SiteUser:
     """Return the user of a launch; raise if neither the token nor UserEmail names one."""
-    if launcher.account is None:
-        detail = "the token belongs to no user: UserEmail says whose report it is"
+    if grant.account is None:
+        detail = "the token belongs to no user: UserEmail is required to name the report's user"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
-    return launcher.account
+    return grant.account
 
 
-def warnings_of(
-    work: Work, request: LaunchInput, launcher: LaunchGrant
-) -> tuple[LaunchWarning, ...]:
+def warnings_of(work: Work, request: LaunchInput, grant: LaunchGrant) -> tuple[LaunchWarning, ...]:
     """Return the warnings of a launch: an unknown template, an ignored token."""
     number = request.app.template
     found = number is None or has_template(work, request.identity.site_id, number)
     template = () if found else (LaunchWarning.UNKNOWN_TEMPLATE,)
-    return (*template, LaunchWarning.AUTH_IGNORED) if launcher.auth_ignored else template
+    return (*template, LaunchWarning.AUTH_IGNORED) if grant.auth_ignored else template
 
 
 def file_warnings(
@@ -165,11 +160,9 @@ def _find_report(work: Work, identity: OrderId) -> Report | None:
     return reports_by_key(work.session, [order.report_pk])[order.report_pk]
 
 
-def open_report(
-    work: Work, launcher: LaunchGrant, request: LaunchInput, identity: OrderId
-) -> Report:
+def open_report(work: Work, grant: LaunchGrant, request: LaunchInput, identity: OrderId) -> Report:
     """Create the report of an eager launch, or merge the launch into the existing report."""
-    owner = require_owner(launcher)
+    owner = require_owner(grant)
     found = lock_orders(work, [identity], current=True)[0]
     if found is None:
         return create_report(work, request, identity, owner)
@@ -179,8 +172,8 @@ def open_report(
     return found.report
 
 
-def _owner(work: Work, report: Report, launcher: LaunchGrant) -> tuple[str, str] | None:
-    user = launcher.account
+def _owner(work: Work, report: Report, grant: LaunchGrant) -> tuple[str, str] | None:
+    user = grant.account
     if user is not None and report.owner_id == user.id:
         return user.name, user.email
     if report.owner_id is None:

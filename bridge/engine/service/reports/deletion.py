@@ -70,8 +70,9 @@ def reset_order(work: Work, identity: OrderId) -> Report:
 
 def discard(work: Work, report: Report) -> Report | None:
     """
-    Discard a locked Draft. A registered order becomes Ordered again; any other report is deleted
-    (None).
+    Discard a locked Draft.
+
+    A registered order becomes Ordered again. Any other report is deleted; the result is then None.
     """
     branch = apply_event(work, report, LifecycleEvent.DISCARD)
     if branch.to is None:

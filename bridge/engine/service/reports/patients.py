@@ -81,8 +81,9 @@ def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
 
 def _point(work: Work, site_id: str, prior: str, target: str) -> None:
     """
-    Point the prior identifier, and all that point to it, at the target, so that there are no
-    chains.
+    Point the prior identifier at the target.
+
+    Identifiers that point to the prior one follow, so that there are no chains.
     """
     work.session.exec(
         update(PatientPointer)

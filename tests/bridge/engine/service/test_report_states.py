@@ -412,10 +412,7 @@ def test_configured_prelim_groups_are_required(harness: ServiceHarness) -> None:
 
 
 def test_status_of_several(harness: ServiceHarness) -> None:
-    """
-    V34: reports are returned in request order, a report of two orders once; one unknown order is
-    404.
-    """
+    """V34: reports in request order, each once; a single unknown order is 404."""
     one, two = harness.draft("A1"), harness.order("A2")
 
     with harness.work() as work:

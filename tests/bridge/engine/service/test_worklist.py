@@ -106,10 +106,7 @@ def test_an_item_shows_a_whole_group(harness: ServiceHarness) -> None:
 def test_an_item_carries_the_most_urgent_priority_and_the_first_time(
     harness: ServiceHarness,
 ) -> None:
-    """
-    The item has the most urgent priority (table 0485) of its orders, or null, and the time of the
-    first one.
-    """
+    """Priority is a code of table 0485 or null; the time is that of the first order."""
     harness.order("NONE")
     for accession, priority in (("A1", " routine "), ("A2", "STAT"), ("A3", "R"), ("A4", "U-7")):
         order = OrderInput("M1", accession, tags=PATIENT, metadata={"Priority": priority})
