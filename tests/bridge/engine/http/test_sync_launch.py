@@ -27,13 +27,13 @@ SYNC = {"SyncLaunch": True}
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time that a launch waits, longer than a slow machine needs."""
-    monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 30)
+    monkeypatch.setattr(sync_launch, "FOLLOW_SECONDS", 30)
 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
     """A short time for launches that no window follows."""
-    monkeypatch.setattr(sync_launch, "WAIT_SECONDS", 0.6)
+    monkeypatch.setattr(sync_launch, "FOLLOW_SECONDS", 0.6)
 
 
 @pytest.fixture
