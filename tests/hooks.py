@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bridge.workers.hooks import install
-from mappings.language.hooks import set_hook_runner
+from mappings.language.hooks import set_hook_executor
 
 
 class HeldHooks:
@@ -33,7 +33,7 @@ class HeldHooks:
 def held_hooks(answer: str) -> Iterator[HeldHooks]:
     """Let hooks wait within the block."""
     held = HeldHooks(answer)
-    set_hook_runner(held)
+    set_hook_executor(held)
     try:
         yield held
     finally:

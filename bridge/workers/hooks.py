@@ -13,7 +13,7 @@ from typing import Any
 from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.host import MEBIBYTE
 from bridge.workers.pool import HOOKS, WorkerPool
-from mappings.language.hooks import HookStopped, set_hook_runner
+from mappings.language.hooks import HookStopped, set_hook_executor
 
 SECONDS = 5.0
 """By the clock, for one answer; a machine that is busy with other work takes its time."""
@@ -66,7 +66,7 @@ class HookRunner:
 
 def install() -> None:
     """Let hooks of this process run in its worker processes."""
-    set_hook_runner(HookRunner())
+    set_hook_executor(HookRunner())
 
 
 def _reason(names: Iterable[str], source: str) -> str:

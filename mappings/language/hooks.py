@@ -6,8 +6,8 @@ modules, packages and paths are not possible. The file is part of the version of
 `function` is defined in that file. It receives a python-hl7 `hl7.Message` with the header and the
 current group, and returns text or None.
 
-This package does not run processes. The program installs a runner with `set_hook_runner`
-(`bridge.workers.hooks`). Without a runner, a definition with a hook has an error.
+This package does not run processes. The program installs an executor with `set_hook_executor`
+(`bridge.workers.hooks`). Without an executor, a definition with a hook has an error.
 
 `hooks_used` includes each `hook:` of all files that a definition reaches, also those that an
 overlay replaces and those that do not exist, so that no hook runs without the permission for it.
@@ -32,8 +32,8 @@ class HookStopped(Exception):  # noqa: N818  # named for what happens
     """A hook returned no result. The text states why and contains nothing of the message."""
 
 
-class HookRunner(Protocol):
-    """Runs hook files in isolation. Both methods block and raise HookStopped."""
+class HookExecutor(Protocol):
+    """Executes hook files in isolation. Both methods block and raise HookStopped."""
 
     def load(self, module: str, source: str) -> list[str]:
         """Load a hook file; return the names of its functions."""
@@ -53,14 +53,14 @@ class MappingHook:
     def value(self, scope: MessageScope) -> str:
         """Call the hook. Raises HookFailed for each failure."""
         try:
-            return _runner().call(self.module, self.source, self.function, text_of(scope))
+            return _executor().call(self.module, self.source, self.function, text_of(scope))
         except HookStopped as error:
             raise HookFailed(f"{self.module}:{self.function}", str(error)) from None
 
 
-def set_hook_runner(runner: HookRunner | None) -> None:
-    """Set the runner of hooks of this process."""
-    _installed[:] = [] if runner is None else [runner]
+def set_hook_executor(executor: HookExecutor | None) -> None:
+    """Set the executor of the hooks of this process."""
+    _installed[:] = [] if executor is None else [executor]
 
 
 def text_of(scope: MessageScope) -> str:
@@ -88,7 +88,7 @@ def find_hook(
     files.add(file)
     source = sources[file]
     try:
-        known = _runner().load(module, source)
+        known = _executor().load(module, source)
     except HookStopped as error:
         diagnostics.error(node, "hook", f"{module} cannot be imported: it {error}")
         return None
@@ -99,8 +99,8 @@ def find_hook(
     return MappingHook(module, function, source)
 
 
-class _NoRunner:
-    """The runner before one is set. It raises HookStopped."""
+class _NoExecutor:
+    """The executor before one is set. It raises HookStopped."""
 
     def load(self, module: str, source: str) -> list[str]:
         raise HookStopped("has no process to run in")
@@ -109,11 +109,11 @@ class _NoRunner:
         raise HookStopped("has no process to run in")
 
 
-_installed: list[HookRunner] = []
+_installed: list[HookExecutor] = []
 
 
-def _runner() -> HookRunner:
-    return _installed[0] if _installed else _NoRunner()
+def _executor() -> HookExecutor:
+    return _installed[0] if _installed else _NoExecutor()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ is_plain_time = lru_cache(maxsize=2048)(looks_like_time)
 """`looks_like_time` with a cache."""
 
 
-def years(birth: str, day: str) -> str:
+def age_in_years(birth: str, day: str) -> str:
     """Return the age between two plain times in years; "" if DICOM writes it in days or months."""
     found = (int(day[:_DAY]) - int(birth[:_DAY])) // _YEAR
     return f"{min(found, _OLDEST):03d}Y" if found >= _YEARS_FROM else ""
@@ -73,7 +73,7 @@ def is_plain_name(text: str, marks: Delimiters) -> bool:
     )
 
 
-def person(text: str) -> str:
+def format_dicom_name(text: str) -> str:
     """Convert a plain XPN to the order of DICOM's PN."""
     parts = [part.strip() for part in text.split(CARET, 5)[:5]]
     if not any(parts[:2]):
@@ -85,7 +85,7 @@ def person(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def provider(text: str) -> str:
+def format_provider(text: str) -> str:
     """Format a plain XCN with its degree."""
     parts = [part.strip() for part in text.split(CARET, 7)[:7]]
     _, family, given, further, suffix, prefix, degree = (*parts, *[""] * 7)[:7]
@@ -204,7 +204,7 @@ def _field(text: str, scope: MessageScope) -> Field:
 def _person_name(text: str, scope: MessageScope) -> str:
     """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
     if is_plain_name(text, scope.delimiters):
-        return person(text)
+        return format_dicom_name(text)
     chosen = preferred_name(_field(text, scope))
     return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
 
@@ -218,7 +218,7 @@ def _person_display(text: str, scope: MessageScope) -> str:
 def _provider_name(text: str, scope: MessageScope) -> str:
     """`DR ANN WELBY, MD`: an XCN with its degree; "" if it has only an identifier."""
     if is_plain_name(text, scope.delimiters):
-        return provider(text)
+        return format_provider(text)
     name = _provider(text, scope)._replace(identifier="")
     return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
 
@@ -283,7 +283,7 @@ def age(birth: str, day: str, scope: MessageScope) -> str:
     Days in the first month, months up to two years, then years; on the study date, else today at
     the site. "" if the precision of the birth date is not sufficient, or if it is in the future.
     """
-    if is_plain_time(birth) and is_plain_time(day) and (known := years(birth, day)):
+    if is_plain_time(birth) and is_plain_time(day) and (known := age_in_years(birth, day)):
         return known
     born = _parsed(birth)
     if born is None:

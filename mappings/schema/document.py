@@ -16,9 +16,9 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TITLE: Final = "A mapping of Report Bridge"
 
 _GENERAL: dict[str, Schema] = {
-    "kind": one_of(KINDS, "What this definition maps; an overlay takes it from what it includes."),
-    "about": {"description": "A remark, for people."},
-    "include": {**several(TEXT), "description": "Files that this one is laid over."},
+    "kind": one_of(KINDS, "The kind of the definition; an overlay has that of its base."),
+    "about": {"description": "A comment."},
+    "include": {**several(TEXT), "description": "The files that this one overlays."},
 }
 _DOUBLE: dict[str, Schema] = {
     "metadata": {"anyOf": [inbound.MESSAGE_METADATA, outbound.RESULT_METADATA]},

@@ -44,7 +44,7 @@ _BESIDE: dict[str, Schema] = {
     "extract": {**TEXT, "description": "A regular expression; its first group, else all of it."},
     "codes": {**TEXT, "description": "A code table: codes/NAME.csv"},
     "codes_back": {**TEXT, "description": "A code table, looked up from value to code."},
-    "unknown": one_of(rules.UNKNOWN_CODES, "What becomes of a code that the table lacks."),
+    "unknown": one_of(rules.UNKNOWN_CODES, "The policy for a code that the table lacks."),
     "when": CONDITION,
     "where": CONDITION,
     "after": several(TEXT),
@@ -54,7 +54,7 @@ _BESIDE: dict[str, Schema] = {
 }
 
 _RULE: Schema = {
-    "description": "Where a value comes from: a path, several in order, or a rule written out.",
+    "description": "The source of a value: a path, several in order, or a rule.",
     "anyOf": [
         PATH,
         {"type": "array", "items": RULE},
@@ -75,7 +75,7 @@ _TESTS: dict[str, Schema] = {
     "is": several(TEXT),
     "in": several(TEXT),
     "not": several(TEXT),
-    "matches": {**TEXT, "description": "A regular expression; letter case does not count."},
+    "matches": {**TEXT, "description": "A regular expression; letter case is ignored."},
     "present": FLAG,
     "absent": FLAG,
 }
@@ -92,7 +92,7 @@ DEFINITIONS: dict[str, Schema] = {
     "path": {
         "type": "string",
         "pattern": PATH_PATTERN,
-        "description": "A place in a message: PID-3.1, OBX[2]-5, PID-3[CX-5=MR].1",
+        "description": "A location in a message: PID-3.1, OBX[2]-5, PID-3[CX-5=MR].1",
     },
     "rule": _RULE,
     "condition": _CONDITION,
@@ -109,7 +109,7 @@ _LINK: Schema = {
 
 MESSAGE_METADATA: Schema = closed(
     {
-        "values": each(RULE, "Any key, and where its value comes from."),
+        "values": each(RULE, "Any key, with the rule of its value."),
         "each": several(
             closed(
                 {"segment": _SEGMENT, "key": RULE, "value": RULE, "when": CONDITION},
@@ -130,7 +130,7 @@ MEMBERS: dict[str, Schema] = {
             "versions": several(TEXT),
             "processing": several(TEXT),
         },
-        "Which messages this definition takes.",
+        "The messages that this definition accepts.",
     ),
     "tags": closed(dict.fromkeys(TAGS, RULE), "The tags of an order."),
     "reporting_app": closed(dict.fromkeys(order_mapping.APP_TAGS, RULE), "Launch parameters."),
@@ -147,7 +147,7 @@ MEMBERS: dict[str, Schema] = {
         }
     ),
     "links": {
-        "description": "What makes orders of one patient be read together.",
+        "description": "The signals that link orders of one patient to one report.",
         "type": "object",
         "properties": dict.fromkeys(
             (link_signals.ACCESSION, link_signals.MESSAGE_GROUP, *link_signals.VALUED), _LINK
@@ -157,15 +157,17 @@ MEMBERS: dict[str, Schema] = {
     },
     "only": CONDITION,
     "patient_names": one_of(
-        list(order_mapping.PatientNames), "An order whose patient is known by another name."
+        list(order_mapping.PatientNames),
+        "What happens to an order whose patient is known by another name.",
     ),
     "prior_mrn": RULE,
     "prior_name": RULE,
     "visit": closed(
         {"key": TEXT, "number": RULE, "prior": RULE, "values": each(RULE, "Metadata of a visit.")},
-        "The visit that a patient event is about.",
+        "The visit of a patient event.",
     ),
     "events": each(
-        one_of([*patient_mapping.ACTIONS, patient_mapping.REFUSE]), "A trigger, to an action."
+        one_of([*patient_mapping.ACTIONS, patient_mapping.REFUSE]),
+        "The action of each trigger event.",
     ),
 }

@@ -13,7 +13,7 @@ _TEXT: Schema = {
         {"enum": [f"${name}" for name in sorted(variables.VARIABLES)]},
         {"type": "string", "pattern": rf"^\${variables.DESTINATION.replace('.', chr(92) + '.')}"},
     ],
-    "description": "A text as it is, or a variable: $order.Accession",
+    "description": "A constant, or a variable: $order.Accession",
 }
 _VARIABLE: Schema = {"$ref": "#/$defs/variable"}
 _FIELD: Schema = {"$ref": "#/$defs/field"}
@@ -35,7 +35,7 @@ _KINDS: list[Schema] = [
             "value": _FIELD,
             "codes": TEXT,
             "codes_back": TEXT,
-            "unknown": one_of(fields.UNKNOWN_CODES, "What becomes of a code the table lacks."),
+            "unknown": one_of(fields.UNKNOWN_CODES, "The policy for a code that the table lacks."),
             **_BESIDE,
         },
         required=["value"],
@@ -104,7 +104,7 @@ RESULT_METADATA: Schema = closed(
         "skip": TEST,
         "targets": each({"type": "string", "pattern": f"^({style.TARGET.pattern})$"}),
     },
-    "Which Metadata keys go back, and where.",
+    "The Metadata keys that are sent, and their targets.",
 )
 WORDS: dict[str, Schema] = {
     "orders": one_of(style.ORDERS),
@@ -127,10 +127,10 @@ MEMBERS: dict[str, Schema] = {
             "headings": TEXT,
             "codes": each(each(_CODES, required=["report", "addendum"])),
         },
-        "How the report's text is laid out.",
+        "The layout of the report's text.",
     ),
     "statuses": {
-        "description": "The events there are messages for, each with its codes.",
+        "description": "The events with messages, each with its codes.",
         "type": "object",
         "patternProperties": {_STATUS: closed(dict.fromkeys(definition.CODES, TEXT))},
         "additionalProperties": False,

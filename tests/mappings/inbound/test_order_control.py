@@ -85,7 +85,7 @@ REPLACED = {(control, "RP") for control in CHANGING}
 
 
 @pytest.mark.parametrize("control", ["", "QQ", "nw "])
-def test_a_code_of_nobody(control: str) -> None:
+def test_an_unknown_code(control: str) -> None:
     """An unknown code is refused."""
     assert TABLE.decide(control, "SC") is None
 

@@ -200,7 +200,7 @@ class TestRefusals:
 class TestMetadata:
     """Metadata of orders."""
 
-    def test_observations_nobody_named(self) -> None:
+    def test_observations_become_keys(self) -> None:
         """Each observation becomes a key; equal names are numbered; coded values are texts."""
         (event,) = events(
             *order("P1"),

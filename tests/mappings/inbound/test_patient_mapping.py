@@ -191,7 +191,7 @@ ALIKE = {
     "another's number": ("M0^^^SOUTH^MR", None),
     "another's, by its universal id": ("M0^^^NORTH&1.2.9&ISO^MR", None),
     "ours behind another's": ("M0^^^SOUTH^MR~M9^^^NORTH^MR", "M9"),
-    "nobody says whose": ("M0^^^^MR", "M0"),
+    "no authority": ("M0^^^^MR", "M0"),
     "the same in another case": ("M0^^^north^MR", "M0"),
     "another name for the same": ("M0^^^N&1.2.3&ISO^MR", "M0"),
     "the same number, another's": ("M1^^^SOUTH^MR", None),
@@ -217,7 +217,7 @@ def test_a_definition_that_names_the_authority_itself() -> None:
     assert (event.action, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M0")
 
 
-def test_queries_are_nobody_s() -> None:
+def test_queries_are_not_accepted() -> None:
     """A QRY message is not an ADT message."""
     assert isinstance(SHIPPED, InboundMapping)
     assert not SHIPPED.accepts(peek(b"MSH|^~\\&|A|B|||20260302||QRY^A19|C1|P|2.3"))

@@ -16,7 +16,7 @@ OBX = [
 
 SOURCES = {
     "a path": ("OBR-4.2", ("OBR|1|P1||X^CT \\T\\ MR",), "CT & MR"),
-    "a whole repetition keeps what nobody escaped": ("OBR-4", (OBR,), "X^Test"),
+    "a whole repetition keeps unescaped delimiters": ("OBR-4", (OBR,), "X^Test"),
     "only separators are nothing": ("[PV1-3, OBR-4.1]", ("PV1|1|O|^^^", OBR), "X"),
     "a fallback": ("[OBR-13, OBR-4.2]", (OBR,), "Test"),
     "the second repetition": ("'PID-3[2].1'", (OBR,), None),
