@@ -1,10 +1,9 @@
-"""structlog for our own lines, and a gate for everybody else's.
+"""
+Logging without patient data: structlog for our own lines, and filters for those of libraries.
 
-Our lines carry only fields of the allow-list; a foreign library's line loses its arguments
-when it is about an error, its query strings and quoted parts always.
-
-A failure is logged as its class and place, another event as the template of its text. The message
-of an exception and the fields of an event are left out: they may hold patient data.
+Our lines have only fields of the allow-list. Lines of libraries lose query strings and quoted
+parts, and lines about errors lose their arguments. An exception is logged by class and place,
+without its message. An event of Twisted is logged as the template of its text.
 """
 
 import asyncio
@@ -25,16 +24,16 @@ ALLOWED_FIELDS = frozenset(
     {
         # what structlog itself adds
         *("event", "level", "logger", "timestamp", "error", "trace"),
-        # who and where, by our own names
+        # configured names and places
         *("listener", "destination", "connection", "site", "mapping", "version", "place", "node"),
         *("message_id", "delivery_id", "report_id", "role", "job", "endpoint", "address", "file"),
-        # how much, how often, how long
+        # counts and durations
         *("count", "size", "attempts", "seconds", "cursor", "depth", "state", "limit", "setting"),
-        # what came out
+        # results
         *("code", "status", "failure", "reason", "action", "outcome", "trigger"),
     }
 )
-"""Every field that a line of ours may carry. A value of a message has no place here."""
+"""The fields that our lines may have. None of them contains a value of a message."""
 
 QUIET_LOGGERS = (
     *("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "hl7apy", "alembic"),
@@ -45,7 +44,7 @@ QUIET_LOGGERS = (
 def keep_known_fields(
     _logger: Any, _method: str, line: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Drop what is not on the allow-list, and say how many fields were."""
+    """Drop fields that are not on the allow-list, and add their number as `dropped_fields`."""
     error = line.pop("exc_info", None)
     if error is True:
         error = sys.exc_info()[1]
@@ -60,16 +59,16 @@ def keep_known_fields(
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats records of libraries that log by the standard module: no messages of errors."""
+    """Formats records of the standard `logging` module, without messages of exceptions."""
 
     def __init__(self, *, as_json: bool) -> None:
-        """Render like our own lines."""
+        """Render records like our own lines."""
         super().__init__()
         self._render = _renderer(as_json=as_json)
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        """Give level, logger, place, and the line without quoted parts."""
+        """Return level, logger, place, and the text without quoted parts."""
         line: dict[str, Any] = {
             "event": _event_of(record),
             "level": record.levelname.lower(),
@@ -83,19 +82,19 @@ class SafeFormatter(logging.Formatter):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Tell whether a record says something: that a stop ends what is under way is no error."""
+    """Tell whether a record is not about a task that a stop has cancelled."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    """Give the line; of a line about an error only its template, whose arguments may quote."""
+    """Return the text; for an error only its template, because arguments may quote a message."""
     if record.exc_info or record.levelno >= logging.ERROR:
         return safe_text(str(record.msg).split("\n", 1)[0] if record.args else "error")
     return safe_text(record.getMessage())
 
 
 def _moment(seconds: float) -> str:
-    """Write a time as structlog's stamp does."""
+    """Format a time as structlog does."""
     written = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
     return written.replace("+00:00", "Z")
 
@@ -107,7 +106,7 @@ def _renderer(*, as_json: bool) -> structlog.typing.Processor:
 
 
 def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | None = None) -> None:
-    """Send our lines and everybody else's to `stream` (standard error by default)."""
+    """Write our lines and those of libraries to `stream` (default: standard error)."""
     number = logging.getLevelNamesMapping()[level.upper()]
     target = sys.stderr if stream is None else stream
     structlog.configure(
@@ -135,14 +134,14 @@ _NO_TEXT = "an event without an exception; its text is not logged"
 
 
 class SafeObserver:
-    """Keeps warnings and worse."""
+    """Logs warnings and errors of Twisted."""
 
     def __init__(self) -> None:
-        """Log under Twisted's name."""
+        """Use the logger `twisted`."""
         self._log = structlog.get_logger("twisted")
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Log the namespace, and what happened; never an empty line."""
+        """Log the namespace, and the exception or the template; never an empty line."""
         level = event.get("log_level", LogLevel.info)
         if level < LogLevel.warn:
             return
@@ -161,7 +160,7 @@ def _what_happened(event: dict[str, Any], namespace: str) -> str:
 
 
 def observe_twisted() -> None:
-    """Take over Twisted's log; once a process."""
+    """Redirect Twisted's log; call it once per process."""
     globalLogBeginner.beginLoggingTo(
         [SafeObserver()],  # type: ignore[list-item]  # zope's interfaces are no types
         redirectStandardIO=False,

@@ -1,9 +1,9 @@
-"""What is counted, under which names. Labels are our own names and standard codes only.
+"""
+Prometheus metrics. Labels are configured names and standard codes only.
 
-One `Metrics` a process, made by the composition root; knows nothing of who counts.
-
-The library's own take a lock for each step, which costs more than what is counted. Shown by
-the same registry, under the same names and in the same form.
+Each process has one `Metrics`. `FastCounters` and `FastHistograms` replace the library's classes on
+the ACK path, where the lock of each step would cost more than the step. The registry exports them
+in the same format.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ _INFINITE = "+Inf"
 
 
 class FastCounter:
-    """One number that grows."""
+    """A counter without a lock, for one thread."""
 
     __slots__ = ("value",)
 
@@ -28,12 +28,12 @@ class FastCounter:
         self.value = 0
 
     def inc(self, amount: int = 1) -> None:
-        """Let it grow."""
+        """Add to the counter."""
         self.value += amount
 
 
 class FastCounters(Collector):
-    """A counter with labels."""
+    """Counters with labels."""
 
     def __init__(
         self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
@@ -44,7 +44,7 @@ class FastCounters(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> FastCounter:
-        """Give the number for these values of the labels; the same one each time."""
+        """Return the counter for these label values."""
         return self._counts.setdefault(values, FastCounter())
 
     @override
@@ -56,7 +56,7 @@ class FastCounters(Collector):
 
 
 class FastHistogram:
-    """How many values fell between which bounds, and their sum."""
+    """A histogram without a lock, for one thread."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -66,12 +66,12 @@ class FastHistogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Take a value."""
+        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Give how many values are at most each bound, as Prometheus wants them."""
+        """Return the cumulative counts by upper bound, as Prometheus expects them."""
         so_far, buckets = 0, []
         for bound, count in zip((*map(str, self.bounds), _INFINITE), self.counts, strict=True):
             so_far += count
@@ -80,7 +80,7 @@ class FastHistogram:
 
 
 class FastHistograms(Collector):
-    """A histogram with labels; `bounds` ascend."""
+    """Histograms with labels; `bounds` are in ascending order."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FastHistograms(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> FastHistogram:
-        """Give the histogram for these values of the labels; the same one each time."""
+        """Return the histogram for these label values."""
         return self._spreads.setdefault(values, FastHistogram(self._bounds))
 
     @override
@@ -144,10 +144,10 @@ SLOW = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 
 
 class Metrics:
-    """Every counter of the bridge; `render` gives the Prometheus text."""
+    """All metrics of a process; `render` returns the Prometheus text format."""
 
     def __init__(self) -> None:
-        """Register everything in a registry of its own."""
+        """Register all metrics in a new registry."""
         self.registry = CollectorRegistry()
         self._register_intake()
         self._register_delivery()
@@ -201,7 +201,10 @@ class Metrics:
         )
         self.deliveries = counter(DELIVERIES, "Results sent", "destination", "reply", "outcome")
         self.circuit_open = Gauge(
-            CIRCUIT_OPEN, "1 while a destination is left alone", ("destination",), registry=registry
+            CIRCUIT_OPEN,
+            "1 while the circuit of a destination is open",
+            ("destination",),
+            registry=registry,
         )
         self.delivery_seconds = Histogram(
             DELIVERY_SECONDS,
@@ -215,7 +218,7 @@ class Metrics:
             PAUSED, "1 while a channel is paused", ("kind", "name"), registry=registry
         )
         self.alerts = Gauge(
-            ALERTS, "1 while an alert of this kind stands", ("kind",), registry=registry
+            ALERTS, "1 while an alert of this kind is active", ("kind",), registry=registry
         )
         self._alert_kinds: set[str] = set()
         self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
@@ -229,22 +232,22 @@ class Metrics:
         self.job_failures = self._counter(JOB_FAILURES, "Runs that failed", *labels)
 
     def show_job(self, job: str, at: float, seconds: float) -> None:
-        """Set the gauges of a periodic job: when its last run ended, and how long it took."""
+        """Set the gauges of a periodic job: end (Unix time) and duration of its last run."""
         self.job_run.labels(job).set(at)
         self.job_seconds.labels(job).set(seconds)
 
     def show_alerts(self, kinds: AbstractSet[str]) -> None:
-        """Set the gauge of alerts: the kinds of which one stands."""
+        """Set the gauge of alerts to the kinds with an active alert."""
         self._alert_kinds |= kinds
         for kind in self._alert_kinds:
             self.alerts.labels(kind).set(kind in kinds)
 
     def show_queue(self, queue: str, depths: Mapping[str, int], oldest_seconds: float) -> None:
-        """Set the gauges of one queue: items by state, and the oldest one's age."""
+        """Set the gauges of one queue: items by state, and the age of the oldest."""
         for state, depth in depths.items():
             self.queue_depth.labels(queue, state).set(depth)
         self.queue_age.labels(queue).set(oldest_seconds)
 
     def render(self) -> bytes:
-        """Give everything in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

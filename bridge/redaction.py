@@ -1,7 +1,7 @@
 """
-What of an error or a foreign log line may be shown: classes and places, never its words.
+Redaction: descriptions of errors and of libraries' log lines without patient data. Pure.
 
-Pure. A library's message often quotes what it choked on, and here that is a patient.
+The message of an exception may quote the value that caused it, so only class and place are used.
 """
 
 import re
@@ -9,7 +9,7 @@ import traceback
 from pathlib import PurePath
 from types import TracebackType
 
-MAX_DEPTH = 6  # frames and causes that are told
+MAX_DEPTH = 6  # frames and causes that are included
 
 _QUERY = re.compile(r"\?[^\s\"']*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -17,18 +17,18 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 def describe(error: BaseException) -> str:
     """
-    Name an error and its causes by class, with the place of each: `ValueError at apply.py:41`.
+    Describe an error and its causes by class and place: `ValueError at apply.py:41`.
 
-    The messages are left out. Three or so causes deep, innermost last.
+    Messages are left out. The innermost cause is last.
     """
-    told: list[str] = []
+    parts: list[str] = []
     current: BaseException | None = error
-    while current is not None and len(told) < MAX_DEPTH:
-        told.append(f"{type(current).__name__}{_place(current.__traceback__)}")
+    while current is not None and len(parts) < MAX_DEPTH:
+        parts.append(f"{type(current).__name__}{_place(current.__traceback__)}")
         current = current.__cause__ or (
             None if current.__suppress_context__ else current.__context__
         )
-    return " from ".join(told)
+    return " from ".join(parts)
 
 
 def _place(trace: TracebackType | None) -> str:
@@ -47,5 +47,5 @@ def stack_frames(error: BaseException) -> list[str]:
 
 
 def safe_text(text: str) -> str:
-    """Strip a foreign log line of query strings and of everything in quotation marks."""
+    """Remove query strings and quoted parts from a library's log line."""
     return _QUOTED.sub("'…'", _QUERY.sub("?…", text))

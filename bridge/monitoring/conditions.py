@@ -232,12 +232,12 @@ def _concerns(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
 
 def _codes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     """Return a condition for each code table with unmapped codes, unless its policy is `keep`."""
-    told = Counter(
+    unmapped = Counter(
         (each.mapping, each.code_table)
         for each in snapshot.unknown_codes
         if each.policy != KEEP_POLICY and each.seen_at is None
     )
-    for (mapping, table), count in told.items():
+    for (mapping, table), count in unmapped.items():
         noun = "code" if count == 1 else "codes"
         text = f"{count} unmapped {noun} in table {table} (mapping {mapping})"
         yield AlertCondition(f"codes:{mapping} {table}", AlertSeverity.WARNING, text)

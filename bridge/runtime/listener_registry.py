@@ -82,11 +82,11 @@ class SocketPort:
         await self._drain()
 
     def pause(self) -> None:
-        """Take none until `resume`."""
+        """Accept no messages until `resume`."""
         self._factory.pause()
 
     def resume(self) -> None:
-        """Take messages again."""
+        """Accept messages again."""
         self._factory.resume()
 
 
@@ -109,11 +109,11 @@ class FolderPort:
         await self._scans.stop()
 
     def pause(self) -> None:
-        """Take no further file."""
+        """Process no further file until `resume`."""
         self._folder.pause()
 
     def resume(self) -> None:
-        """Take files again."""
+        """Process files again."""
         self._folder.resume()
 
 

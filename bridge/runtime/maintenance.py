@@ -37,7 +37,7 @@ from bridge.workers.offload import LARGE, Offload
 from config import Settings
 
 DAY = 86_400_000
-"""Milliseconds for which what is old may wait to be removed with all of its partition."""
+"""Milliseconds for which an expired row may wait until its whole partition is dropped."""
 
 
 def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:

@@ -1,4 +1,4 @@
-"""Addenda on their way to the RIS: what each message holds, and what it must not hold yet."""
+"""The content and order of addendum messages, with and without a sign delay."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import SITE, Page, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import SITE, Page, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def sign_addendum(page: Page, words: str) -> None:
 async def test_an_addendum_is_a_correction_of_the_same_report(
     tmp_path: Path, database: Database
 ) -> None:
-    """The addendum's ORU holds the report and the addendum, and comes after the report's."""
+    """The addendum's ORU holds the report and the addendum, and follows the report's ORU."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")
@@ -45,10 +45,10 @@ async def test_an_addendum_is_a_correction_of_the_same_report(
         assert Message.parse(second).value("OBR-25") == "C"
 
 
-async def test_an_addendum_that_cools_stays_at_home_whatever_the_numbers(
+async def test_an_addendum_in_its_sign_delay_is_not_sent(
     tmp_path: Path, database: Database
 ) -> None:
-    """A recall cleared number 1: number 2's message holds number 2, and 3 only when it is due."""
+    """Number 1 was recalled: number 2 holds 2 only, and 3 is sent after its delay."""
     async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")

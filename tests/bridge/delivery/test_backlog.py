@@ -1,4 +1,4 @@
-"""Many results wait for one receiver: sent once each, in order, and given back when it is away."""
+"""A backlog is sent once and in order, and is requeued while the receiver is down."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +12,9 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from mappings.hl7.header import peek
-from tests.bridge.delivery.equipment import Time, destination, until
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import Time, destination, until
 from tests.bridge.delivery.test_faults import unreachable
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ def waiting(count: int) -> Iterator[DeliveryRequest]:
 
 
 def queue(hospital: Hospital, count: int) -> None:
-    """Let them wait, composed by an attempt that came to nothing."""
+    """Queue results that were composed by an earlier attempt."""
     with hospital.database.write() as connection:
         assert hospital.outbox.enqueue(connection, waiting(count), 0) == 2 * count
         message = "'MSH|^~\\&|A|B|C|D|2026||ORU^R01|' || release_key || '|P|2.5.1' || :end"
@@ -46,7 +46,7 @@ def queue(hospital: Hospital, count: int) -> None:
 
 
 async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Database) -> None:
-    """Read ahead and noted behind: each report before its addendum, nothing twice, all kept."""
+    """Each report precedes its addendum, no message is sent twice, and all outcomes are stored."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         hospital.couriers[0].pause()
         queue(hospital, REPORTS)
@@ -62,10 +62,8 @@ async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Dat
         assert hospital.rows("SELECT count(*) FROM delivery_lane") == [(0,)]
 
 
-async def test_a_receiver_that_is_away_has_nothing_held_for_it(
-    tmp_path: Path, database: Database
-) -> None:
-    """What was claimed and read ahead is given back, and sent when it is there again."""
+async def test_an_unreachable_receiver_holds_no_claims(tmp_path: Path, database: Database) -> None:
+    """Claimed and composed deliveries are requeued, and sent when the receiver is back."""
     away = destination(breaker_after=0)
     async with open_hospital(tmp_path, database, away, answers={"ris": unreachable}) as hospital:
         hospital.couriers[0].pause()
@@ -78,7 +76,7 @@ async def test_a_receiver_that_is_away_has_nothing_held_for_it(
 
 
 async def test_outcomes_that_come_together_share_a_commit(database: Database) -> None:
-    """Ten outcomes are one transaction, and all of them are told of."""
+    """Ten outcomes are stored in one transaction, and all of them are reported as stored."""
     outbox, told = Outbox(database, "test"), list[DeliveryOutcome]()
     with database.write() as connection:
         outbox.enqueue(connection, waiting(10), 0)

@@ -1,4 +1,4 @@
-"""Results that wait together are composed together, whatever the report service offers."""
+"""Deliveries that are claimed together are composed together, for any report service."""
 
 import asyncio
 import time
@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import accepting, destination, until
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ STATES = "SELECT state, count(*) FROM delivery GROUP BY state"
 
 
 async def sign_all(hospital: Hospital, *accessions: str) -> None:
-    """Order, write and sign reports; their results wait for the courier."""
+    """Order, write and sign reports; their results are queued."""
     for each in accessions:
         await hospital.send(order(f"ID{each}", each))
         await hospital.read_and_sign(each, f"Text of {each}.")
@@ -35,7 +35,7 @@ async def sign_all(hospital: Hospital, *accessions: str) -> None:
 
 
 def calls(hospital: Hospital) -> list[str]:
-    """Note the paths that the report service is asked for from now on."""
+    """Record the paths of calls to the report service from now on."""
     paths: list[str] = []
 
     async def note(request: httpx.Request) -> None:
@@ -46,7 +46,7 @@ def calls(hospital: Hospital) -> list[str]:
 
 
 def carried(hospital: Hospital, sent: list[bytes]) -> list[bool]:
-    """Tell of each message whether it has the text of its own order, and of no other."""
+    """Return for each message whether it has the text of its own order and no other."""
     names = [Message.parse(each).named("OBR")[0].value("OBR-3.1") for each in sent]
     assert len(set(names)) == len(names)
     return [
@@ -56,7 +56,7 @@ def carried(hospital: Hospital, sent: list[bytes]) -> list[bool]:
 
 
 async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> None:
-    """Each message has the text of its own report, and no report is exported by itself."""
+    """Each message has the text of its own report, without an export call per report."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         hospital.couriers[0].pause()
         await sign_all(hospital, "A1", "A2", "A3")
@@ -67,24 +67,24 @@ async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> 
 
 
 def as_another_service(answer: httpx.Response) -> httpx.Response:
-    """Answer as a service that knows nothing of texts."""
+    """Respond as a service that ignores the request for texts."""
     records = [{k: v for k, v in each.items() if k != "text"} for each in answer.json()]
     return httpx.Response(200, json=records)
 
 
 def as_a_strict_service(_: httpx.Response) -> httpx.Response:
-    """Refuse the unknown field."""
+    """Reject the unknown field."""
     return httpx.Response(400, json={"code": "bad_request", "status": 400})
 
 
 @pytest.mark.parametrize("answer", [as_another_service, as_a_strict_service])
-async def test_other_services_are_asked_for_one_at_a_time(
+async def test_other_services_get_one_call_per_report(
     tmp_path: Path,
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
     answer: Callable[[httpx.Response], httpx.Response],
 ) -> None:
-    """What has no texts for many at once, or refuses them, is not asked again for the next."""
+    """A service without texts for many reports is not called that way for the next batch."""
     send = httpx.ASGITransport.handle_async_request
 
     async def other(self: httpx.ASGITransport, request: httpx.Request) -> httpx.Response:
@@ -106,10 +106,10 @@ async def test_other_services_are_asked_for_one_at_a_time(
         assert sorted(each for each in paths if each in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
 
 
-async def test_the_batch_that_is_composed_ahead_is_given_back(
+async def test_a_stop_requeues_the_prepared_batch(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A courier that stops waits for no report service; what it had claimed is queued again."""
+    """A courier that stops does not wait for the report service; its claims are requeued."""
     monkeypatch.setattr("bridge.delivery.courier.BATCH_SIZE", 2)
     asked, hanging = 0, asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""TXA-12 and TXA-13 by what a receiver was told before: each message follows the right document."""
+"""TXA-12 and TXA-13 follow from the messages that the receiver got before."""
 
 import pytest
 
@@ -13,12 +13,12 @@ CORRECTION, CANCELLATION = (
 
 
 def early(number: int) -> DeliveredEvent:
-    """Give an addendum that is out before its report."""
+    """Return an addendum that is released before its report."""
     return DeliveredEvent(ResultEvent.ADDENDUM, number)
 
 
 def withdrawn(number: int) -> DeliveredEvent:
-    """Give the withdrawal of that addendum."""
+    """Return the retraction of that addendum."""
     return DeliveredEvent(ResultEvent.RETRACTION, number)
 
 
@@ -39,10 +39,8 @@ def withdrawn(number: int) -> DeliveredEvent:
         ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
     ],
 )
-def test_what_a_message_follows(
-    told: list[DeliveredEvent], number: str, parent: str | None
-) -> None:
-    """A withdrawal follows its addendum, a correction the report, an addendum what stands."""
+def test_parent_documents(told: list[DeliveredEvent], number: str, parent: str | None) -> None:
+    """The parent of a retraction is its addendum, that of a correction is the report."""
     base = document_names("r", "r:final:1:x", [FINAL]).number
     names = document_names("r", "r:final:1:x", told)
     assert names.number == base + number

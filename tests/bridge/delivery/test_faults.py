@@ -1,4 +1,4 @@
-"""Destinations that refuse, garble, vanish: the same bytes again, and nobody else is held up."""
+"""Receivers that refuse, garble or vanish: the same bytes are sent again, other receivers go on."""
 
 from collections.abc import Callable
 from itertools import count
@@ -9,25 +9,25 @@ import pytest
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mllp.errors import LossReason, NotConnected, ReplyLost
-from tests.bridge.delivery.equipment import accepting, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
 
 
 def wrong_id(payload: bytes) -> bytes:
-    """Acknowledge somebody else's message."""
+    """Acknowledge another message."""
     return accepting(payload).replace(b"MSA|AA|", b"MSA|AA|X")
 
 
 def coded(code: bytes) -> Callable[[bytes], bytes]:
-    """Answer with another code."""
+    """Reply with another code."""
     return lambda payload: accepting(payload).replace(b"MSA|AA", b"MSA|" + code)
 
 
 def lost(reason: LossReason) -> Callable[[bytes], bytes]:
-    """Answer nothing usable."""
+    """Lose the reply."""
 
     def answer(payload: bytes) -> bytes:
         raise ReplyLost(reason)
@@ -36,7 +36,7 @@ def lost(reason: LossReason) -> Callable[[bytes], bytes]:
 
 
 def unreachable(payload: bytes) -> bytes:
-    """Be away."""
+    """Refuse the connection."""
     raise NotConnected
 
 
@@ -58,7 +58,7 @@ FAULTS = {
 async def test_faults_are_repeated_with_the_same_bytes(
     tmp_path: Path, database: Database, fault: Callable[[bytes], bytes]
 ) -> None:
-    """Three faults, then a good reply: four equal messages, and delivered only then."""
+    """After three faults and a good reply, four equal messages were sent and one is delivered."""
     tries = count()
 
     def answer(payload: bytes) -> bytes:
@@ -76,8 +76,8 @@ async def test_faults_are_repeated_with_the_same_bytes(
         assert len(hospital.receivers["ris"].sent) == 4
 
 
-async def test_what_the_settings_say_of_a_reply_counts(tmp_path: Path, database: Database) -> None:
-    """`AR = "park"`: no repeat; the report's later results wait for a person, others go on."""
+async def test_settings_override_the_reply_policy(tmp_path: Path, database: Database) -> None:
+    """`AR = "park"`: no retry; later results of the report wait, others are sent."""
 
     def answer(payload: bytes) -> bytes:
         return coded(b"AR")(payload) if b"|A1|" in payload else accepting(payload)
@@ -105,7 +105,7 @@ async def test_what_the_settings_say_of_a_reply_counts(tmp_path: Path, database:
 
 
 async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Database) -> None:
-    """One is away for good, and called so; the other has everything in order."""
+    """One destination stays unreachable; the other one gets all results in order."""
     async with open_hospital(
         tmp_path,
         database,

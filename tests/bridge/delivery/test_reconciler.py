@@ -1,4 +1,4 @@
-"""Both sides compared: what differs is named, and nothing else."""
+"""The reconcile job finds all differences between both sides, and nothing else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import ReconcileRound
-from tests.bridge.delivery.equipment import SITE, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_differs_is_named(tmp_path: Path, database: Database) -> None:
-    """A report that vanished, a release nobody heard of; in order, it finds nothing."""
+async def test_differences_are_found(tmp_path: Path, database: Database) -> None:
+    """It finds a deleted report and an unprocessed release, and nothing else."""
     receiver = destination()
     async with open_hospital(tmp_path, database, receiver) as hospital:
         reconciler = Reconciler(hospital.client, database, [receiver], hospital.metrics)
@@ -49,8 +49,10 @@ async def test_what_differs_is_named(tmp_path: Path, database: Database) -> None
         assert hospital.rows(standing) == [("no_report",)]
 
 
-async def test_what_was_forgotten_and_who_came_later(tmp_path: Path, database: Database) -> None:
-    """A delivery that retention removed is no difference, nor is one to a later receiver."""
+async def test_removed_deliveries_and_new_receivers_are_no_differences(
+    tmp_path: Path, database: Database
+) -> None:
+    """Deliveries removed by retention and destinations added later are no differences."""
     receiver = destination()
     async with open_hospital(tmp_path, database, receiver) as hospital:
         for number in ("1", "2"):
@@ -66,8 +68,8 @@ async def test_what_was_forgotten_and_who_came_later(tmp_path: Path, database: D
         assert await reconciler.reconcile(hospital.time()) == []
 
 
-async def test_a_round_that_somebody_waits_for(tmp_path: Path, database: Database) -> None:
-    """Begins anew, goes through at once, and is over; also where the clocks differ."""
+async def test_a_requested_round(tmp_path: Path, database: Database) -> None:
+    """It starts anew and runs to its end at once, also if the clocks of two nodes differ."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
@@ -78,26 +80,26 @@ async def test_a_round_that_somebody_waits_for(tmp_path: Path, database: Databas
                 reconcile_rounds.request_round(connection, wished)
             assert reconciler.requested_since() == wished
             await reconciler.reconcile(hospital.time())
-            done = rounds_of(database)
+            done = last_round_of(database)
             assert (done.began_at >= wished, done.orders, done.reports) == (True, 1, 1)
             assert reconciler.requested_since() == 0
 
 
 async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) -> None:
-    """What stands there and is not ordered here is named, and what is over is over."""
+    """Ordered reports without a live order are found, and removed when they are gone."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
         await hospital.send(order("ID2", "A2", "M2"))
         assert await reconciler.reconcile(hospital.time()) == []
-        assert rounds_of(database).differing == {}
+        assert last_round_of(database).differing == {}
         for mrn, accession in (("M1", "A9"), ("M2", "A2")):
             tags = OrderKey(SITE, mrn, accession).tags()
             await hospital.client.launch(LaunchRequest(tags, lazy=True, register_order=True))
         with database.write() as connection:
             connection.execute(text("UPDATE bridge_order SET state = 'cancelled' WHERE mrn = 'M2'"))
         await reconciler.reconcile(hospital.time())
-        last = rounds_of(database)
+        last = last_round_of(database)
         assert last.differing == {f"not_ordered {SITE}": 1, "still_ordered": 1}
         assert (last.orders, last.reports, len(last.not_ordered)) == (1, 3, 1)
         standing = "SELECT code FROM concern ORDER BY code"
@@ -107,8 +109,8 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         assert hospital.rows(standing) == []
 
 
-async def test_what_is_no_longer_live_does_not_differ(tmp_path: Path, database: Database) -> None:
-    """An order that differed and was cancelled since: that it differed is over."""
+async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Database) -> None:
+    """The difference of an order ends when the order is cancelled."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
@@ -120,8 +122,8 @@ async def test_what_is_no_longer_live_does_not_differ(tmp_path: Path, database: 
 
 
 @dataclass
-class Partly:
-    """A service that knows no worklist, and does not speak of the orders of a site."""
+class PartialService:
+    """A service without a worklist that refuses to show the orders of one site."""
 
     client: EngineClient
     silent: str
@@ -141,8 +143,8 @@ class Partly:
         return site
 
 
-async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database) -> None:
-    """What could not be asked is counted, differs no more and no less, and holds up nothing."""
+async def test_skipped_orders_are_counted(tmp_path: Path, database: Database) -> None:
+    """Orders that the service refuses to show are counted, keep their state, and block nothing."""
     async with open_hospital(tmp_path, database) as hospital:
         await hospital.send(order("ID1", "A1"))
         with database.write() as connection:
@@ -152,21 +154,21 @@ async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database
                      " VALUES ('B', 'M', 'A', 'ordered', '', '', '{}', '[]', '', 1, 0, 1)")
             )  # fmt: skip
             exceptions.add(connection, ExceptionSubject.ORDER, [(2, "no_report")], 1)
-        service = Partly(hospital.client, "B", down=True)
+        service = PartialService(hospital.client, "B", down=True)
         reconciler = Reconciler(service, database, [], hospital.metrics)
         with pytest.raises(EngineFailure):
             await reconciler.reconcile(hospital.time())
         service.down = False
         for _ in range(2):  # a site's worklist a turn
             assert await reconciler.reconcile(hospital.time()) == []
-        last = rounds_of(database)
+        last = last_round_of(database)
         assert (last.orders, last.reports) == (1, 0)
         assert last.not_asked == {"unauthorized": 1, "no_worklist B": 1, f"no_worklist {SITE}": 1}
         assert hospital.rows("SELECT code FROM concern") == [("no_report",)]
 
 
-def rounds_of(database: Database) -> ReconcileRound:
-    """The last whole round."""
+def last_round_of(database: Database) -> ReconcileRound:
+    """Return the last finished round."""
     with database.read() as connection:
         found = reconcile_rounds.last_round(connection)
     assert found is not None

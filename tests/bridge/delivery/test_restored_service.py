@@ -1,4 +1,4 @@
-"""The report service was restored from a backup: the bridge notices, and loses no result."""
+"""After the report service is restored from a backup, no result is lost or sent twice."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import destination, until
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import destination, until
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ _BACKUP = """
 
 
 def restore(hospital: Hospital, cursor: int) -> None:
-    """Put the service back to before its reports were signed."""
+    """Restore the service to the state before its reports were signed."""
     with hospital.engine_database.write() as connection:
         for statement in _BACKUP.strip().rstrip(";").split(";"):
             named = {"cursor": cursor} if ":cursor" in statement else {}
@@ -35,16 +35,16 @@ def restore(hospital: Hospital, cursor: int) -> None:
 
 
 def newest(hospital: Hospital) -> int:
-    """Number of the newest change."""
+    """Return the cursor of the newest change."""
     with hospital.engine_database.read() as connection:
         return int(connection.execute(text("SELECT max(cursor) FROM engine_change")).scalar_one())
 
 
 @pytest.mark.parametrize("grown", [False, True])
-async def test_what_is_signed_again_is_delivered_again(
+async def test_a_report_signed_again_is_delivered_again(
     tmp_path: Path, database: Database, *, grown: bool
 ) -> None:
-    """The bridge reads from the beginning; results of before are not sent twice."""
+    """The feed is read from its beginning; earlier results are not sent twice."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.send(order("ID2", "A2"))
@@ -60,13 +60,13 @@ async def test_what_is_signed_again_is_delivered_again(
                 await hospital.send(order(f"ID3{number}", f"B{number}"))
         hospital.time.leap += 60_000
 
-        hospital.follower.start()
+        hospital.feed_reader.start()
         await until(lambda: hospital.rows("SELECT code FROM concern WHERE kind = 'feed'"))
         await hospital.read_and_sign("A1", "Second.")
         await hospital.read_and_sign("A2", "Other.")
 
         sent = await hospital.delivered(3)
-        await hospital.follower.stop()
+        await hospital.feed_reader.stop()
         said = b"".join(sent)
         assert all(word in said for word in (b"First.", b"Second.", b"Other."))
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
@@ -76,7 +76,7 @@ async def test_what_is_signed_again_is_delivered_again(
 
 
 async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
-    """The second one finds that the feed is read anew already."""
+    """The second node finds that the feed was already restarted."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 5)
     processor.process("changes", ChangePage((), 7))
     processor.restart("changes", 7, "cursor_beyond_end")
@@ -87,10 +87,8 @@ async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
     assert processor.cursor("changes") == 3
 
 
-async def test_a_cursor_of_an_older_release_is_taken_over(
-    tmp_path: Path, database: Database
-) -> None:
-    """It bears no mark; the next one does, and an older release can go on from its number."""
+async def test_a_cursor_of_an_older_version_is_used(tmp_path: Path, database: Database) -> None:
+    """It has no feed mark; the next one has, and an older version can continue from it."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         with database.write() as connection:
@@ -105,4 +103,4 @@ async def test_a_cursor_of_an_older_release_is_taken_over(
         with database.write() as connection:
             connection.execute(text("UPDATE feed_cursor SET cursor = cursor + 1000"))
         with pytest.raises(EngineFailure, match="cursor_beyond_end"):
-            await hospital.follower.read_page()
+            await hospital.feed_reader.read_page()

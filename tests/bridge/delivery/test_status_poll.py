@@ -1,4 +1,4 @@
-"""What a status record means against what was known, and when to ask again."""
+"""The events of a status record, and the time of the next poll."""
 
 import pytest
 
@@ -26,14 +26,14 @@ ORDERS = [OrderKey("S", "M", "A").tags()]
 def record(
     status: ReportStatus, until: int | None = None, addendum_until: int | None = None
 ) -> StatusRecord:
-    """Make a record of one order."""
+    """Return a status record of one order."""
     return StatusRecord("r", status, "", until, (OrderKey("S", "M", "A"),), None, addendum_until)
 
 
-def seen(
+def known_report(
     status: str = "Draft", *, final: bool = False, addenda: int = 0, changed: int = NOW
 ) -> KnownReport:
-    """Make what was known."""
+    """Return a known report."""
     return KnownReport(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
 
 
@@ -41,40 +41,40 @@ Final, Addendum = ReportStatus.FINAL, ReportStatus.ADDENDUM
 FINAL, ADDENDUM, STATUS = ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.ORDER_STATUS
 
 NEWS = {
-    "nothing new": (seen(), record(ReportStatus.DRAFT), 0, []),
-    "signed and out": (seen(), record(Final), 0, ["final:1"]),
-    "signed, inside the delay": (seen(), record(Final, NOW + 1), 0, []),
-    "the delay is over": (seen("Final"), record(Final, NOW), 0, ["final:1"]),
-    "told before": (seen("Final", final=True), record(Final), 0, []),
+    "nothing new": (known_report(), record(ReportStatus.DRAFT), 0, []),
+    "signed and out": (known_report(), record(Final), 0, ["final:1"]),
+    "signed, inside the delay": (known_report(), record(Final, NOW + 1), 0, []),
+    "the delay is over": (known_report("Final"), record(Final, NOW), 0, ["final:1"]),
+    "told before": (known_report("Final", final=True), record(Final), 0, []),
     "taken back inside the delay": (
-        seen("Final"),
+        known_report("Final"),
         record(ReportStatus.DRAFT),
         0,
         [f"recall:{NOW}", f"order-status:{NOW}"],
     ),
     "preliminary": (
-        seen(),
+        known_report(),
         record(ReportStatus.PRELIMINARY),
         0,
         [f"preliminary:{NOW}", f"order-status:{NOW}"],
     ),
     "the preliminary read is withdrawn": (
-        seen("Preliminary"),
+        known_report("Preliminary"),
         record(ReportStatus.DRAFT),
         0,
         [f"cancellation:{NOW}", f"order-status:{NOW}"],
     ),
-    "opened": (seen("Ordered"), record(ReportStatus.DRAFT), 0, [f"order-status:{NOW}"]),
-    "never heard of before": (seen(""), record(ReportStatus.DRAFT), 0, []),
-    "an addendum": (seen("Final", final=True), record(Addendum), 1, ["addendum:1"]),
+    "opened": (known_report("Ordered"), record(ReportStatus.DRAFT), 0, [f"order-status:{NOW}"]),
+    "never heard of before": (known_report(""), record(ReportStatus.DRAFT), 0, []),
+    "an addendum": (known_report("Final", final=True), record(Addendum), 1, ["addendum:1"]),
     "report and addenda missed": (
-        seen(),
+        known_report(),
         record(Addendum),
         2,
         ["final:1", "addendum:1", "addendum:2"],
     ),
     "a second addendum": (
-        seen("Addendum", final=True, addenda=1),
+        known_report("Addendum", final=True, addenda=1),
         record(Addendum),
         2,
         ["addendum:2"],
@@ -83,8 +83,8 @@ NEWS = {
 
 
 @pytest.mark.parametrize(("known", "now", "addenda", "expected"), NEWS.values(), ids=NEWS)
-def test_news(known: KnownReport, now: StatusRecord, addenda: int, expected: list[str]) -> None:
-    """What is told, under names that the feed would give; releases come with their status."""
+def test_events(known: KnownReport, now: StatusRecord, addenda: int, expected: list[str]) -> None:
+    """Events have the names of the change feed."""
     told = [
         each
         for each in events_from_record(known, now, addenda, ORDERS, NOW)
@@ -93,8 +93,8 @@ def test_news(known: KnownReport, now: StatusRecord, addenda: int, expected: lis
     assert [each.name for each in told] == expected
 
 
-def test_addenda_that_cool_are_not_counted() -> None:
-    """The latest addendum counts when its own delay is over."""
+def test_addenda_in_their_sign_delay_are_not_counted() -> None:
+    """The latest addendum counts after its own delay."""
     assert released_addenda(record(Addendum), 2, NOW) == 2
     assert released_addenda(record(Addendum, None, NOW + 1), 2, NOW) == 1
     assert released_addenda(record(Addendum, None, NOW), 2, NOW) == 2
@@ -102,7 +102,7 @@ def test_addenda_that_cool_are_not_counted() -> None:
 
 @pytest.mark.parametrize("status", ReportStatus)
 def test_only_signed_reports_are_released(status: ReportStatus) -> None:
-    """No other status ever is."""
+    """A report in any other status is not released."""
     assert is_released(record(status), NOW) is (status in {Final, Addendum})
 
 
@@ -118,13 +118,16 @@ def test_only_signed_reports_are_released(status: ReportStatus) -> None:
         (Final, None, FORGET_AFTER + 1, NEVER - NOW),
     ],
 )
-def test_when_to_ask_again(status: ReportStatus, until: int | None, idle: int, wait: int) -> None:
-    """Lately active: often. Long idle: seldom. The end of a delay: exactly then."""
-    known = seen(status.value, final=True, changed=NOW - idle)
+def test_the_next_poll(status: ReportStatus, until: int | None, idle: int, wait: int) -> None:
+    """Recently changed: often. Unchanged for long: rarely. Sign delay: exactly at its end."""
+    known = known_report(status.value, final=True, changed=NOW - idle)
     assert apply_record(known, record(status, until), 0, NOW, EVERY).check_at - NOW == wait
 
 
-def test_silence_is_asked_again_more_and_more_seldom() -> None:
-    """An order that the service does not know may yet come."""
-    assert reschedule_unknown(seen(changed=NOW - 10**8), NOW, EVERY).check_at == NOW + MAX_INTERVAL
-    assert reschedule_unknown(seen(changed=0), NOW, EVERY).check_at == NOW + EVERY
+def test_unknown_orders_are_polled_less_and_less_often() -> None:
+    """The report of an unknown order may still be created."""
+    assert (
+        reschedule_unknown(known_report(changed=NOW - 10**8), NOW, EVERY).check_at
+        == NOW + MAX_INTERVAL
+    )
+    assert reschedule_unknown(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY

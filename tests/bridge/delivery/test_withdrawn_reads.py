@@ -1,4 +1,4 @@
-"""A preliminary read is withdrawn: the receivers of its text get a correction, once."""
+"""After a preliminary read is withdrawn, its receivers get one correction."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import SITE, TOKEN, destination, until
-from tests.bridge.delivery.hospital import Hospital, open_hospital
-from tests.bridge.delivery.test_what_was_told import NOT_YET, RESULTS, written
+from tests.bridge.delivery.fixtures import SITE, TOKEN, destination, until
+from tests.bridge.delivery.test_delivery_history import NOT_YET, RESULTS
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -145,8 +145,8 @@ async def test_the_status_table_of_the_definition_decides(
         "preliminary": {"result": "P", "observation": "P"},
         "cancellation": {"result": "X", "observation": "D"},
     }
-    ris = destination("ris", mappings=written("results", statuses=statuses), events=RESULTS)
-    papers = destination("papers", mappings=written("mdm"), events=RESULTS)
+    ris = destination("ris", mappings=compiled("results", statuses=statuses), events=RESULTS)
+    papers = destination("papers", mappings=compiled("mdm"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris, papers) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.page("A1")

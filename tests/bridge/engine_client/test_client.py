@@ -18,7 +18,7 @@ from bridge.engine_client.client import EngineClient, browser_session_address
 from bridge.engine_client.models import KeyImage, QRCode, UserInfo
 from bridge.engine_client.transport import AccessTokens
 from bridge.errors import FailureKind
-from tests.bridge.engine_client.answering import ORDER, TRIPLE, Service
+from tests.bridge.engine_client.stub_service import ORDER, TRIPLE, Service
 
 RECORD = {
     "reportId": "r1",

@@ -11,7 +11,7 @@ from bridge.engine_client import (
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import HttpCaller
 from bridge.errors import FailureKind
-from tests.bridge.engine_client.answering import ORDER, Service
+from tests.bridge.engine_client.stub_service import ORDER, Service
 
 
 @pytest.mark.anyio

@@ -10,8 +10,8 @@ from bridge.intake.process.jobs import sent_at
 from bridge.intake.receive.listener import Listening
 from bridge.store.database import Database
 from bridge.store.records.message_time import is_earlier
-from tests.bridge.delivery.equipment import SITE
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told
 
 pytestmark = pytest.mark.anyio

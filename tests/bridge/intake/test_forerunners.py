@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.store.database import Database
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake import test_visits as visits
 from tests.bridge.intake.stories import adt, line, told
 from tests.bridge.intake.test_moved_visits import EARLY, LATE, MOVED, at

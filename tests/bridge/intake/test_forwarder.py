@@ -9,8 +9,8 @@ import pytest
 from bridge.contract import ReportStatus
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import SITE
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.acknowledgment import read_ack
 from mappings.inbound.definition import InboundMapping
 from mllp.framing import Frame
-from tests.bridge.delivery.equipment import until
+from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.desk import LISTENING, Caller, open_desk, order
 from tests.hooks import held_hooks
 

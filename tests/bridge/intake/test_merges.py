@@ -10,8 +10,8 @@ from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import Listening, Merged
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
-from tests.bridge.delivery.equipment import SITE, inbound
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from bridge.store.migration import upgrade
 from bridge.store.records import visit_transfers
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import SITE, destination
-from tests.bridge.delivery.hospital import Hospital, inbound, open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination
+from tests.bridge.delivery.whole_bridge import Hospital, inbound, open_hospital
 from tests.bridge.intake.test_visits import adt, known, order
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import SITE
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.stories import line, told
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,8 @@ from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.wiring.listeners import merged_patient_check, with_checks
 from mappings.hl7.tables import AckCode
-from tests.bridge.delivery.equipment import SITE, inbound
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import LISTENING, open_desk
 from tests.bridge.intake.stories import adt, line, told
 

@@ -9,8 +9,8 @@ from bridge.intake.receive.listener import Listening
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
-from tests.bridge.delivery.equipment import SITE, inbound
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.equipment import SITE, destination
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.test_forwarder import accessions, message
 
 pytestmark = pytest.mark.anyio

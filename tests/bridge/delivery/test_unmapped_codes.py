@@ -1,4 +1,4 @@
-"""Codes that a results definition's tables have not: whoever composes a message tells of them."""
+"""Codes that are not in the code tables of a results definition."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.language.code_tables import UnmappedCode
 from mappings.outbound.definition import OutboundMapping
-from tests.bridge.delivery.equipment import Time, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import Time, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 SOURCES = {
@@ -38,16 +38,14 @@ layout = "lines"
 
 
 def outbound(made: object) -> OutboundMapping:
-    """Give a compiled definition as what it is."""
+    """Return a compiled outbound definition."""
     assert isinstance(made, OutboundMapping)
     return made
 
 
 @pytest.mark.anyio
-async def test_a_result_waits_for_a_code_that_is_refused(
-    tmp_path: Path, database: Database
-) -> None:
-    """It is parked with table and place, counted, and written anew once the table has the code."""
+async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Database) -> None:
+    """It is parked with table and place, counted, and composed anew once the table has the code."""
     street = SOURCES["street.yaml"].replace("codes: bodies", "codes: bodies, unknown: refuse")
     sources = {**SOURCES, "street.yaml": street}
     known = {**sources, "codes/bodies.csv": "code,value\nA1,SEVEN\n"}
@@ -72,10 +70,10 @@ async def test_a_result_waits_for_a_code_that_is_refused(
 
 
 @pytest.mark.anyio
-async def test_whoever_composes_tells_which_codes_are_missing(
+async def test_unmapped_codes_are_reported_by_definition(
     tmp_path: Path, database: Database
 ) -> None:
-    """By the name and version that are in force, whatever words the destination lays over them."""
+    """They are reported with the name and version of the active definition."""
     (tmp_path / "bridge.toml").write_text(SETTINGS, "utf-8")
     settings = load(tmp_path)
     mappings = compile_outbound(settings, settings.destination[0], lambda _: SOURCES)

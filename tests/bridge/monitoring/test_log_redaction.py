@@ -15,8 +15,8 @@ from bridge.intake.receive.listener import Acknowledge
 from bridge.intake.receive.verdict import Judge
 from bridge.redaction import describe, safe_text, stack_frames
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import accepting, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import LISTENING, open_desk
 
 CANARIES = (
@@ -137,7 +137,7 @@ def test_an_error_is_told_by_class_and_place() -> None:
     except RuntimeError as error:
         told = describe(error)
         clean(told, stack_frames(error))
-        assert told.startswith("RuntimeError at test_canary.py:")
+        assert told.startswith("RuntimeError at test_log_redaction.py:")
         assert "from ValueError at" in told
 
 

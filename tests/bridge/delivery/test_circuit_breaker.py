@@ -1,4 +1,4 @@
-"""When a destination is left alone."""
+"""When the circuit breaker opens, and for how long."""
 
 from random import Random
 
@@ -9,12 +9,12 @@ POLICY = RetryPolicy(first=1, maximum=4, jitter=0)
 
 
 def breaker(after: int = 3) -> CircuitBreaker:
-    """A circuit whose pauses are 1, 2, 4, 4 … seconds."""
+    """Return a circuit breaker whose pauses are 1, 2, 4, 4 … seconds."""
     return CircuitBreaker(POLICY, after, Random(1))
 
 
-def test_it_opens_after_so_many_failures_in_a_row() -> None:
-    """Not before, and not when an answer came in between."""
+def test_it_opens_after_several_failures_in_a_row() -> None:
+    """It does not open earlier, nor after a reply in between."""
     circuit = breaker()
     for _ in range(2):
         circuit.record_failure(0)
@@ -27,8 +27,8 @@ def test_it_opens_after_so_many_failures_in_a_row() -> None:
     assert circuit.wait(250) == 0.75
 
 
-def test_one_may_try_and_each_failure_lengthens_the_pause() -> None:
-    """1, 2, 4, 4 seconds from the beginning of the attempt; an answer closes it."""
+def test_each_failed_trial_lengthens_the_pause() -> None:
+    """Pauses are 1, 2, 4, 4 seconds from the start of the attempt; a reply closes the circuit."""
     circuit = breaker()
     for _ in range(3):
         circuit.record_failure(0)
@@ -44,15 +44,15 @@ def test_one_may_try_and_each_failure_lengthens_the_pause() -> None:
     assert circuit.circuit(now) is CircuitState.CLOSED
 
 
-def test_a_long_attempt_was_pause_enough() -> None:
-    """A client that waited by itself is not made to wait twice."""
+def test_a_long_attempt_counts_as_pause() -> None:
+    """After a connection attempt that took longer than the pause, the next one starts at once."""
     circuit = breaker(1)
     circuit.record_failure(0)
     assert circuit.circuit(5000) is CircuitState.TRYING
 
 
 def test_it_can_be_switched_off() -> None:
-    """0 failures: never."""
+    """With a limit of 0 it never opens."""
     circuit = breaker(0)
     for _ in range(100):
         circuit.record_failure(0)
@@ -60,7 +60,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
-    """An hour back: 4 seconds at most, which pass."""
+    """After the clock is set back an hour, the pause is 4 seconds at most."""
     circuit = breaker(1)
     circuit.record_failure(3_600_000)
     assert circuit.circuit(1000) is CircuitState.OPEN

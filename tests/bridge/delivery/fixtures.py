@@ -1,4 +1,4 @@
-"""What the tests of a whole bridge are told to work with: time, definitions, receivers, pages."""
+"""Fixtures for tests of a whole bridge: clock, definitions, destinations, report pages."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FAST = RetryPolicy(first=0.01, maximum=0.05)
 
 
 class Time:
-    """Milliseconds that pass by themselves, and in leaps when a test says so."""
+    """A clock in milliseconds that a test can set forward."""
 
     def __init__(self) -> None:
         self.leap = 0
@@ -68,7 +68,7 @@ class Page:
 
 
 async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110  # what it waits for is in a database
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What a receiver's reply leads to."""
+"""What follows each kind of reply."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -33,7 +33,7 @@ SENT = b"MSH|^~\\&|A|B|C|D|20260101||ORU^R01^ORU_R01|ID7|P|2.5.1\r"
 
 
 def ack(code: AckCode = AckCode.ACCEPT) -> bytes:
-    """Answer SENT."""
+    """Return an acknowledgment of SENT."""
     return build_ack(peek(SENT), code, control_id="1", now=NOW)
 
 
@@ -47,15 +47,15 @@ EVENTS = {
 
 
 @pytest.mark.parametrize(("reply", "action"), list(product(ReplyKind, PolicyAction)))
-def test_every_pair(reply: ReplyKind, action: PolicyAction) -> None:
-    """A destination's wish decides, for every kind of reply."""
+def test_a_destination_overrides_every_reply(reply: ReplyKind, action: PolicyAction) -> None:
+    """A destination's rule applies to every kind of reply."""
     found = decide(reply, {reply.value: action.value}, 1)
     assert (found.event, found.pause) == (EVENTS[action], action is PolicyAction.PAUSE)
 
 
 @pytest.mark.parametrize("reply", ReplyKind)
 def test_the_defaults(reply: ReplyKind) -> None:
-    """Only AA and CA deliver; a refusal is not repeated for ever, the unknown is."""
+    """Only AA and CA deliver; refusals have limited retries, unknown states unlimited ones."""
     positive = reply in {ReplyKind.AA, ReplyKind.CA}
     assert (DEFAULTS[reply] == PolicyAction.DELIVERED) is positive
     last = decide(reply, {}, MAX_REFUSALS)
@@ -82,15 +82,15 @@ def test_the_defaults(reply: ReplyKind) -> None:
         (ReplyKind.HTTP, "503", "skip"),
     ],
 )
-def test_the_closest_rule_decides(reply: ReplyKind, detail: str, expected: str) -> None:
-    """Code and detail before its class, that before the code; a destination's own first."""
+def test_the_most_specific_rule_applies(reply: ReplyKind, detail: str, expected: str) -> None:
+    """A detail precedes its class, that the code; a destination precedes the defaults."""
     own = {"AE": "park", "AE 206": "delivered", "AE 2xx": "skip", "silence closed": "pause"}
     assert rule_for(reply, own | {"http": "skip"}, detail) == expected
 
 
 @pytest.mark.parametrize("status", ["408", "425", "429", "500", "503"])
-def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
-    """A 4xx is final in the end, what says "later" is not."""
+def test_temporary_http_errors_are_retried_without_limit(status: str) -> None:
+    """Other 4xx statuses end after the limit."""
     assert decide(ReplyKind.HTTP, {}, 1000, status).event is QueueEvent.POSTPONED
     assert decide(ReplyKind.HTTP, {}, 1000, "404").event is QueueEvent.GIVEN_UP
 
@@ -98,7 +98,7 @@ def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
 @pytest.mark.parametrize(
     ("then", "event"), [("park", QueueEvent.GIVEN_UP), ("skip", QueueEvent.IGNORED)]
 )
-def test_so_many_times_and_then(then: str, event: QueueEvent) -> None:
+def test_a_limit_of_attempts(then: str, event: QueueEvent) -> None:
     """`retry 3 then …` makes three attempts."""
     rules = {"CE": f"retry 3 then {then}"}
     events = [decide(ReplyKind.CE, rules, attempt).event for attempt in (1, 2, 3)]
@@ -106,7 +106,7 @@ def test_so_many_times_and_then(then: str, event: QueueEvent) -> None:
 
 
 def test_every_loss_has_a_reply() -> None:
-    """However a reply is lost, the table knows it."""
+    """Each reason for a missing reply has a row in the table."""
     assert set(REPLY_OF_LOSS) == set(LossReason)
 
 
@@ -126,13 +126,13 @@ def test_every_loss_has_a_reply() -> None:
         (SENT, False),
     ],
 )
-def test_what_answers_a_message(reply: bytes, *, expected: bool) -> None:
-    """MSA-2 must be our MSH-10; empty it is taken for what it follows (pitfall 32)."""
+def test_which_reply_acknowledges_a_message(reply: bytes, *, expected: bool) -> None:
+    """MSA-2 equals MSH-10, or is empty (pitfall 32)."""
     assert acknowledges(SENT, reply) is expected
 
 
-def test_what_is_no_acknowledgment_is_no_mismatch() -> None:
-    """The table has a row for each: garbage says that somebody else answers there."""
+def test_garbage_is_no_mismatch() -> None:
+    """Garbage and a mismatch have separate rows."""
     assert require_acknowledgment(SENT, ack())
     assert not require_acknowledgment(SENT, ack().replace(b"|ID7", b"|ID8"))
     for reply in (b"hello", b"", SENT, ack().replace(b"MSA|AA", b"MSA|ZZ")):
@@ -141,7 +141,7 @@ def test_what_is_no_acknowledgment_is_no_mismatch() -> None:
 
 
 def test_a_reply_is_read() -> None:
-    """Code and error condition; what is no acknowledgment is garbage."""
+    """Code and error condition are read; a reply without a code is garbage."""
     assert read_reply(ack()) == (ReplyKind.AA, "")
     assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (ReplyKind.AA, "")
     assert read_reply(b"hello") == (ReplyKind.GARBAGE, "")
@@ -150,7 +150,7 @@ def test_a_reply_is_read() -> None:
 
 
 def test_control_ids() -> None:
-    """The same for the same release and receiver, another for any other; 20 plain characters."""
+    """Equal for the same release and receiver, else different; 20 plain characters."""
     ids = {control_id(name, key) for name in ("a", "b") for key in ("r:final:1:x", "r:final:2:x")}
     assert len(ids) == 4
     assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in ids)

@@ -1,4 +1,4 @@
-"""What a receiver was told before decides what the next message is: documents, corrections."""
+"""Earlier messages to a receiver determine the next one: documents, corrections, withdrawals."""
 
 import base64
 from pathlib import Path
@@ -13,9 +13,9 @@ from mappings.hl7.message import Message
 from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
-from tests.bridge.delivery.equipment import SITE, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination, until
 from tests.bridge.delivery.test_addenda import sign_addendum
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +28,8 @@ GONE = [("ignored", "gone")]
 NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
-def written(name: str, **words: object) -> tuple[OutboundMapping, ...]:
-    """A shipped definition with words over it."""
+def compiled(name: str, **words: object) -> tuple[OutboundMapping, ...]:
+    """Return a shipped definition with parameters."""
     made = compile_sources(
         *overlay_settings(read_folder(DEFINITIONS), name, words, "destination ris")
     )
@@ -38,8 +38,8 @@ def written(name: str, **words: object) -> tuple[OutboundMapping, ...]:
 
 
 async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None:
-    """T02 unavailable, T08, T04 of the same document; then T06, a document below it."""
-    ris = destination(mappings=written("mdm"), events=RESULTS)
+    """T02 (unavailable), T08 and T04 of one document; then T06, a document below it."""
+    ris = destination(mappings=compiled("mdm"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.page("A1")
@@ -69,8 +69,8 @@ async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None
 async def test_a_preliminary_report_that_is_edited_while_it_waits(
     tmp_path: Path, database: Database
 ) -> None:
-    """It goes out as it was read, each read with its own words; what nobody read stays inside."""
-    ris = destination(mappings=written("results", content=["text", "rtf"]), events=RESULTS)
+    """Each read is sent with its own text; text after the last read is not sent."""
+    ris = destination(mappings=compiled("results", content=["text", "rtf"]), events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         hospital.couriers[0].pause()
         await hospital.send(order("ID1", "A1"))
@@ -91,12 +91,12 @@ async def test_a_preliminary_report_that_is_edited_while_it_waits(
         assert "Not read yet." not in words
 
 
-async def test_a_preliminary_report_that_came_to_nothing(
+async def test_a_deleted_preliminary_report_is_cancelled(
     tmp_path: Path, database: Database
 ) -> None:
-    """Whoever was told of it is told that it is gone, whoever was not is told nothing."""
+    """Receivers that got it get a cancellation; other receivers get nothing."""
     told = destination("told", events=RESULTS)
-    papers = destination("papers", mappings=written("mdm"), events=RESULTS)
+    papers = destination("papers", mappings=compiled("mdm"), events=RESULTS)
     finals = destination("finals")
     async with open_hospital(tmp_path, database, told, papers, finals) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -127,9 +127,9 @@ async def test_a_preliminary_report_that_came_to_nothing(
     assert cancelled.value("TXA-12") == document.value("TXA-12")
 
 
-async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Database) -> None:
-    """Whether its report was begun, or was there; one that is held or replaced in place is not."""
-    ris = destination("ris", mappings=written("status"), events=STATUS)
+async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Database) -> None:
+    """With or without a started report; an order on hold or replaced is not cancelled."""
+    ris = destination("ris", mappings=compiled("status"), events=STATUS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         for number in range(1, 7):
             await hospital.send(order(f"ID{number}", f"A{number}"))
@@ -157,8 +157,8 @@ async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Data
 async def test_a_final_text_after_a_retraction_corrects(
     tmp_path: Path, database: Database, name: str
 ) -> None:
-    """Delivered early with an addendum, recalled, signed again: withdrawn, then corrected."""
-    ris = destination(mappings=written(name))
+    """Released early with an addendum, recalled, signed again: withdrawn, then corrected."""
+    ris = destination(mappings=compiled(name))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")
@@ -191,7 +191,7 @@ async def test_a_final_text_after_a_retraction_corrects(
 async def test_a_preliminary_report_signed_before_it_was_sent(
     tmp_path: Path, database: Database
 ) -> None:
-    """Words that can still be recalled do not go out as preliminary ones."""
+    """A signed text that can be recalled is not sent as a preliminary one."""
     ris = destination(events=RESULTS)
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -206,8 +206,8 @@ async def test_a_preliminary_report_signed_before_it_was_sent(
 
 
 async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database: Database) -> None:
-    """Nobody is told of it nor that it is gone, and the next release waits for nobody."""
-    ris = destination(mappings=written("results", content=["text", "pdf"]))
+    """Neither the addendum nor its retraction is sent, and the next release is."""
+    ris = destination(mappings=compiled("results", content=["text", "pdf"]))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")
@@ -229,12 +229,12 @@ async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database:
 
 
 @pytest.mark.parametrize("style", ["child", "mdm"])
-async def test_what_went_out_by_itself_is_withdrawn_by_itself(
+async def test_separate_messages_are_withdrawn_separately(
     tmp_path: Path, database: Database, style: str
 ) -> None:
-    """Early addenda that are child orders or documents are recalled as such, each of them."""
-    own = written("results", addenda="child") if style == "child" else written("results")
-    documents = written("mdm")[0].restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
+    """Early addenda sent as child orders or documents are withdrawn one by one."""
+    own = compiled("results", addenda="child") if style == "child" else compiled("results")
+    documents = compiled("mdm")[0].restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
     ris = destination(mappings=own if style == "child" else (documents, *own))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -258,8 +258,8 @@ async def test_what_went_out_by_itself_is_withdrawn_by_itself(
 
 
 async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None:
-    """PDF and RTF in base64, saying what the text says: no addendum that still cools."""
-    ris = destination(mappings=written("results", content=["text", "pdf", "rtf"]))
+    """PDF and RTF in base64 have the text of the message, without an addendum in its delay."""
+    ris = destination(mappings=compiled("results", content=["text", "pdf", "rtf"]))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")
@@ -285,8 +285,8 @@ async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None
 
 
 async def test_a_file_alone(tmp_path: Path, database: Database) -> None:
-    """A receiver that wants nothing but the PDF gets nothing but the PDF."""
-    ris = destination(mappings=written("mdm", content=["pdf"], metadata={"*": "none"}))
+    """A receiver configured for PDF only gets the PDF only."""
+    ris = destination(mappings=compiled("mdm", content=["pdf"], metadata={"*": "none"}))
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Report.")

@@ -44,7 +44,7 @@ from bridge.store.database import Database
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
-from tests.bridge.delivery.equipment import (
+from tests.bridge.delivery.fixtures import (
     FAST,
     SITE,
     TOKEN,
@@ -61,7 +61,7 @@ from tests.databases import fresh_file
 
 @dataclass
 class Hospital:
-    """What a test may do and see."""
+    """A running bridge with its senders, receivers and report pages."""
 
     time: Time
     http: httpx.AsyncClient
@@ -69,7 +69,7 @@ class Hospital:
     database: Database
     engine_database: Database
     handler: IntakeHandler
-    follower: ChangeFeedReader
+    feed_reader: ChangeFeedReader
     poller: StatusPoller
     couriers: list[Courier]
     receivers: dict[str, MemoryClient]
@@ -80,7 +80,7 @@ class Hospital:
     numbers: Any = field(default_factory=lambda: count(1))
 
     async def send(self, payload: bytes) -> ReceivedAck:
-        """Send a message as a RIS does, and wait until nothing is left to apply."""
+        """Send a message as a RIS does, and wait until it is applied."""
         ack = await self.hand_over(payload)
         await self.applied()
         return ack
@@ -94,7 +94,7 @@ class Hospital:
         return read_ack(replies[0])
 
     async def applied(self) -> None:
-        """Wait until nothing is left to apply."""
+        """Wait until all messages are applied."""
         await until(lambda: not self.states() & {"queued", "claimed"})
 
     def states(self) -> set[str]:
@@ -105,7 +105,7 @@ class Hospital:
             return [tuple(row) for row in connection.execute(text(query))]
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
-        """The report of an order, as the service says it is."""
+        """Return the status record of an order."""
         from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415
 
         found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
@@ -131,26 +131,26 @@ class Hospital:
         return Page(self.http, json.loads(found[1])["session"])
 
     async def read_and_sign(self, accession: str, words: str, mrn: str = "M1") -> Page:
-        """Open, type, sign."""
+        """Open a report, type a text, and sign."""
         page = await self.page(accession, mrn)
         await page("save", text=words)
         await page("sign")
         return page
 
     async def follow(self) -> None:
-        """Learn everything that has happened so far."""
-        while await self.follower.read_page():
+        """Read the change feed to its end."""
+        while await self.feed_reader.read_page():
             pass
 
     async def delivered(self, number: int, destination: str = "ris") -> list[bytes]:
-        """Wait until a receiver has got so many messages."""
+        """Wait until a receiver has this many messages."""
         await until(lambda: len(self.receivers[destination].sent) >= number)
         return self.receivers[destination].sent
 
 
 @dataclass(frozen=True)
-class Counter:
-    """Where what is queued is passed on to the couriers."""
+class Notifier:
+    """Notifies the couriers."""
 
     couriers: list[Courier]
 
@@ -167,7 +167,7 @@ async def open_hospital(
     answers: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
 ) -> AsyncIterator[Hospital]:
-    """Start everything but the follower, which tests move step by step."""
+    """Start everything except the change feed, which tests read step by step."""
     time, metrics = Time(), Metrics()
     engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
@@ -236,9 +236,9 @@ async def open_hospital(
             handler.adopt(changed)
             forwarder.adopt({"ris": changed})
 
-        counter = Counter(couriers)
+        counter = Notifier(couriers)
         processor = ChangeProcessor(database, outbox, destinations, time)
-        follower = ChangeFeedReader(client, processor, metrics, counter.notify, random=Random(1))
+        feed_reader = ChangeFeedReader(client, processor, metrics, counter.notify, random=Random(1))
         poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:
             yield Hospital(
@@ -248,7 +248,7 @@ async def open_hospital(
                 database,
                 engine_database,
                 handler,
-                follower,
+                feed_reader,
                 poller,
                 couriers,
                 receivers,

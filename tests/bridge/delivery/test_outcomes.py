@@ -1,4 +1,4 @@
-"""What a reply makes of a delivery, of the circuit, and of the destination."""
+"""The outcome after a reply: state of the delivery, circuit breaker, pause of the destination."""
 
 from collections import Counter
 from random import Random
@@ -18,12 +18,12 @@ POLICY = RetryPolicy(first=1, maximum=8, jitter=0)
 
 
 def delivery(number: int = 1, tries: int = 0) -> ClaimedDelivery:
-    """A delivery whose turn it is."""
+    """Return a claimed delivery."""
     return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW, tries)
 
 
-class Office:
-    """An appraiser, its circuit, why it paused the destination, and what the outbox keeps."""
+class PolicyBench:
+    """An outcome policy with its circuit breaker, pause reasons and stored outcomes."""
 
     def __init__(self, **replies: str) -> None:
         destination = CompiledDestination("ris", (), replies=replies, retry=POLICY)
@@ -39,8 +39,8 @@ class Office:
             on_pause=self.paused.append,
         )
 
-    def judge(self, said: ReplyKind, detail: str = "", number: int = 1) -> Any:
-        """Give the outcome of one reply."""
+    def outcome_of(self, said: ReplyKind, detail: str = "", number: int = 1) -> Any:
+        """Return the outcome of one reply."""
         outcome = self.appraiser.after_reply(
             delivery(number, self.tries[number]), said, detail, None, NOW
         )
@@ -49,45 +49,45 @@ class Office:
 
 
 def test_pause() -> None:
-    """The message stays the first to be sent, and the destination is paused for its reason."""
-    office = Office(CE="retry 2 then pause")
-    first, second = office.judge(ReplyKind.CE), office.judge(ReplyKind.CE)
+    """The message stays first in line, and the destination is paused with the reason."""
+    office = PolicyBench(CE="retry 2 then pause")
+    first, second = office.outcome_of(ReplyKind.CE), office.outcome_of(ReplyKind.CE)
     assert (first.event, second.event) == (QueueEvent.POSTPONED, QueueEvent.POSTPONED)
     assert office.paused == ["CE"]
 
 
 def test_skip() -> None:
-    """It ends as ignored, with what was said."""
-    outcome = Office(AR="skip").judge(ReplyKind.AR, "200")
+    """The delivery ends as ignored, with the reply as its code."""
+    outcome = PolicyBench(AR="skip").outcome_of(ReplyKind.AR, "200")
     assert (outcome.event, outcome.code, outcome.detail) == (QueueEvent.IGNORED, "AR", "200")
 
 
-def test_each_attempt_waits_longer_and_is_forgotten_when_over() -> None:
-    """Doubling from `retry_first` to `retry_max`; another delivery begins afresh."""
-    office = Office()
-    waits = [office.judge(ReplyKind.GARBAGE).retry_at - NOW for _ in range(5)]
+def test_retries_back_off() -> None:
+    """The wait doubles from `retry_first` to `retry_max`; another delivery starts anew."""
+    office = PolicyBench()
+    waits = [office.outcome_of(ReplyKind.GARBAGE).retry_at - NOW for _ in range(5)]
     assert waits == [1000, 2000, 4000, 8000, 8000]
-    assert office.judge(ReplyKind.GARBAGE, number=2).retry_at == NOW + 1000
-    assert office.judge(ReplyKind.AA).tries == 0
-    assert office.judge(ReplyKind.GARBAGE).retry_at == NOW + 1000
+    assert office.outcome_of(ReplyKind.GARBAGE, number=2).retry_at == NOW + 1000
+    assert office.outcome_of(ReplyKind.AA).tries == 0
+    assert office.outcome_of(ReplyKind.GARBAGE).retry_at == NOW + 1000
 
 
 @pytest.mark.parametrize("said", [ReplyKind.AA, ReplyKind.AR, ReplyKind.GARBAGE, ReplyKind.HTTP])
 def test_the_circuit(said: ReplyKind) -> None:
-    """Silence opens it, any answer closes it."""
-    office = Office()
+    """Silence opens the circuit, any reply closes it."""
+    office = PolicyBench()
     for _ in range(2):
-        office.judge(ReplyKind.SILENCE, "timeout")
+        office.outcome_of(ReplyKind.SILENCE, "timeout")
     assert office.breaker.circuit(NOW) is CircuitState.OPEN
-    office.judge(said)
+    office.outcome_of(said)
     assert office.breaker.circuit(NOW) is CircuitState.CLOSED
 
 
 def test_refusals_in_a_row_are_counted() -> None:
-    """From the first one until a message is accepted; what the table skips is no failure."""
-    office = Office(AE="skip")
+    """The count restarts after an accepted message; skipped replies are no refusals."""
+    office = PolicyBench(AE="skip")
     counts = []
     for said in (ReplyKind.AR, ReplyKind.AR, ReplyKind.AA, ReplyKind.GARBAGE, ReplyKind.AE):
-        office.judge(said)
+        office.outcome_of(said)
         counts.append(office.breaker.refused)
     assert counts == [1, 2, 0, 1, 0]

@@ -1,4 +1,4 @@
-"""An order comes in, its report goes back: the whole way, with the real engine in between."""
+"""The whole way from an order to its result, with the real report engine."""
 
 import asyncio
 from pathlib import Path
@@ -10,8 +10,8 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
-from tests.bridge.delivery.equipment import EVERYTHING, SITE, destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 from tests.bridge.intake.test_forwarder import group, message
 
@@ -26,8 +26,8 @@ def texts(payload: bytes) -> list[str]:
     return Message.parse(payload).values("OBX[*]-5")
 
 
-async def test_an_order_becomes_a_report_and_comes_back(tmp_path: Path, database: Database) -> None:
-    """ORM in, Ordered on the worklist; signed, and the ORU is at the RIS."""
+async def test_an_order_becomes_a_report_and_a_result(tmp_path: Path, database: Database) -> None:
+    """An ORM creates an Ordered report; after its signature the RIS gets an ORU."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         ack = await hospital.send(order("ID1", "A1"))
         assert ack.code == "AA"
@@ -50,10 +50,8 @@ async def test_an_order_becomes_a_report_and_comes_back(tmp_path: Path, database
         assert b"bridge_sign_to_delivery_seconds_count" in rendered
 
 
-async def test_unsigned_inside_the_delay_nothing_is_sent(
-    tmp_path: Path, database: Database
-) -> None:
-    """Signed, taken back, signed again: one ORU, with the second text."""
+async def test_a_recalled_signature_sends_nothing(tmp_path: Path, database: Database) -> None:
+    """Signed, recalled, signed again: one ORU with the second text."""
     async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "First.")
@@ -74,8 +72,10 @@ async def test_unsigned_inside_the_delay_nothing_is_sent(
         assert "First." not in texts(oru)
 
 
-async def test_a_linked_report_answers_for_each_order(tmp_path: Path, database: Database) -> None:
-    """One ORU an order, with the same text and the order's own numbers."""
+async def test_a_linked_report_has_a_result_for_each_order(
+    tmp_path: Path, database: Database
+) -> None:
+    """One ORU per order, with the same text and the order's own numbers."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(message(group("A1"), group("A2")))
         await hospital.read_and_sign("A1", "Both.")
@@ -88,8 +88,8 @@ async def test_a_linked_report_answers_for_each_order(tmp_path: Path, database: 
         assert all("Both." in texts(each) for each in sent)
 
 
-async def test_learning_twice_sends_once(tmp_path: Path, database: Database) -> None:
-    """The feed read again from its beginning, and the status poll besides: nothing new."""
+async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> None:
+    """Reading the feed again and polling the status queue nothing new."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Once.")
@@ -105,8 +105,8 @@ async def test_learning_twice_sends_once(tmp_path: Path, database: Database) -> 
         assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
 
 
-async def test_sites_and_events_choose(tmp_path: Path, database: Database) -> None:
-    """A destination hears of its sites and its events only."""
+async def test_a_destination_gets_its_sites_and_events(tmp_path: Path, database: Database) -> None:
+    """A destination gets no other results."""
     async with open_hospital(
         tmp_path,
         database,
@@ -138,7 +138,7 @@ async def test_sites_and_events_choose(tmp_path: Path, database: Database) -> No
 async def test_without_the_feed_the_status_poll_finds_everything(
     tmp_path: Path, database: Database
 ) -> None:
-    """Prelim, recall, final and addendum: found by asking, each once, in order."""
+    """Preliminary read, recall, final and addendum are each found once, in order."""
     async with open_hospital(
         tmp_path, database, destination(events=EVERYTHING), sign_delay=DELAY
     ) as hospital:
@@ -178,7 +178,7 @@ async def test_without_the_feed_the_status_poll_finds_everything(
 
 
 async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -> None:
-    """Stopped with a message in flight: sent again under the same control id."""
+    """A message in flight at the stop is sent again with the same control id."""
     async with open_hospital(
         tmp_path, database, destination(), answers={"ris": lambda _: None}
     ) as hospital:
@@ -196,7 +196,7 @@ async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -
 async def test_a_report_without_an_order_is_delivered_too(
     tmp_path: Path, database: Database
 ) -> None:
-    """Launched by an integrator's own call: the ORU is made of what the service knows."""
+    """The ORU of a report launched by a host has the tags of the service."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.read_and_sign("A7", "By call.", "M7")
         await hospital.follow()
@@ -206,10 +206,10 @@ async def test_a_report_without_an_order_is_delivered_too(
         assert "By call." in texts(oru)
 
 
-async def test_a_merged_patient_keeps_the_echo_of_the_order(
+async def test_a_merged_patient_keeps_the_numbers_of_the_order(
     tmp_path: Path, database: Database
 ) -> None:
-    """The result bears the survivor's MRN and the order's own numbers."""
+    """The result has the surviving MRN and the order's own numbers."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.send(
@@ -226,7 +226,7 @@ async def test_a_merged_patient_keeps_the_echo_of_the_order(
 async def test_a_result_that_waited_while_its_patient_was_merged(
     tmp_path: Path, database: Database
 ) -> None:
-    """The message has the identifier that survives."""
+    """The message has the surviving identifier."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         hospital.couriers[0].pause()
         await hospital.send(order("ID1", "A1"))

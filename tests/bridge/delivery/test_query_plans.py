@@ -1,4 +1,4 @@
-"""What the bridge does with orders and results walks no table that grows, on both databases."""
+"""Statements of orders and results use indexes on growing tables, on both databases."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Connection, event
 
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import destination
-from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.fixtures import destination
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ Statement = tuple[str, Any]
 
 @contextmanager
 def watched(database: Database) -> Iterator[list[Statement]]:
-    """Collect the statements that are run, each with its first parameters."""
+    """Collect the executed statements, each with its first parameters."""
     seen: list[Statement] = []
 
     def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
@@ -38,7 +38,7 @@ def watched(database: Database) -> Iterator[list[Statement]]:
 
 
 def walks(connection: Connection, statement: Statement) -> list[str]:
-    """The growing tables that the database would walk for a statement, were they large."""
+    """Return the growing tables that a statement would scan if they were large."""
     explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
     rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
     text = "\n".join(str(row[-1]) for row in rows)
@@ -48,7 +48,7 @@ def walks(connection: Connection, statement: Statement) -> list[str]:
 
 
 async def story(hospital: Hospital) -> None:
-    """Orders come, one changes, they are read and signed, and their results go out."""
+    """Receive and change orders, sign their reports, and deliver the results."""
     for number in range(1, 6):
         await hospital.send(order(f"ID{number}", f"A{number}"))
     await hospital.send(order("ID9", "A1"))
@@ -58,8 +58,8 @@ async def story(hospital: Hospital) -> None:
     await hospital.delivered(2)
 
 
-async def test_no_statement_walks_a_growing_table(tmp_path: Path, database: Database) -> None:
-    """Accepting, applying, learning of reports, composing and delivering live by indexes."""
+async def test_no_statement_scans_a_growing_table(tmp_path: Path, database: Database) -> None:
+    """Receiving, applying, composing and delivering use indexes."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         with watched(database) as seen:
             await story(hospital)

@@ -1,4 +1,4 @@
-"""A section that a later text leaves out is deleted at receivers that got it as one of its own."""
+"""Sections that a later text leaves out are deleted at receivers that got them."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent, SentSection
-from tests.bridge.delivery.equipment import SITE, destination
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.test_addenda import sign_addendum
-from tests.bridge.delivery.test_what_was_told import written
+from tests.bridge.delivery.test_delivery_history import compiled
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 from tests.conformance.parsers import structure_errors
 
@@ -25,7 +25,7 @@ THEN = "FINDINGS:\nNo nodule.\n\nIMPRESSION:\nNormal."
 
 
 def observations(message: bytes) -> dict[tuple[str, str], tuple[str, str]]:
-    """OBX-11 and the last OBX-5 by OBX-3.1 and OBX-4, of what is a result."""
+    """Return OBX-11 and the last OBX-5 by OBX-3.1 and OBX-4 of results."""
     return {
         (s.value("OBX-3.1"), s.value("OBX-4")): (s.value("OBX-11"), s.value("OBX-5"))
         for s in Message.parse(message).named("OBX")
@@ -37,8 +37,8 @@ def observations(message: bytes) -> dict[tuple[str, str], tuple[str, str]]:
 async def test_the_final_text_leaves_sections_out(
     tmp_path: Path, database: Database, name: str
 ) -> None:
-    """What the preliminary report recommended does not stand beside the final one."""
-    ris = destination(mappings=written(name, sections="loinc"), events=RESULTS)
+    """A section of the preliminary text that the final text lacks is deleted."""
+    ris = destination(mappings=compiled(name, sections="loinc"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.page("A1")
@@ -62,8 +62,8 @@ async def test_the_final_text_leaves_sections_out(
 
 
 async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Database) -> None:
-    """The second findings are withdrawn as the first are."""
-    ris = destination(mappings=written("results", sections="loinc"), events=RESULTS)
+    """All sections are withdrawn."""
+    ris = destination(mappings=compiled("results", sections="loinc"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris, sign_delay=60) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", FIRST)
@@ -78,8 +78,8 @@ async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Databa
     assert {status for status, _ in withdrawn.values()} == {"W"}
 
 
-def test_what_a_receiver_has() -> None:
-    """What is deleted, wrong or cancelled is there no more; order details never were."""
+def test_current_observations() -> None:
+    """Deleted, wrong and cancelled observations are removed; order details are never included."""
     head = "MSH|^~\\&|A|B|C|D|2026||ORU^R01|1|P|2.5.1\r"
 
     def message(*rows: tuple[str, str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""The change feed, followed: from where it was left, once, whatever happens on the way."""
+"""The change feed is read from its cursor, and each change is processed once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,39 +15,39 @@ from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import destination, until
-from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.fixtures import destination, until
+from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_no_news_is_passed(tmp_path: Path, database: Database) -> None:
-    """Orders that were registered are not told to us, and not looked at again."""
+async def test_ignored_events_are_not_read(tmp_path: Path, database: Database) -> None:
+    """Registrations of orders are not sent to us, and the cursor passes them."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         processor = ChangeProcessor(database, Outbox(database, "another"), (), lambda: 0)
         await hospital.send(order("ID1", "A1"))
-        assert await hospital.follower.read_page() == 0
+        assert await hospital.feed_reader.read_page() == 0
         after = processor.cursor("changes")
         assert after > 0
-        assert await hospital.follower.read_page() == 0
+        assert await hospital.feed_reader.read_page() == 0
         assert processor.cursor("changes") == after
 
 
-async def test_it_follows_by_itself(tmp_path: Path, database: Database) -> None:
-    """Started, it long-polls: what is signed is at the receiver without anybody asking."""
+async def test_it_polls_in_the_background(tmp_path: Path, database: Database) -> None:
+    """After the start, a signed report reaches the receiver without a further call."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        hospital.follower.start()
+        hospital.feed_reader.start()
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Text.")
         await hospital.delivered(1)
-        assert hospital.follower.supported is True
-        await hospital.follower.stop()
+        assert hospital.feed_reader.supported is True
+        await hospital.feed_reader.stop()
         assert hospital.rows("SELECT count(*) FROM feed_cursor") == [(1,)]
 
 
-class Silent:
-    """A service that fails as told, then has nothing new."""
+class ScriptedFeed:
+    """A feed that raises the given failures, then has no changes."""
 
     def __init__(self, *failures: EngineFailure) -> None:
         self.failures = list(failures)
@@ -70,8 +70,8 @@ class Silent:
         return ChangePage((), after)
 
 
-def follower(service: Silent, database: Database) -> ChangeFeedReader:
-    """Follow a service with nothing to deliver to."""
+def reader(service: ScriptedFeed, database: Database) -> ChangeFeedReader:
+    """Return a reader without destinations."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))
 
@@ -80,18 +80,18 @@ def follower(service: Silent, database: Database) -> ChangeFeedReader:
     ("status", "code"), [(404, "http_404"), (405, "http_405"), (200, "unreadable")]
 )
 async def test_a_service_without_the_feed(database: Database, status: int, code: str) -> None:
-    """It says so, and the status poll takes over."""
-    service = Silent(EngineFailure("changes", FailureKind.PERMANENT, code, status))
-    made = follower(service, database)
+    """`supported` is False, and the status poll replaces the feed."""
+    service = ScriptedFeed(EngineFailure("changes", FailureKind.PERMANENT, code, status))
+    made = reader(service, database)
     made.start()
     await until(lambda: made.supported is False)
     await made.stop()
 
 
 async def test_a_service_that_comes_back(database: Database) -> None:
-    """A failure is waited out; the feed goes on from the same cursor."""
-    service = Silent(EngineFailure("changes", FailureKind.TRANSIENT, "unreachable"))
-    made = follower(service, database)
+    """After a failure the reader waits and continues from the same cursor."""
+    service = ScriptedFeed(EngineFailure("changes", FailureKind.TRANSIENT, "unreachable"))
+    made = reader(service, database)
     made.start()
     await until(lambda: made.supported is True)
     await made.stop()
@@ -99,7 +99,7 @@ async def test_a_service_that_comes_back(database: Database) -> None:
 
 
 async def test_the_cursor_never_goes_back(database: Database) -> None:
-    """Two nodes that follow one feed do not undo each other's progress."""
+    """Two nodes that read one feed do not undo each other's progress."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     processor.process("changes", ChangePage((), 7))
     processor.process("changes", ChangePage((), 5))
