@@ -9,7 +9,7 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, TOKEN, destination, until
-from tests.bridge.delivery.test_delivery_history import NOT_YET, RESULTS
+from tests.bridge.delivery.test_delivery_history import NOT_YET, RESULTS, compiled
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.desk import order
 
