@@ -19,7 +19,7 @@ from mappings.language.scope import ListenerDefaults
 
 
 class MessageSubjects:
-    """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
+    """`bridge.console.ownership.SubjectReader`; remembers the definitions that it has compiled."""
 
     def __init__(
         self, settings: Settings, database: Database, offload: Offload | None = None

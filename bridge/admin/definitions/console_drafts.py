@@ -39,7 +39,7 @@ from mappings.language.diagnostics import Sources
 
 
 class ConsoleDrafts(DefinitionDrafts):
-    """See `bridge.console.context.Desk`."""
+    """See `bridge.console.context.DefinitionDrafts`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         self._settings = settings

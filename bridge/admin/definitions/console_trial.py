@@ -182,7 +182,7 @@ NOW = "now"
 
 
 class ConsoleTrials(DefinitionTrials):
-    """See `bridge.console.context.Bench`."""
+    """See `bridge.console.context.DefinitionTrials`."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings

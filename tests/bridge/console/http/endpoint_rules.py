@@ -1,8 +1,7 @@
 """
-What each endpoint of the console needs, and how to call it: every route stands here.
+The permissions that each endpoint of the console requires, and a request for it.
 
-`{message}`, `{delivery}` and `{site}` are put in for a site; what they are for another site must
-be as if it were not there.
+A test compares this table with the routes, and replaces the path parameters by those of a site.
 """
 
 from dataclasses import dataclass, field
