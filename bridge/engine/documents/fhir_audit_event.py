@@ -228,11 +228,11 @@ def _data(entry: AuditEntry) -> dict[str, Any]:
 
 def _query(entry: AuditEntry) -> dict[str, Any]:
     """Return the entity of a query and the reports found; parameters are not recorded."""
-    asked = f"{entry.action}?site={entry.site_id}"
+    query = f"{entry.action}?site={entry.site_id}"
     return {
         "type": _coding(f"{_TERMINOLOGY}/audit-entity-type", "2", "System Object"),
         "role": _coding(f"{_TERMINOLOGY}/object-role", "24", "Query"),
-        "query": base64.b64encode(asked.encode()).decode("ascii"),
+        "query": base64.b64encode(query.encode()).decode("ascii"),
         "description": f"{len(entry.reports)} reports: {' '.join(entry.reports)}".strip(": "),
     }
 

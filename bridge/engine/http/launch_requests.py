@@ -135,7 +135,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     def responses() -> list[dict[str, Any]]:
         each_outcome = iter(outcomes)
         return [
-            _answer_of(one, each_outcome, base, f"{request.url.path}#{index}", request_id)
+            _response_of(one, each_outcome, base, f"{request.url.path}#{index}", request_id)
             for index, one in enumerate(parsed)
         ]
 
@@ -150,8 +150,8 @@ def _is_slow(body: object) -> bool:
     """Tell whether the unparsed body of a launch has files or asks for a QR code."""
     if not isinstance(body, dict):
         return False
-    wanted = body.get("response")
-    link = not isinstance(wanted, dict) or wanted.get("type", "link") == "link"
+    response = body.get("response")
+    link = not isinstance(response, dict) or response.get("type", "link") == "link"
     return not link or bool(body.get("dicomSR") or body.get("keyImages"))
 
 
@@ -170,7 +170,7 @@ def _parse_item(
         return error
 
 
-def _answer_of(
+def _response_of(
     one: _ParsedLaunch | EngineError | ValidationError,
     outcomes: Iterator[LaunchOutcome | EngineError],
     base: str,
@@ -221,7 +221,7 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
 
 
 def launch_response(
-    outcome: LaunchOutcome, wanted: ResponseType, options: QrCodeOptions, base_url: str
+    outcome: LaunchOutcome, response_type: ResponseType, options: QrCodeOptions, base_url: str
 ) -> dict[str, Any]:
     """Return the members of a launch response; the QR code has both spellings of its name."""
     link = link_address(base_url, Purpose.LAUNCH, outcome.handle)
@@ -230,9 +230,9 @@ def launch_response(
         "status": outcome.status.value,
         "owner": {"name": name, "email": email} if outcome.owner else {},
     }
-    if wanted is not ResponseType.QRCODE:
+    if response_type is not ResponseType.QRCODE:
         members["reportLink"] = link
-    if wanted is not ResponseType.LINK:
+    if response_type is not ResponseType.LINK:
         members["reportQRCode"] = members["reportQrCode"] = _qr_code(link, options)
     return members | {
         "reportStatus": outcome.report_status.value if outcome.report_status else None,
@@ -264,7 +264,7 @@ STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"}
 async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
     """Issue a session link; return the members of the response."""
     engine = engine_of(request)
-    prepared = await issue(engine, request, _init_request(body))
+    prepared = await issue_session_link(engine, request, _init_request(body))
     base = engine.base_url(request)
     return {
         "sessionLink": session_link(base, prepared),
@@ -273,15 +273,15 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
     }
 
 
-async def issue(engine: EngineState, request: Request, wanted: InitRequest) -> InitLink:
+async def issue_session_link(engine: EngineState, request: Request, init: InitRequest) -> InitLink:
     """Issue a session link with the permissions of the caller."""
     caller = request.state.caller
 
     def apply(work: Work) -> InitLink:
         prepared = issue_init_link(
-            work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, wanted
+            work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, init
         )
-        work.audit(audit_event(request, "init", wanted.site_id))
+        work.audit(audit_event(request, "init", init.site_id))
         return prepared
 
     return await engine.work.change(actor_of(caller), engine.clock(), apply)
@@ -298,8 +298,8 @@ def session_link(base_url: str, prepared: InitLink) -> str:
 
 def _init_request(body: InitBody) -> InitRequest:
     info = body.clinicalInfo
-    refuse_study((info.model_extra or {}).items(), "/clinicalInfo")
-    refuse_study((body.model_extra or {}).items(), "")
+    refuse_study_members((info.model_extra or {}).items(), "/clinicalInfo")
+    refuse_study_members((body.model_extra or {}).items(), "")
     app = body.reportingApp
     return InitRequest(
         site_id=info.SiteID,
@@ -316,7 +316,7 @@ def _init_request(body: InitBody) -> InitRequest:
     )
 
 
-def refuse_study(members: Iterable[tuple[str, Any]], place: str) -> None:
+def refuse_study_members(members: Iterable[tuple[str, Any]], place: str) -> None:
     """Raise `BadLaunch` for a patient or study member that has a value."""
     for name, value in members:
         empty = not value.strip() if isinstance(value, str) else value in (None, [], {})

@@ -163,11 +163,11 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
     for status, response in operation["responses"].items():
         body = response.get("content", {}).get(MEDIA_TYPE)
         if body is not None:
-            _exemplify(path, status, body)
-            _name_headers(response, _HEADERS.get(status, {}))
+            _add_examples(path, status, body)
+            _add_headers(response, _HEADERS.get(status, {}))
 
 
-def _exemplify(path: str, status: str, body: dict[str, Any]) -> None:
+def _add_examples(path: str, status: str, body: dict[str, Any]) -> None:
     found = {each.code: each for each in _problems(path) if str(each.status) == status}
     if found:
         body["examples"] = {
@@ -190,7 +190,7 @@ def _problems(path: str) -> Iterator[Problem]:
         yield from problems
 
 
-def _name_headers(response: dict[str, Any], headers: Mapping[str, str]) -> None:
+def _add_headers(response: dict[str, Any], headers: Mapping[str, str]) -> None:
     named = {"X-Request-Id": "The request's id, as in the body", **headers}
     response["headers"] = {
         name: {"description": text, "schema": {"type": "string"}} for name, text in named.items()

@@ -34,7 +34,7 @@ TEXTS: Final = {
 }
 
 
-def weakness(password: str, email: str, name: str = "") -> Weakness | None:
+def find_weakness(password: str, email: str, name: str = "") -> Weakness | None:
     """Return why the policy refuses a password, None if it accepts it."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Weakness.TOO_LONG

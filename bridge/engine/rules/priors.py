@@ -39,7 +39,7 @@ def _word(study: Study, name: str) -> str:
     return str(study.tags.get(name, "")).strip().casefold()
 
 
-def ranked(present: Study, others: Sequence[Study]) -> list[int]:
+def rank_priors(present: Study, others: Sequence[Study]) -> list[int]:
     """Return the indexes of the priors among `others`, the best comparison first."""
     earlier = [
         index

@@ -133,7 +133,7 @@ def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
         ),
         footer=_picture(exported.site.footer_image),
         page_size=exported.site.page_size,
-        running=_running(exported.orders, words, language),
+        running=_page_header(exported.orders, words, language),
         page=words["page"],
         images_heading=words["images"] if exported.key_images else "",
         images=exported.key_images,
@@ -143,11 +143,15 @@ def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
     )
 
 
-def _running(orders: Sequence[Mapping[str, str]], words: Mapping[str, str], language: str) -> str:
+def _page_header(
+    orders: Sequence[Mapping[str, str]], words: Mapping[str, str], language: str
+) -> str:
     """Return the page header: patient name, MRN, birth date, and accessions of the orders."""
     first: Mapping[str, str] = orders[0] if orders else {}
     tags = ("patient", "PatientName"), ("mrn", "PatientMRN"), ("birth_date", "PatientBirthDate")
-    parts = [(label, _clipped(_shown(tag, first.get(tag) or "", language))) for label, tag in tags]
+    parts = [
+        (label, _clipped(_format_value(tag, first.get(tag) or "", language))) for label, tag in tags
+    ]
     accessions = list(dict.fromkeys(filter(None, (each.get("Accession", "") for each in orders))))
     listed = ", ".join(_clipped(clean(each)) for each in accessions[:RUNNING_ORDERS])
     if len(accessions) > RUNNING_ORDERS:
@@ -222,11 +226,13 @@ def _clean_inline(inline: Inline) -> Inline:
 
 
 def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> tuple[OrderRow, ...]:
-    values = ((words[label], _shown(tag, tags.get(tag) or "", language)) for label, tag in ROWS)
+    values = (
+        (words[label], _format_value(tag, tags.get(tag) or "", language)) for label, tag in ROWS
+    )
     return tuple(OrderRow(label, value) for label, value in values if value)
 
 
-def _shown(tag: str, raw: str, language: str) -> str:
+def _format_value(tag: str, raw: str, language: str) -> str:
     """Format a stored value: dates by language, names without carets."""
     if tag in DATES:
         return clean(day_text(raw, language))

@@ -19,25 +19,25 @@ from bridge.engine.rules.text.document import BadDocument, to_json
 Image.init()  # imports all formats now, because the confined process cannot read files
 
 
-def read_structured_report(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_structured_report(document: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
     """Read a DICOM SR file of at most `size` bytes."""
     try:
-        report = structured_report.read(document, SrLimits(max_bytes=given["size"]))
+        report = structured_report.read(document, SrLimits(max_bytes=options["size"]))
     except BadStructuredReport as error:
         return {"fault": error.code.value}
     return asdict(report)
 
 
-def encode_image(document: bytes, given: Mapping[str, Any]) -> Any:
+def encode_image(document: bytes, options: Mapping[str, Any]) -> Any:
     """Re-encode an image of format `kind` with at most `pixels` pixels."""
     try:
-        encoded, width, height = pixels.reencode(document, given["kind"], given["pixels"])
+        encoded, width, height = pixels.reencode(document, options["kind"], options["pixels"])
     except BadImage as error:
         return {"fault": error.code.value}
     return DIMENSIONS.pack(width, height) + encoded
 
 
-def read_template(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_template(document: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
     """Read an MRRT template; the fault is a message."""
     try:
         title, found = mrrt.read_template(document.decode("utf-8", "surrogatepass"))

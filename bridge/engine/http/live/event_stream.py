@@ -53,8 +53,8 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
     engine, session = page.engine, page.session
     counted = engine.streams.counted(str(session.account_id))
     with counted, engine.hub.watching(session, stream) as watch:
-        await _open(page, stream)
-        cursor = await _begin(page) if after is None else after
+        await _open_window(page, stream)
+        cursor = await _latest_cursor(page) if after is None else after
         yield "retry: 1000\n: listening\n\n"
         writer = EventWriter(cursor)
         while not engine.stopping:
@@ -70,20 +70,20 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
 
 async def current_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
     """Yield the present events of a page after a cursor, and end; the page polls."""
-    await _open(page, stream)
-    writer = EventWriter(await _begin(page) if after is None else after)
+    await _open_window(page, stream)
+    writer = EventWriter(await _latest_cursor(page) if after is None else after)
     state = await page.engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
     yield ": this moment\n\n"
     for message in writer.events_for(state):
         yield message
 
 
-async def _open(page: ReportPage, stream: str) -> None:
+async def _open_window(page: ReportPage, stream: str) -> None:
     now, session = page.engine.clock(), page.session
     await page.engine.work.write(lambda c: open_window(c, session, stream, now))
 
 
-async def _begin(page: ReportPage) -> int:
+async def _latest_cursor(page: ReportPage) -> int:
     report_id = page.session.report_id
     return await page.engine.work.read_session(lambda rows: latest_cursor(rows, report_id))
 

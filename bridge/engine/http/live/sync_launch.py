@@ -87,7 +87,7 @@ async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> La
     """Return the outcome of a launch; add a warning if the open window did not follow it."""
     if outcome.awaited is None:
         return outcome
-    answer = await _answer(engine, outcome.awaited)
+    answer = await _follow_answer(engine, outcome.awaited)
     warning_of = {
         FollowAnswer.REFUSED: LaunchWarning.SYNC_REFUSED,
         FollowAnswer.PENDING: LaunchWarning.SYNC_PENDING,
@@ -97,7 +97,7 @@ async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> La
     return replace(outcome, warnings=(*outcome.warnings, warning_of[answer]))
 
 
-async def _answer(engine: EngineState, awaited: AwaitedWindow) -> FollowAnswer:
+async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowAnswer:
     def read(connection: Connection) -> FollowAnswer:
         target = sync_launch.current_target(connection, awaited.site_id, awaited.account_id)
         # A newer launch has replaced this one: no window will answer it.

@@ -135,7 +135,7 @@ class CodeMapBody(Body):
 _Place = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-def _moment(value: object) -> object:
+def _parse_time(value: object) -> object:
     """Parse a time of the query; numbers and times without a zone are refused."""
     if value is None:
         return None
@@ -149,7 +149,7 @@ def _moment(value: object) -> object:
 _DateTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 _Time = Annotated[
     int,
-    BeforeValidator(_moment, json_schema_input_type=_DateTime),
+    BeforeValidator(_parse_time, json_schema_input_type=_DateTime),
 ]
 _Word = Annotated[str, Field(min_length=1, max_length=320)]
 

@@ -38,14 +38,14 @@ def _scalar(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _whole(value: object) -> object:
+def _whole_number(value: object) -> object:
     """Convert whole numbers to text; a fraction is refused, as it has several spellings."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else value
     return _scalar(value)
 
 
-def _indexable(text: str) -> str:
+def _require_indexable(text: str) -> str:
     """Limit the bytes of an identifier: an index row of PostgreSQL has at most 2,704 bytes."""
     short = len(text) * 4 <= IDENTIFIER_BYTES  # a character has at most 4 bytes
     if not short and len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
@@ -54,7 +54,7 @@ def _indexable(text: str) -> str:
     return text
 
 
-def _visible(text: str) -> str:
+def _require_visible(text: str) -> str:
     """Refuse invisible characters: two identifiers that differ by one look the same."""
     if has_invisible(text):
         message = "String should have no control characters, line ends or marks of direction"
@@ -76,10 +76,10 @@ Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None
 Identifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
-    AfterValidator(_indexable),
-    AfterValidator(_visible),
+    AfterValidator(_require_indexable),
+    AfterValidator(_require_visible),
     BeforeValidator(
-        _whole,
+        _whole_number,
         json_schema_input_type=Annotated[
             str, Field(min_length=1, max_length=TAG_LENGTH, pattern=r"\S")
         ]
@@ -91,31 +91,33 @@ Identifier = Annotated[
 OptionalIdentifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
-    AfterValidator(_indexable),
+    AfterValidator(_require_indexable),
     BeforeValidator(
-        _whole,
+        _whole_number,
         json_schema_input_type=Annotated[str, Field(max_length=TAG_LENGTH)] | int | None,
     ),
 ]
 
 
-OptionalNumber = Annotated[OptionalIdentifier, AfterValidator(_visible)]
+OptionalNumber = Annotated[OptionalIdentifier, AfterValidator(_require_visible)]
 """An identifier that a DICOM SR file may supply instead."""
 
 
-def _off(value: object) -> object:
+def _null_as_false(value: object) -> object:
     """Accept null as absent: some clients send every optional member."""
     return False if value is None else value
 
 
-Flag = Annotated[StrictBool, BeforeValidator(_off, json_schema_input_type=StrictBool | None)]
+Flag = Annotated[
+    StrictBool, BeforeValidator(_null_as_false, json_schema_input_type=StrictBool | None)
+]
 """An optional boolean, false if it is absent or null; other types are refused."""
 
 QueryText = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
-    AfterValidator(_indexable),
-    AfterValidator(_visible),
+    AfterValidator(_require_indexable),
+    AfterValidator(_require_visible),
 ]
 
 

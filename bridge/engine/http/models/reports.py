@@ -149,7 +149,7 @@ class SignBody(OneReport):
     ignoreSignDelay: Flag = False
 
 
-def _true(value: bool) -> bool:
+def _require_true(value: bool) -> bool:
     if not value:
         message = "must be true"
         raise ValueError(message)
@@ -162,7 +162,7 @@ class AddendumSignBody(OneReport):
     model_config = ConfigDict(json_schema_extra={"examples": [{**_ONE, "ignoreSignDelay": True}]})
 
     ignoreSignDelay: Annotated[
-        StrictBool, AfterValidator(_true), Field(json_schema_extra={"const": True})
+        StrictBool, AfterValidator(_require_true), Field(json_schema_extra={"const": True})
     ]
 
 

@@ -238,8 +238,8 @@ class NoticeKey(StrEnum):
 
 def language_of(request: Request) -> str:
     """Return the language of a page: AppLanguage of the query, else the browser's first known."""
-    asked = request.headers.get("accept-language", "").split(",")
-    candidates = (request.query_params.get("AppLanguage", ""), *asked)
+    accepted = request.headers.get("accept-language", "").split(",")
+    candidates = (request.query_params.get("AppLanguage", ""), *accepted)
     known = (language(each.partition(";")[0]) for each in candidates)
     return next((each for each in known if each), DEFAULT_LANGUAGE)
 

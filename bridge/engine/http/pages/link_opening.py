@@ -19,7 +19,11 @@ from bridge.audit.events import AuditEvent
 from bridge.engine.documents.exports import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
 from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.launch_requests import issue, refuse_study, session_link
+from bridge.engine.http.launch_requests import (
+    issue_session_link,
+    refuse_study_members,
+    session_link,
+)
 from bridge.engine.http.live.sync_launch import wait_for_handover
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import NoticeKey, language_of, notice_text, show_notice
@@ -223,7 +227,7 @@ async def open_init_link(request: Request) -> Response:
     if is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     try:
-        refuse_study(request.query_params.multi_items(), "")
+        refuse_study_members(request.query_params.multi_items(), "")
         if not query.get("token"):
             return await _init_from_address(engine, request, query)
         return await _prewarm(engine, request, query["token"])
@@ -281,7 +285,7 @@ async def _init_from_address(
     for name in ("Auth", "UserName", "UserEmail"):
         if not query.get(name, "").strip():
             raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
-    wanted = InitRequest(
+    init = InitRequest(
         site_id=site_id,
         user=NamedUser(query["UserEmail"].strip(), query["UserName"].strip()),
         location=query.get("SiteLocation", "").strip(),
@@ -295,7 +299,7 @@ async def _init_from_address(
     if not caller.permits(TokenScope.LAUNCH):
         raise Forbidden
     request.state.caller = caller
-    prepared = await issue(engine, request, wanted)
+    prepared = await issue_session_link(engine, request, init)
     target = session_link("", prepared)
     # Neither the browser's history nor a referrer keeps the token in `Auth`.
     headers = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}

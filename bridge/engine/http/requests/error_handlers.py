@@ -45,13 +45,13 @@ _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Register the handlers; `routes` are all routes of the application."""
     application.state.routes = tuple(routes)
-    application.add_exception_handler(HttpProblem, _refused)
+    application.add_exception_handler(HttpProblem, _http_problem)
     application.add_exception_handler(EngineError, _engine_error)
-    application.add_exception_handler(RequestValidationError, _bad_shape)
-    application.add_exception_handler(HTTPException, _plain)
+    application.add_exception_handler(RequestValidationError, _validation_error)
+    application.add_exception_handler(HTTPException, _http_exception)
     for failure in (StoreUnavailable, Busy, PoolFull):
         application.add_exception_handler(failure, _unavailable)
-    application.add_exception_handler(Conflict, _changed)
+    application.add_exception_handler(Conflict, _conflict)
     application.add_exception_handler(WorkerBusy, _busy)
 
 
@@ -69,7 +69,7 @@ def problem_of(error: EngineError) -> Problem:
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpProblem)  # noqa: S101  # narrows for the type checker
     return respond(request, error.problem)
 
@@ -79,7 +79,7 @@ async def _engine_error(request: Request, error: Exception) -> Response:
     return respond(request, problem_of(error))
 
 
-async def _bad_shape(request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # narrows for the type checker
     return respond(request, validation_problem(error.errors()))
 
@@ -106,7 +106,7 @@ def _pointer(place: object) -> str:
     return "".join(f"/{each.replace('~', '~0').replace('/', '~1')}" for each in steps[1:])
 
 
-async def _plain(request: Request, error: Exception) -> Response:
+async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # narrows for the type checker
     code = _PLAIN_CODES.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
@@ -133,7 +133,7 @@ async def _busy(request: Request, error: Exception) -> Response:
     return respond(request, BUSY)
 
 
-async def _changed(request: Request, error: Exception) -> Response:
+async def _conflict(request: Request, error: Exception) -> Response:
     return respond(
         request, Problem(409, "changed", "changed during processing; retry", retryable=True)
     )

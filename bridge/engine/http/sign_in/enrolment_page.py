@@ -157,7 +157,11 @@ async def _form(
     message = (
         f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
     )
-    factor = "" if secret is None else _factor(words, picture, second_factor.base32(secret))
+    factor = (
+        ""
+        if secret is None
+        else _authenticator_fields(words, picture, second_factor.base32(secret))
+    )
     form = (
         f"<p><strong>{html.escape(found.email)}</strong></p>{message}"
         '<form method="post" action="/reporting/enrol">'
@@ -172,7 +176,7 @@ async def _form(
     )
 
 
-def _factor(words: Mapping[str, str], picture: str, secret: str) -> str:
+def _authenticator_fields(words: Mapping[str, str], picture: str, secret: str) -> str:
     image = f'<img src="data:image/png;base64,{picture}" width="240" height="240" alt="">'
     code = 'inputmode="numeric" autocomplete="one-time-code" maxlength="20"'
     return (

@@ -98,17 +98,17 @@ class OidcProvider:
         return self._email_of(await self._with_userinfo(str(token.get("access_token")), claims))
 
     async def _exchange_code(self, attempt: SignOnAttempt, code: str) -> dict[str, Any]:
-        wanted, metadata = self._settings, await self._metadata()
+        settings, metadata = self._settings, await self._metadata()
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "client_id": wanted.client_id,
+            "client_id": settings.client_id,
             "redirect_uri": attempt.redirect,
             "code_verifier": attempt.verifier,
         }
         # RFC 6749 §2.3.1: both are encoded as a form's values before they are joined.
-        named = httpx.BasicAuth(quote_plus(wanted.client_id), quote_plus(wanted.client_secret))
-        proof = {"auth": named} if wanted.client_secret else {}
+        client = httpx.BasicAuth(quote_plus(settings.client_id), quote_plus(settings.client_secret))
+        proof = {"auth": client} if settings.client_secret else {}
         return await self._fetch_json(
             "POST", metadata["token_endpoint"], "code_refused", data=form, **proof
         )
@@ -203,5 +203,5 @@ class OidcProvider:
 
 def _authenticated_at(claims: Mapping[str, Any]) -> float:
     """Return the claim auth_time (OpenID Connect Core, 2), 0 if it is missing."""
-    asked = claims.get("auth_time")
-    return float(asked) if isinstance(asked, int | float) else 0.0
+    auth_time = claims.get("auth_time")
+    return float(auth_time) if isinstance(auth_time, int | float) else 0.0

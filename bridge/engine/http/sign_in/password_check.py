@@ -92,8 +92,8 @@ _MAX_COOKIE: Final = 1024  # characters
 def device_cookie(engine: EngineState, request: Request, email: str) -> str:
     """Return the Set-Cookie header of the device cookie of an account."""
     device = known_device(engine, request, email) or engine.random(16).hex()
-    kept = json.dumps({"email": email, "device": device}).encode()
-    sealed = engine.keys.seal(kept, _BINDING)
+    payload = json.dumps({"email": email, "device": device}).encode()
+    sealed = engine.keys.seal(payload, _BINDING)
     data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
     cookie = f"{_cookie_name(engine)}={sealed.key_id}.{data}; Path=/; HttpOnly; SameSite=Lax"
     secure = "; Secure" if engine.addresses.secure else ""
@@ -108,10 +108,10 @@ def known_device(engine: EngineState, request: Request, email: str) -> str:
         return ""
     try:
         sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
-        kept = json.loads(engine.keys.open(sealed, _BINDING))
+        payload = json.loads(engine.keys.open(sealed, _BINDING))
     except (SealBroken, UnknownSealKey, ValueError):
         return ""
-    return str(kept["device"]) if kept["email"] == email else ""
+    return str(payload["device"]) if payload["email"] == email else ""
 
 
 def _cookie_name(engine: EngineState) -> str:

@@ -120,7 +120,7 @@ ProveOwner = Callable[[Work], SignInProof]
 
 
 async def begin_session(
-    request: Request, account: AccountRef, prove: ProveOwner, handle: str, wanted: str
+    request: Request, account: AccountRef, prove: ProveOwner, handle: str, next_page: str
 ) -> Response:
     """
     Create a session for an account and redirect.
@@ -137,7 +137,7 @@ async def begin_session(
 
     secret = await engine.work.change(ActorRef(account.id), engine.clock(), apply)
     link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
-    answer = RedirectResponse(link if handle else landing_page(wanted), 303)
+    answer = RedirectResponse(link if handle else landing_page(next_page), 303)
     answer.headers["Cache-Control"] = "no-store"
     answer.headers.append("Set-Cookie", account_cookie(engine, secret))
     answer.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
@@ -166,9 +166,9 @@ def landing_page(requested: str) -> str:
 
 def _form(boot: dict[str, Any]) -> str:
     """Return the form that the browser shows until the app has started, or without scripts."""
-    asked = urlencode({"next": boot["next"], "token": boot["handle"]})
+    query = urlencode({"next": boot["next"], "token": boot["handle"]})
     label = html.escape(boot["sso"])
-    link = f'<a href="/reporting/login/oidc?{html.escape(asked)}">{label}</a>' if label else ""
+    link = f'<a href="/reporting/login/oidc?{html.escape(query)}">{label}</a>' if label else ""
     if not boot["passwords"]:
         return link
     hidden = "".join(

@@ -72,18 +72,18 @@ async def finish(request: Request) -> Response:
 
 async def _finish(request: Request) -> Response:
     engine, provider = engine_of(request), engine_of(request).provider
-    state, given = _unseal(engine, request.cookies.get(_COOKIE, "")), request.query_params
+    state, query = _unseal(engine, request.cookies.get(_COOKIE, "")), request.query_params
     if provider is None or state is None:
         raise SignOnFailed("attempt_unknown")
-    if not hmac.compare_digest(given.get("state", "").encode(), state["state"].encode()):
+    if not hmac.compare_digest(query.get("state", "").encode(), state["state"].encode()):
         raise SignOnFailed("attempt_unknown")
-    if "error" in given or not given.get("code"):
+    if "error" in query or not query.get("code"):
         raise SignOnFailed("provider_refuses")
     sign_on = SignOnAttempt(state["redirect"], state["state"], state["nonce"], state["verifier"])
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, attempt_of_source(limit, "oidc", engine.client(request)))
     authenticated_since = state["at"] // 1000 if state["confirms"] else None
-    email = await provider.email(sign_on, given["code"], authenticated_since=authenticated_since)
+    email = await provider.email(sign_on, query["code"], authenticated_since=authenticated_since)
     account = await engine.work.read(lambda connection: known_account(connection, email))
     if account is None:
         raise SignOnFailed("no_account")

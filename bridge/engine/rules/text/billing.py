@@ -43,7 +43,7 @@ class CodeRow:
     description: str
 
 
-def derive(
+def derive_codes(
     rows: Sequence[CodeRow], orders: Sequence[Mapping[str, Any]], content: str
 ) -> dict[str, Any]:
     """Return `{cpt: {Code, Description} | None, icd10: [{Code, Description}]}` for a report."""

@@ -100,7 +100,7 @@ MAX_FINDINGS = 1000
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
-def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[SigningFinding]:
+def run_checks(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[SigningFinding]:
     """
     Return the findings of all checks; `orders` are clinicalInfo tags, the anchor first.
 

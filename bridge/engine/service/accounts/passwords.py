@@ -12,7 +12,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, select, update
 
 from bridge.engine.errors import EngineError
-from bridge.engine.rules.passwords import TEXTS, weakness
+from bridge.engine.rules.passwords import TEXTS, find_weakness
 from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef, canonical_email
 
 _HASHER = PasswordHasher()
@@ -70,7 +70,7 @@ def still_has(connection: Connection, account_id: int, password_hash: str) -> bo
 
 def require_strong(password: str, email: str, name: str = "") -> None:
     """Raise `WeakPassword` if the policy refuses a password."""
-    found = weakness(password, email, name)
+    found = find_weakness(password, email, name)
     if found is not None:
         error = WeakPassword(TEXTS[found], pointer="/wanted")
         error.code = found.value

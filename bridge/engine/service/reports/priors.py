@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signature
-from bridge.engine.rules.priors import AUTO_COMPARED, Study, ranked
+from bridge.engine.rules.priors import AUTO_COMPARED, Study, rank_priors
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.lifecycle import addenda_of, document_json, prelim_reads, signed_addenda
@@ -31,7 +31,7 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     found = _signed(work, report, {order.mrn for order in orders})
     groups = orders_by_report(work.session, [key_of(each) for each in found])
     others = [Study(groups[key_of(each)][0].tags, each.signed_at or 0) for each in found]
-    best = ranked(Study(orders[0].tags), others)[:SHOWN]
+    best = rank_priors(Study(orders[0].tags), others)[:SHOWN]
     return [
         {
             **_summary(found[index], groups[key_of(found[index])]),

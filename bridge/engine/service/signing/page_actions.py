@@ -16,7 +16,7 @@ from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, find_all
+from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, run_checks
 from bridge.engine.service import change_feed
 from bridge.engine.service.lifecycle import addenda_of, apply_event, document_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
@@ -215,6 +215,6 @@ def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[Signin
     document: Document = restore(document_json(report))
     return [
         each
-        for each in find_all(document, orders)
+        for each in run_checks(document, orders)
         if behaviours.behaviour(each.check) is not Behaviour.SILENT
     ]

@@ -13,7 +13,7 @@ from sqlmodel import select as select_rows
 
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Billing, Report, metadata
-from bridge.engine.rules.text.billing import MAX_PHRASE, CodeRow, CodeSystem, derive
+from bridge.engine.rules.text.billing import MAX_PHRASE, CodeRow, CodeSystem, derive_codes
 from bridge.engine.service.report_lookup import key_of, orders_of
 from bridge.engine.service.sites.sites import lock_site
 from bridge.engine.service.work import Work
@@ -87,7 +87,7 @@ def code_map(connection: Connection, site_id: str) -> list[CodeRow]:
 def generate(work: Work, report: Report) -> dict[str, Any]:
     """Derive the billing codes of a locked report from its site's code map, and store them."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
-    codes = derive(code_map(work.connection, report.site_id), orders, report.content_text)
+    codes = derive_codes(code_map(work.connection, report.site_id), orders, report.content_text)
     work.session.add(Billing(report_pk=key_of(report), codes=codes, created_at=work.now))
     return codes
 

@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive_codes
 
 
 def phrase(match: str, code: str) -> CodeRow:
@@ -15,7 +15,9 @@ def phrase(match: str, code: str) -> CodeRow:
 
 def codes(rows: list[CodeRow], content: str) -> list[str]:
     """Return the ICD-10 codes of a report."""
-    return [each["Code"] for each in derive(rows, [{"ReasonForExam": "Cough"}], content)["icd10"]]
+    return [
+        each["Code"] for each in derive_codes(rows, [{"ReasonForExam": "Cough"}], content)["icd10"]
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bridge.engine.rules.text.document import (
     to_json,
 )
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.rules.text.signing_checks import find_all
+from bridge.engine.rules.text.signing_checks import run_checks
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_the_checks_do_not_ask_about_it() -> None:
     fields = Document(
         (Paragraph((BracketField("Unremarkable."), Text(" "), BracketField("size"))),)
     )
-    assert [each.words for each in find_all(fields, [])] == ["[size]"]
+    assert [each.words for each in run_checks(fields, [])] == ["[size]"]
     typed = from_text("Lungs: [Unremarkable.] See [where].")
-    assert [each.words for each in find_all(typed, [])] == ["[where]"]
+    assert [each.words for each in run_checks(typed, [])] == ["[where]"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive_codes
 from bridge.engine.rules.text.negation import affirms, split
 
 DENIED = {
@@ -160,7 +160,7 @@ def test_codes_follow_what_is_affirmed() -> None:
     reason = {"ReasonForExam": "Cough, r/o pneumonia"}
 
     def codes(content: str) -> list[str]:
-        return [each["Code"] for each in derive(rows, [reason], content)["icd10"]]
+        return [each["Code"] for each in derive_codes(rows, [reason], content)["icd10"]]
 
     assert codes("Pneumonia is ruled out. Nodule: none") == ["R05.9"]
     assert codes("Nodule without pneumonia.") == ["R91.1", "R05.9"]

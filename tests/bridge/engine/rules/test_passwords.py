@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.rules.passwords import MAX_BYTES, Weakness, weakness
+from bridge.engine.rules.passwords import MAX_BYTES, Weakness, find_weakness
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from bridge.engine.rules.passwords import MAX_BYTES, Weakness, weakness
 )
 def test_the_policy(password: str, refused: Weakness | None) -> None:
     """At least 12 characters or a score of 3, not common, not the own name or address."""
-    assert weakness(password, "ada@site1.test", "Ada Reader") is refused
+    assert find_weakness(password, "ada@site1.test", "Ada Reader") is refused

@@ -15,12 +15,12 @@ from bridge.engine.rules.text.document import (
     Text,
     from_text,
 )
-from bridge.engine.rules.text.signing_checks import SigningCheck, SigningFinding, find_all
+from bridge.engine.rules.text.signing_checks import SigningCheck, SigningFinding, run_checks
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
     """Return the findings in a plain text."""
-    return [(each.check, each.words) for each in find_all(from_text(text), [tags])]
+    return [(each.check, each.words) for each in run_checks(from_text(text), [tags])]
 
 
 def test_open_fields_and_sections_without_text_are_empty() -> None:
@@ -40,7 +40,7 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
             Paragraph(),
         )
     )
-    assert find_all(document, []) == [
+    assert run_checks(document, []) == [
         SigningFinding(SigningCheck.EMPTY_FIELD, 1, 10, 16, "[size]"),
         SigningFinding(SigningCheck.EMPTY_FIELD, 2, 0, 10, "Impression"),
     ]
@@ -49,7 +49,7 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
 def test_a_report_without_text_is_empty() -> None:
     """Headings alone are no report."""
     for document in (Document(), Document((Heading("Findings"),)), from_text("  \n")):
-        assert [each.check for each in find_all(document, [])] == [SigningCheck.EMPTY_FIELD]
+        assert [each.check for each in run_checks(document, [])] == [SigningCheck.EMPTY_FIELD]
 
 
 def test_unaccepted_suggestions_are_found() -> None:
@@ -64,7 +64,7 @@ def test_unaccepted_suggestions_are_found() -> None:
             ListBlock(((Text("Mass.", marks),),)),
         )
     )
-    assert find_all(document, []) == [
+    assert run_checks(document, []) == [
         SigningFinding(SigningCheck.SUGGESTION, 0, 7, 19, "5 mm nodule."),
         SigningFinding(SigningCheck.SUGGESTION, 2, 0, 5, "Mass.", item=0),
     ]
@@ -73,7 +73,7 @@ def test_unaccepted_suggestions_are_found() -> None:
 def test_typed_brackets_are_found_in_list_items_too() -> None:
     """A typed or dictated bracket is open until it is removed."""
     document = Document((ListBlock(((Text("none"),), (Text("see [where]"),))),))
-    assert find_all(document, []) == [
+    assert run_checks(document, []) == [
         SigningFinding(SigningCheck.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)
     ]
 
@@ -104,7 +104,7 @@ def test_the_other_side(study: str, text: str, words: list[str]) -> None:
 def test_orders_of_two_sides_are_no_one_side() -> None:
     """A report of linked orders may speak of each of their sides."""
     orders = [{"StudyDescription": "KNEE LEFT"}, {"StudyDescription": "KNEE RIGHT"}]
-    assert find_all(from_text("Right effusion."), orders) == []
+    assert run_checks(from_text("Right effusion."), orders) == []
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:
 
     sys.setprofile(count)
     try:
-        findings = find_all(document, [{"StudyDescription": "MR RIGHT KNEE"}])
+        findings = run_checks(document, [{"StudyDescription": "MR RIGHT KNEE"}])
     finally:
         sys.setprofile(None)
     assert len(findings) == 2000

@@ -21,10 +21,10 @@ router = APIRouter(
 
 @router.get("/sites/{site_id}/audit", response_model=dict[str, Any])
 async def read_audit(
-    site_id: str, request: Request, wanted: Annotated[AuditQuery, Query()]
+    site_id: str, request: Request, filters: Annotated[AuditQuery, Query()]
 ) -> Response:
     """Return audit events of a site: the newest first, or with `after` the later ones in order."""
-    query, after, limit = wanted.to_query(site_id), wanted.after, wanted.limit
+    query, after, limit = filters.to_query(site_id), filters.after, filters.limit
     rows = await read_as_administrator(
         request,
         "audit-read",

@@ -122,7 +122,7 @@ async def assign(body: AssignOrderBody, request: Request) -> Response:
     )
 
 
-async def _regroup(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
+async def _change_group(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
     """Change which orders share a report; answer with the status records of all."""
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
@@ -138,10 +138,10 @@ async def _regroup(request: Request, action: str, body: LinkBody, change: Regrou
 @router.post("/link-orders", response_model=list[StatusRecordBody], responses=problems())
 async def link(body: LinkBody, request: Request) -> Response:
     """Link several orders to one report; the first is the anchor. All or nothing."""
-    return await _regroup(request, "link-orders", body, link_orders)
+    return await _change_group(request, "link-orders", body, link_orders)
 
 
 @router.post("/unlink-orders", response_model=list[StatusRecordBody], responses=problems())
 async def unlink(body: LinkBody, request: Request) -> Response:
     """Remove orders from their groups. All or nothing."""
-    return await _regroup(request, "unlink-orders", body, unlink_orders)
+    return await _change_group(request, "unlink-orders", body, unlink_orders)

@@ -24,7 +24,7 @@ async def update(body: PatientUpdateBody, request: Request) -> Response:
         request,
         "patient-update",
         RequestSite(body.SiteID),
-        lambda work: _nothing(update_patient(work, body.SiteID, body.PatientMRN, tags)),
+        lambda work: _without_body(update_patient(work, body.SiteID, body.PatientMRN, tags)),
     )
 
 
@@ -35,11 +35,11 @@ async def merge(body: PatientMergeBody, request: Request) -> Response:
         request,
         "patient-merge",
         RequestSite(body.SiteID),
-        lambda work: _nothing(
+        lambda work: _without_body(
             merge_patients(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN)
         ),
     )
 
 
-def _nothing(_: int) -> None:
+def _without_body(_: int) -> None:
     """Say nothing of how many reports changed."""

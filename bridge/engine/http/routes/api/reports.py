@@ -60,11 +60,11 @@ Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0,
 
 def _day(text: str) -> str:
     """Return a day as YYYYMMDD, empty for a blank text."""
-    given = text.strip()
-    if not given:
+    day = text.strip()
+    if not day:
         return ""
     try:
-        return date.fromisoformat(given).isoformat().replace("-", "")
+        return date.fromisoformat(day).isoformat().replace("-", "")
     except ValueError:
         message = "is not a day: YYYY-MM-DD or YYYYMMDD"
         raise ValueError(message) from None

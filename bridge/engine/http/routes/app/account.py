@@ -38,17 +38,17 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedInDe
     engine, key = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
-    look = audit_states.profile(key)
+    read_state = audit_states.profile(key)
 
     def apply(work: Work) -> dict[str, Any]:
-        before = look(work.connection)
+        before = read_state(work.connection)
         own_account.save_choices(work.connection, signed.browser_user, body.choices())
         if body.name:
             own_account.rename(work.connection, signed.browser_user, body.name)
         if "signature" in body.model_fields_set:
             users.update_membership(work.connection, key, signature=image)
         event = audit_event(request, "profile-update", target=("account", str(key)))
-        changes = audit_states.difference(before, look(work.connection))
+        changes = audit_states.difference(before, read_state(work.connection))
         work.audit(replace(event, **changes))
         return own_account.account_json(work.connection, signed)
 
@@ -68,10 +68,10 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
         passwords.require_strong(body.wanted, own["email"], own["name"])
         return passwords.hash_password(body.wanted)
 
-    wanted = await engine.hashing.run(hashed)
+    password_hash = await engine.hashing.run(hashed)
 
     def apply(work: Work) -> None:
-        own_account.change_password(work.connection, signed, present, wanted, work.now)
+        own_account.change_password(work.connection, signed, present, password_hash, work.now)
         engine.throttle.give_back(work.connection, attempt)
         event = audit_event(request, "password-update", target=("account", str(key)))
         work.audit(replace(event, before={}, after={"password": "changed"}))
