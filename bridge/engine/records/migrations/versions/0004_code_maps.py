@@ -1,4 +1,4 @@
-"""Billing code maps, as sites supply them."""
+"""Billing code maps of sites."""
 
 import sqlalchemy as sa
 from alembic import op

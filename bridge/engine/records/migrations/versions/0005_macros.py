@@ -1,4 +1,4 @@
-"""Macros of sites and of users, and the keys of what pages keep on their computers."""
+"""Macros of sites and users, and the keys with which pages encrypt unsaved text."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Open windows, what a user's windows should follow, and which session made a change."""
+"""Open windows, the launch that they should follow, and the session of each change."""
 
 import sqlalchemy as sa
 from alembic import op

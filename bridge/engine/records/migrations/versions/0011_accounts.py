@@ -1,4 +1,4 @@
-"""Canonical addresses, enrolment links, one-time codes, and the limit of attempts to sign in."""
+"""Canonical addresses, enrolment links, one-time codes, and the limit of sign-in attempts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -62,7 +62,7 @@ def upgrade() -> None:
 
 
 def _end_passwords_of_administrators() -> None:
-    # A password that a site's administrator knows proves nothing: its owner enrols anew.
+    # A password that a site's administrator knows is removed: its owner enrols again.
     given = _ACCOUNT.c.password_site_id.is_not(None)
     owners = sa.select(_ACCOUNT.c.id).where(given)
     theirs = _SESSION.c.account_id.in_(owners) & _SESSION.c.ended_at.is_(None)

@@ -1,9 +1,9 @@
 """
-Audit events say who acted from where on which target, with the members before and after.
+Audit events get actor, origin, source, target, and the members before and after.
 
-Rows from before have version 1 and none of the new members, so that their hashes stay valid. An
-event refers to accounts and tokens by number alone: it outlives what it is about. Refusals of
-anonymous callers are counted outside of the chain.
+Existing rows have version 1 and none of the new members, so that their hashes stay valid. An event
+has no foreign keys to accounts and tokens, because it outlives them. Refusals of anonymous callers
+are counted outside of the chain.
 """
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ _NAMES = ("actor", "origin", "source", "node", "target_type", "target_id")
 
 
 def upgrade() -> None:
-    # SQLite cannot drop a reference: it copies the table.
+    # SQLite cannot drop a foreign key, so the table is copied.
     with op.batch_alter_table(
         "engine_audit_event", table_kwargs={"sqlite_autoincrement": True}
     ) as table:

@@ -1,4 +1,4 @@
-"""Releases and the change feed; links, browser sessions, audit trail, repeated requests."""
+"""Releases and the change feed; links, browser sessions, audit trail, stored responses."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""A password that a site's administrator gave opens that site only."""
+"""A password that a site's administrator set is valid for that site only."""
 
 import sqlalchemy as sa
 from alembic import op

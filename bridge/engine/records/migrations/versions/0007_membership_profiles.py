@@ -1,4 +1,4 @@
-"""What is known of a person belongs to each of their sites; tokens that open one site only."""
+"""Name, signature and settings move from accounts to memberships; tokens for one site only."""
 
 import sqlalchemy as sa
 from alembic import op

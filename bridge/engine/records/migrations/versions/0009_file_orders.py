@@ -1,4 +1,4 @@
-"""Which orders brought a file: unlinked, they take it along."""
+"""The orders that brought a file, and keep it when they are unlinked."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,7 +17,7 @@ _ORDER = sa.table("engine_report_order", sa.column("pk"), sa.column("report_pk")
 def upgrade() -> None:
     column = sa.Column("orders", sa.JSON, nullable=False, server_default="[]")
     op.add_column("engine_report_file", column)
-    # Of files that linked orders have already, nobody knows whose they were: they stay.
+    # The orders of existing files of linked reports are unknown: the files stay.
     alone = (
         sa.select(_ORDER.c.report_pk, sa.func.min(_ORDER.c.pk).label("order_pk"))
         .where(_ORDER.c.report_pk.in_(sa.select(_FILE.c.report_pk)))
