@@ -1,8 +1,8 @@
 """
 Report Bridge: HL7 v2 orders in, finished reports out.
 
-The packages inside stand in the order that the import contracts of pyproject.toml give them.
+The import contracts in pyproject.toml define the layers of its packages.
 """
 
 __version__ = "0.1.0"
-"""This release, by semantic versioning; the distribution takes it from here."""
+"""The version of this release, also of the distribution."""

@@ -1,8 +1,8 @@
 """
-Who may do what to whose account: the complete table, for the engine, the console and the commands.
+The rules for changes of accounts, used by the engine, the console and the commands.
 
-Pure. A caller states facts about the actor and the target; `decide` returns the refusal, or None.
-One principle holds in every row: nobody obtains a right that they do not hold.
+Pure. A caller describes the actor and the target; `decide` returns the refusal, or None. No rule
+lets anybody obtain a right that they do not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from typing import Final
 
 
 class AccountAction(StrEnum):
-    """What can be done to an account."""
+    """A change of an account."""
 
     SET_PASSWORD = "set-password"  # noqa: S105  # the name of an action
     ENROL = "enrol"  # end the password, give a one-time link to set a new one
     CHANGE_EMAIL = "change-email"
-    INVITE = "invite"  # make it a member of a site
+    INVITE = "invite"  # add a membership of a site
     CHANGE_ROLE = "change-role"  # name and role on a site
     REMOVE = "remove"  # from a site
     CREATE_TOKEN = "create-token"  # noqa: S105  # the name of an action
@@ -29,7 +29,7 @@ class AccountAction(StrEnum):
 
 
 class AccountRefusal(StrEnum):
-    """Why not; the code that callers receive."""
+    """The reason of a refusal; its value is the error code."""
 
     NOT_PERMITTED = "not_permitted"
     OWN_ACCOUNT = "own_account"
@@ -54,7 +54,7 @@ TEXTS: Final[Mapping[AccountRefusal, str]] = {
 @dataclass(frozen=True, slots=True)
 class Rights:
     """
-    What somebody may do outside of their own account.
+    Rights beyond the own account.
 
     `system`: a system administrator (the operator with the data directory, the service token, a
     console system administrator). `console`: the permissions of a console role, with `bodies` if
@@ -68,7 +68,7 @@ class Rights:
     lacks: frozenset[str] = frozenset()
 
     def cover(self, other: "Rights") -> bool:
-        """Tell whether these rights include all of the other ones."""
+        """Tell whether these rights include all rights of `other`."""
         if self.system:
             own = not self.lacks & other.console
             return own and (not other.system or self.lacks <= other.lacks)
@@ -85,11 +85,11 @@ NO_RIGHTS: Final = Rights()
 @dataclass(frozen=True, slots=True)
 class AccountActor:
     """
-    Who asks. `account_id`, a number or its text, is None for the service token and the operator
-    at the command line.
+    The person who makes a change.
 
-    `administers` are the sites that the actor administers in the session or token at hand; a
-    session or token that is limited to one site has at most that one.
+    `account_id`, a number or its text, is None for the service token and the operator at the
+    command line. `administers` are the sites that the actor administers in the present session or
+    token; one that is limited to a site has at most that one.
     """
 
     account_id: int | str | None = None
@@ -100,9 +100,9 @@ class AccountActor:
 @dataclass(frozen=True, slots=True)
 class AccountTarget:
     """
-    The account that is acted on: None as `account_id` where none has the address.
+    The account to be changed; `account_id` is None if no account has the address.
 
-    `enrolled`: its owner has set a password or signed in through the provider at some time.
+    `enrolled`: its owner has set a password or signed in through the provider.
     """
 
     account_id: int | str | None
@@ -113,7 +113,7 @@ class AccountTarget:
 
 @dataclass(frozen=True, slots=True)
 class AccountRequest:
-    """An action, the site that it is about, and the console rights that it would give."""
+    """A change, its site, and the console rights that it grants."""
 
     action: AccountAction
     site: str | None = None
@@ -127,7 +127,7 @@ _Rule = Callable[[AccountActor, AccountTarget, AccountRequest], AccountRefusal |
 def decide(
     actor: AccountActor, target: AccountTarget, request: AccountRequest, *, force: bool = False
 ) -> AccountRefusal | None:
-    """Return why an actor may not do this to a target, None where they may."""
+    """Return why an actor may not make a change, or None if they may."""
     if not request.site_exists:
         return AccountRefusal.UNKNOWN_SITE
     if target.account_id is None and request.action is not AccountAction.INVITE:
@@ -143,7 +143,7 @@ def _owns(actor: AccountActor, target: AccountTarget) -> bool:
 
 
 def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
-    """Permit the owner, and a system administrator while nobody has enrolled."""
+    """Permit the owner, and a system administrator as long as the owner has not enrolled."""
     if _owns(actor, target):
         return None
     first = actor.rights.system and not target.enrolled
@@ -151,7 +151,7 @@ def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> Acc
 
 
 def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
-    """Permit a system administrator, on the account of somebody else who may do no more."""
+    """Permit a system administrator on another account that has no further rights."""
     if _owns(actor, target):
         return AccountRefusal.OWN_ACCOUNT
     if not actor.rights.system:
@@ -162,7 +162,7 @@ def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> Ac
 def _site(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
 ) -> AccountRefusal | None:
-    """Permit an administrator of the site, on an account without rights that they lack."""
+    """Permit an administrator of the site on an account that has no further rights."""
     if not actor.rights.system and request.site not in actor.administers:
         return AccountRefusal.NOT_PERMITTED
     if _owns(actor, target) or actor.rights.cover(target.rights):
@@ -173,14 +173,14 @@ def _site(
 def _site_of_others(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
 ) -> AccountRefusal | None:
-    """Decide as `_site`, and never on the own account."""
+    """Decide as `_site`, but refuse the own account."""
     return AccountRefusal.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
 
 
 def _invitation(
     actor: AccountActor, _: AccountTarget, request: AccountRequest
 ) -> AccountRefusal | None:
-    """Permit an administrator of the site: a membership gives nothing over the account."""
+    """Permit an administrator of the site: a membership gives no rights over the account."""
     permitted = actor.rights.system or request.site in actor.administers
     return None if permitted else AccountRefusal.NOT_PERMITTED
 
@@ -195,7 +195,7 @@ def _owner_or_site(
 def _console(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
 ) -> AccountRefusal | None:
-    """Permit a system administrator who holds all that is given, as `_system` does."""
+    """Permit a system administrator who has all granted rights, as `_system` does."""
     refusal = _system(actor, target, request)
     if refusal is not None:
         return refusal
@@ -205,7 +205,7 @@ def _console(
 TABLE: Final[Mapping[AccountAction, _Rule]] = {
     AccountAction.SET_PASSWORD: _owner,
     AccountAction.ENROL: _system,
-    # An owner could take the address of somebody whom another site is about to invite.
+    # An owner could take the address of a person whom another site is about to invite.
     AccountAction.CHANGE_EMAIL: _system,
     AccountAction.INVITE: _invitation,
     AccountAction.CHANGE_ROLE: _site,
@@ -220,4 +220,4 @@ TABLE: Final[Mapping[AccountAction, _Rule]] = {
 """The rule of each action."""
 
 _ENDING: Final = frozenset({AccountAction.DISABLE, AccountAction.GRANT, AccountAction.REVOKE_GRANT})
-"""After these a system administrator may be none any more; a wider grant names no last one."""
+"""Changes after which the target may no longer be a system administrator."""

@@ -1,7 +1,7 @@
 """
-Words of the report service's interface that both of its sides use.
+Terms of the report service's HTTP interface that the engine and its client share.
 
-The engine answers with them and the engine's client reads them; neither imports the other.
+The engine and `bridge.engine_client` do not import each other.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ TOKEN_HEADER = "x-access-token"  # noqa: S105  # the header's name, no token
 
 
 class ReportStatus(StrEnum):
-    """What a report can be (interface document, status record and launch response)."""
+    """Status of a report (interface document, status record and launch response)."""
 
     PRE_LAUNCH = "PreLaunch"  # launch responses only: nothing to show yet
     ORDERED = "Ordered"
@@ -21,29 +21,29 @@ class ReportStatus(StrEnum):
 
 
 class FeedFault(StrEnum):
-    """Codes of refused cursors of the change feed: the database is not the one they came from."""
+    """Error codes of change feed cursors that come from another database."""
 
     BEYOND_END = "cursor_beyond_end"
     OTHER_FEED = "cursor_of_another_feed"
 
 
 _MARKED = 1 << 52
-"""Set in cursors that bear a mark; JSON's readers keep integers up to 53 bits exact."""
+"""Set in cursors with a mark; JSON readers keep integers up to 53 bits exact."""
 _MARK_BITS = 16
 MOST_MARKS = 1 << _MARK_BITS
 
 
 def mark_cursor(position: int, mark: int) -> int:
     """
-    Return a cursor of the change feed: the number of a change, and a mark of what it says.
+    Return a change feed cursor: the number of a change, and a mark computed from its content.
 
-    Cursors grow with the numbers. One without a mark, as older releases give it, is the number.
+    Cursors grow with the numbers. Older releases return cursors without a mark: the number.
     """
     return _MARKED | position << _MARK_BITS | mark
 
 
 def split_cursor(cursor: int) -> tuple[int, int | None]:
-    """Return the number of the change that a cursor is at, and its mark; None without one."""
+    """Return the number of a cursor's change, and its mark, None if it has none."""
     if not _MARKED <= cursor < 2 * _MARKED:
         return cursor, None
     return (cursor - _MARKED) >> _MARK_BITS, cursor % MOST_MARKS

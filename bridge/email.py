@@ -1,7 +1,7 @@
 """
 E-mail addresses as identities: one canonical form, and which addresses are accepted.
 
-Two addresses that any part of the product could take for the same person have the same form.
+Addresses that any part of the product could take for the same person have the same form.
 """
 
 import re

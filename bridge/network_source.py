@@ -1,11 +1,10 @@
 """
-The address of a client, and its source: the unit by which limits count clients.
+The address of a client, and its source, by which limits count clients.
 
-The address is the one of the connection. Where that is a trusted proxy, it is the one that the
-proxy forwards.
+The address is that of the connection, or the one that a trusted proxy forwards.
 
-An IPv4 address is its own source. The source of an IPv6 address is its /64 network, because one
-host can choose the other 64 bits itself. An IPv4 address that IPv6 carries is an IPv4 address.
+The source of an IPv4 address is the address. The source of an IPv6 address is its /64 network,
+because a host can choose the other 64 bits. An IPv4-mapped address counts as IPv4.
 `mllp.admission` has the same rule for MLLP; that package does not import this one.
 """
 
@@ -61,11 +60,11 @@ class Proxies:
         if not self.include(peer):
             return peer
         hops = [_without_port(each) for each in headers.get("x-forwarded-for", "").split(",")]
-        strangers = [hop for hop in hops if hop and not self.include(hop)]
-        return strangers[-1] if strangers else peer
+        untrusted = [hop for hop in hops if hop and not self.include(hop)]
+        return untrusted[-1] if untrusted else peer
 
     def hide(self, headers: Mapping[str, str], peer: str) -> bool:
-        """Tell whether a request came by a nearby proxy that is not a trusted one."""
+        """Tell whether a request came through a private proxy that is not trusted."""
         parsed = parse_address(peer)
         nearby = parsed is not None and parsed.is_private and not self.include(peer)
         return nearby and any(each in headers for each in _PROXY_HEADERS)

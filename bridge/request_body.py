@@ -28,7 +28,7 @@ IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
 
 MAX_MISTAKES: Final = 100
-"""Mistakes of a body that are told one by one."""
+"""Mistakes of a body that are reported individually."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, or one that does not end: no character is looked at twice."""
@@ -36,7 +36,7 @@ _OPENING = (b"[", b"{", b",")
 
 
 class BodyTooLarge(BridgeError):  # noqa: N818  # named for what happened
-    """A request has more bytes than its route takes."""
+    """A request has more bytes than its route permits."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the request is larger than {limit} bytes")
@@ -116,7 +116,7 @@ class BoundedRequest(Request):
         """Parse the body once. Raises TooManyValues and what `parse` raises."""
         if not hasattr(self, "_json"):
             body = await self.body()
-            # A large body takes a tenth of a second, in which a listener would answer nobody.
+            # Parsing a large body takes a tenth of a second; on the loop it would delay listeners.
             large = len(body) > SMALL
             self._json = await Threads.BODIES.run(self.parse, body) if large else self.parse(body)
         return self._json

@@ -1,10 +1,10 @@
-"""The parts of the service that `bridge serve --role` can run apart."""
+"""Roles of a process (`bridge serve --role`)."""
 
 from enum import StrEnum
 
 
 class Role(StrEnum):
-    """One part; PostgreSQL is what parts on several machines share."""
+    """A part of the service; parts on several hosts share a PostgreSQL database."""
 
     INTAKE = "intake"
     DELIVERY = "delivery"

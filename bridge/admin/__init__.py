@@ -1,3 +1,1 @@
-"""Use cases of operators, called by the commands and by the console alike; each one is audited
-here.
-"""
+"""Use cases of operators, called by commands and console; each one is audited here."""

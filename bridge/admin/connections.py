@@ -1,7 +1,7 @@
-"""Listeners and destinations set up in the console: forms, checks, connection tests, history.
+"""
+Listeners and destinations in the console: forms, checks, connection tests, history.
 
-What comes into force goes through `bridge.admin.definitions.activation`, checked as a start would
-check it.
+Changes go through `bridge.admin.definitions.activation`, which checks them as a start does.
 """
 
 import ssl
@@ -45,11 +45,11 @@ from config.sections import DestinationSettings
 from mappings.language.errors import MappingErrors
 
 _LIMIT = 5.0  # seconds for a listener of our own
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where we listen, to where we ask
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to connect to for a bind address
 
 
 async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
-    """Try one of the settings, and say what was found, step by step. Raises Unknown."""
+    """Test a connection of the settings; return the result of each step."""
     found: Sequence[ListenerSettings | DestinationSettings] = (
         settings.listener if kind == "listener" else settings.destination
     )
@@ -62,7 +62,7 @@ async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[st
 async def steps(
     settings: Settings, chosen: ListenerSettings | DestinationSettings
 ) -> Sequence[ProbeStep]:
-    """Try a listener or destination, whether the settings have it or not."""
+    """Test a listener or destination, which need not be saved."""
     address = chosen.bind if isinstance(chosen, ListenerSettings) else chosen.address
     if isinstance(address, FolderAddress):
         return await probe_folder(settings.path(Path(address.path)))
@@ -82,7 +82,7 @@ async def steps(
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """Greet a listener of our own whatever it shows: what it shows is what is asked for."""
+    """Accept any certificate of an own listener: the test reports the certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -90,7 +90,7 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def _trust(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
-    """Trust whom the destination's settings trust, and show what they show."""
+    """Return the TLS context of a destination's settings; None without TLS."""
     if chosen.tls is None:
         address = chosen.address
         secure = isinstance(address, WebAddress) and address.secure
@@ -219,7 +219,7 @@ class ConsoleConnections(Connections):
         return active_settings.current(self._settings, self._database)
 
     def _leave(self, kind: ChannelKind, name: str) -> None:
-        """See that nothing that runs goes without a word: what is in no file is switched off."""
+        """Require that a connection that is not in bridge.toml is disabled before it is removed."""
         if any(
             each.name == name for each in saved_connections.connections_of(self._settings, kind)
         ):
@@ -233,11 +233,11 @@ class ConsoleConnections(Connections):
 
     def _refuse(self, found: Sequence[FieldMistake]) -> None:
         if found:
-            told_of = [each._asdict() for each in found]
-            raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=told_of)
+            mistakes = [each._asdict() for each in found]
+            raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=mistakes)
 
     def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
-        """Make it as a start would, and say what is wrong with each part."""
+        """Build the connection as a start does, and yield the mistake of each part."""
         find, said = active_sources(self._settings, self._database), set()
         for part in connections.checks_of(planned, kind, name, find):
             try:

@@ -1,4 +1,4 @@
-"""The console joined with the rest: channels, alerts, replay, definitions, and the service."""
+"""The console application, connected with channels, alerts, replay, definitions and engine."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -61,7 +61,7 @@ class _Installation:
 
     @property
     def _settings(self) -> Settings:
-        """Those in force now: a person who has just changed something must see it."""
+        """The active settings, not cached, so that a change is visible at once."""
         return current(self._own, self._database)
 
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
@@ -131,7 +131,7 @@ def console_application(
     subjects_of: MessageSubjects,
     clock: Callable[[], int],
 ) -> FastAPI:
-    """Build the console; its index of numbers is kept by the runtime."""
+    """Build the console. The runtime maintains its index of numbers."""
 
     async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
         return await probe(await Threads.CHECKS.run(current, settings, database), kind, name)

@@ -1,6 +1,7 @@
-"""The data directory: created with example settings, definitions, a service token and a key.
+"""
+The data directory: created with example settings, definitions, a service token and keys.
 
-`create` makes what is missing and never overwrites. Only the owner may read any of it.
+Existing files are never overwritten. Only the owner can read the files.
 """
 
 import base64
@@ -21,10 +22,10 @@ def create(
     home: Path, mappings: Mapping[str, bytes], secrets: Mapping[str, Callable[[], bytes]]
 ) -> tuple[list[Path], list[Path]]:
     """
-    Make HOME with its files; return (written, kept) paths.
+    Create HOME with its files; return (written, kept) paths.
 
-    `mappings` are file names and contents for HOME/mappings; `secrets` name files of
-    HOME/secrets and how to make each, called only where the file does not exist yet.
+    `mappings` has names and contents of files in HOME/mappings. `secrets` has names of files in
+    HOME/secrets and functions that return their content, called only for new files.
     """
     written: list[Path] = []
     kept: list[Path] = []
@@ -32,7 +33,7 @@ def create(
     wanted |= {home / "mappings" / name: _constant(data) for name, data in mappings.items()}
     for folder in (home, home / "secrets"):
         make_folder(folder)
-        folder.chmod(FOLDER_MODE)  # the operator may have made it
+        folder.chmod(FOLDER_MODE)  # the operator may have created it
     for path, make in wanted.items():
         make_folder(path.parent)
         (written if _write_new(path, make) else kept).append(path)
@@ -56,7 +57,7 @@ _KEY_ID_BYTES: Final = 4
 
 
 def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
-    """Make what is missing of HOME; return (written, kept) paths."""
+    """Create HOME or its missing files; return (written, kept) paths."""
     made = {
         "engine.token": _service_token,
         "link.keys": _link_keys,

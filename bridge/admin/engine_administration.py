@@ -1,4 +1,4 @@
-"""What the commands do to the internal engine's sites, users and tokens, without a server."""
+"""Administration of the internal engine's sites, users and tokens for commands, without HTTP."""
 
 import secrets
 import time
@@ -37,11 +37,11 @@ _DAY: Final = 24 * 3600 * 1000
 
 
 class AdministrationRefused(BridgeError):  # noqa: N818  # named for what happened
-    """The engine refused what an administrator asked."""
+    """The engine refused a change."""
 
 
 class EngineAdministration:
-    """Each method is one audited transaction. Raises Refused with the engine's own words."""
+    """Each method is one audited transaction. Raises AdministrationRefused."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -75,7 +75,7 @@ class EngineAdministration:
             return site_changes.site_json(sites.get_site(connection, site_id))
 
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
-        """Change members of a site, by the names that the API has for them."""
+        """Change members of a site, by their names in the API."""
         with as_refusal():
             members = site_changes.prepare(_checked(changes))
         event = self.event("site-update", site_id, members=sorted(members))
@@ -91,7 +91,8 @@ class EngineAdministration:
         """
         Add a user to a site, or change their name or role there; return an enrolment link.
 
-        A password is the first one of an account that has not enrolled; then there is no link.
+        `password` sets the first password of an account that has not enrolled; then no link is
+        returned.
         """
         if not users.is_email(email):
             raise AdministrationRefused("this is no acceptable e-mail address")
@@ -117,7 +118,7 @@ class EngineAdministration:
             return issued.address(self._settings.http.public_url)
 
     def reserve_user(self, email: str) -> system_accounts.AccountFacts:
-        """Return the account of an address, made on no site where there is none."""
+        """Return the account of an address; create one without sites if there is none."""
         if not users.is_email(email):
             raise AdministrationRefused("this is no acceptable e-mail address")
         with self.transaction("user-reserve", target=("user", email)) as (connection, now):
@@ -127,9 +128,9 @@ class EngineAdministration:
         self, email: str, *, second_factor: bool | None = None, end_tokens: bool = False
     ) -> str | None:
         """
-        End the password, the one-time codes and the sessions of a user; return a one-time link.
+        End the password, the one-time codes and the sessions of a user; return an enrolment link.
 
-        None where people sign in through the provider alone.
+        Return None if people sign in through the provider only.
         """
         with self._account_change("user-enrol", email) as (connection, now, facts):
             self._decide(AccountAction.ENROL, facts)
@@ -147,7 +148,7 @@ class EngineAdministration:
 
     def disable_user(self, email: str, *, force: bool = False) -> None:
         """
-        Disable a user: their sessions, tokens and links end at once, for good.
+        Disable a user; their sessions, tokens and links end immediately.
 
         Refused for the last system administrator of the console, unless `force`.
         """
@@ -161,7 +162,7 @@ class EngineAdministration:
             self._database.notify(connection, FEED_CHANNEL)
 
     def enable_user(self, email: str) -> None:
-        """Let a disabled user sign in again."""
+        """Allow a disabled user to sign in again."""
         with self._account_change("user-enable", email) as (connection, _, facts):
             self._decide(AccountAction.ENABLE, facts)
             system_accounts.enable(connection, facts.account_id)
@@ -182,7 +183,7 @@ class EngineAdministration:
             self._database.notify(connection, FEED_CHANNEL)
 
     def require_second_factor(self, account_id: int, *, required: bool) -> None:
-        """Say whether an account needs a second factor: those with a console role do."""
+        """Set whether an account needs a second factor. Accounts with a console role do."""
         event = self.event("user-second-factor", required=required)
         event["target"] = ("account", str(account_id))
         with self.auditing(event) as (connection, _):
@@ -192,12 +193,12 @@ class EngineAdministration:
             system_accounts.require_second_factor(connection, account_id, required=required)
 
     def account(self, email: str) -> system_accounts.AccountFacts | None:
-        """Return what is known of the account of an address, None for an unknown one."""
+        """Return the account of an address, or None."""
         with self._database.read() as connection:
             return system_accounts.facts_by_email(connection, email)
 
     def account_by_id(self, account_id: int) -> system_accounts.AccountFacts | None:
-        """Return what is known of an account, None for an unknown one."""
+        """Return an account by its id, or None."""
         with self._database.read() as connection:
             return system_accounts.facts_of(connection, account_id)
 
@@ -213,7 +214,7 @@ class EngineAdministration:
 
     @staticmethod
     def _decide(action: AccountAction, facts: system_accounts.AccountFacts) -> None:
-        """Ask the table of `bridge.authority`: whoever has the data directory is the operator."""
+        """Apply `bridge.authority`: a user of the data directory is a system administrator."""
         operator = authority.AccountActor(rights=authority.Rights(system=True))
         target = authority.AccountTarget(facts.account_id, enrolled=facts.enrolled)
         refusal = authority.decide(operator, target, authority.AccountRequest(action))
@@ -230,7 +231,7 @@ class EngineAdministration:
         return passwords.hash_password(password)
 
     def users(self, site_id: str) -> list[dict[str, Any]]:
-        """Return everybody on a site."""
+        """Return the users of a site."""
         with self.reading(site_id) as connection:
             found = users.members(connection, site_id)
         return [
@@ -244,7 +245,7 @@ class EngineAdministration:
             return users.known_account(connection, email) is not None
 
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
-        """Make a token and return its secret, which nobody can read again."""
+        """Create a token and return its secret, which cannot be read again."""
         event = self.event("token-create", user=email.strip().lower(), label=label)
         with self.auditing(event) as (connection, now):
             account = users.find_account(connection, email)
@@ -275,7 +276,7 @@ class EngineAdministration:
             return tokens.tokens_of_site(connection, site_id, at_home)
 
     def revoke_token(self, token_id: int) -> None:
-        """End a token, and with it the links that were made with it."""
+        """Revoke a token, and the links that were created with it."""
         event = self.event("token-revoke", token=token_id)
         event["target"] = ("token", str(token_id))
         with self.auditing(event) as (connection, now):
@@ -286,7 +287,7 @@ class EngineAdministration:
 
     @contextmanager
     def reading(self, site_id: str) -> Iterator[Connection]:
-        """Give a transaction that reads what a site has; the site must exist."""
+        """Open a read transaction for an existing site."""
         with as_refusal(), self._database.read() as connection:
             sites.get_site(connection, site_id)
             yield connection
@@ -295,7 +296,7 @@ class EngineAdministration:
     def _account_change(
         self, action: str, email: str
     ) -> Iterator[tuple[Connection, int, system_accounts.AccountFacts]]:
-        """Give a transaction that changes an account, its moment, and the account before it."""
+        """Open a transaction that changes an account; yield it with its time and the account."""
         event = {**self.event(action), "target": ("user", email)}
         with self.auditing(event) as (connection, now):
             before = self._facts(connection, email)
@@ -314,9 +315,9 @@ class EngineAdministration:
         **details: Any,
     ) -> Iterator[tuple[Connection, int]]:
         """
-        Give a transaction and its moment; the event of the action is part of it.
+        Open a transaction that includes the audit event of the action; yield it with its time.
 
-        `state` reads what the event says before and after the change.
+        `state` reads the target, for the event's members `before` and `after`.
         """
         event = {**self.event(action, site_id, **details), "target": target}
         with self.auditing(event) as opened:
@@ -327,7 +328,7 @@ class EngineAdministration:
 
     @staticmethod
     def event(action: str, site_id: str | None = None, **details: Any) -> dict[str, Any]:
-        """Begin an event: its members may be completed until the transaction ends."""
+        """Return the members of an audit event; the transaction may complete them."""
         return {"action": action, "site_id": site_id, "details": details}
 
     @contextmanager
@@ -360,7 +361,7 @@ def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def administer(settings: Settings) -> Iterator[EngineAdministration]:
-    """Open the internal engine's database for an administrator's command."""
+    """Open the internal engine's database for a command."""
     if not settings.engine.is_internal:
         raise AdministrationRefused(
             "sites, users and tokens belong to the service at engine.base_url"
@@ -375,7 +376,7 @@ def administer(settings: Settings) -> Iterator[EngineAdministration]:
 
 @contextmanager
 def as_refusal() -> Iterator[None]:
-    """Turn refusals of the engine into `AdministrationRefused`."""
+    """Convert errors of the engine to AdministrationRefused."""
     try:
         yield
     except EngineError as error:

@@ -1,7 +1,8 @@
-"""Rotate the keys that seal links, while the service runs or while it stands still.
+"""
+Rotation of the keys that seal links, with or without a running service.
 
-The new key goes into the file first; running services read it again by themselves. Only then are
-the links moved to it, and only then, if asked to, the old keys are dropped.
+The new key is written to the file first, and running services read the file again. Then all links
+are sealed with it. Finally the old keys are dropped, if requested.
 """
 
 import fcntl
@@ -28,16 +29,16 @@ from config import Settings
 
 _KEY_ID_BYTES: Final = 4
 _SETTLE_SECONDS: Final = 2.0
-"""By then what was sealed under the old key is committed, and will be found."""
+"""After this time all links sealed with the old key are committed."""
 
 
 class NotRotated(BridgeError):  # noqa: N818  # named for what happened
-    """The keys are as they were."""
+    """The keys were not rotated."""
 
 
 @dataclass(frozen=True, slots=True)
 class RotationResult:
-    """What a rotation did: ids of keys, and counts of links."""
+    """Result of a rotation: the id of the new key, and numbers of links and keys."""
 
     key_id: str
     links: int
@@ -49,14 +50,14 @@ class RotationResult:
 def rotate_keys(
     settings: Settings, *, drop_old: bool, sleep: Callable[[float], None] = time.sleep
 ) -> RotationResult:
-    """Put a new key first, move all links to it, and drop the old keys if asked to."""
+    """Add a new key, seal all links with it, and drop the old keys if requested."""
     if not settings.engine.is_internal:
         raise NotRotated("links are sealed by the service at engine.base_url")
     path = settings.path(settings.engine.link_keys_file)
     database = open_engine_database(settings)
     try:
         migrate_engine(database)
-        with _alone(path):
+        with _exclusive(path):
             return _rotate(path, database, sleep, drop_old=drop_old)
     finally:
         database.dispose()
@@ -94,7 +95,7 @@ def _rotate(
 
 
 def _move(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
-    """Move link by link in small transactions, so that no launch waits for it."""
+    """Seal links in small transactions, so that launches are not delayed."""
     moved, unreadable, after = 0, 0, 0
     while True:
         with database.write() as connection:
@@ -107,14 +108,14 @@ def _move(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Let nobody else rotate the same file at the same time."""
+def _exclusive(path: Path) -> Iterator[None]:
+    """Prevent a concurrent rotation of the same file."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise NotRotated("another rotation is under way") from None
+        raise NotRotated("another rotation is in progress") from None
     finally:
         os.close(folder)
 

@@ -1,4 +1,4 @@
-"""What a stored message is about: sites, patients and orders, by the definition that read it."""
+"""Sites, patients and orders of a stored message, read by the definition that mapped it."""
 
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ class MessageSubjects:
     def __init__(
         self, settings: Settings, database: Database, offload: Offload | None = None
     ) -> None:
-        """Read large messages by `offload`, where it is given."""
+        """`offload` reads large messages in a worker process."""
         self._offload = offload
         self._settings = settings
         self._database = database
@@ -33,7 +33,7 @@ class MessageSubjects:
         self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
     def __call__(self, origin: MessageOrigin) -> Subjects:
-        """Return what a message is about; no site where its listener is gone or names none."""
+        """Return the subjects of a message; none if its listener was removed."""
         known = self._present().listener
         listener = next((each for each in known if each.name == origin.listener), None)
         if listener is None:
@@ -59,13 +59,13 @@ class MessageSubjects:
         return found
 
     def definition(self, name: str, version: str) -> InboundMapping | None:
-        """Give the version that read a message; what is in force where it is not kept."""
+        """Return the version that read a message, or the active version if it is not kept."""
         if not name:
             return None
         return self._recall(name, version) or self._of_now(name, version)
 
     def _of_now(self, name: str, version: str) -> InboundMapping | None:
-        """Give what is in force in the place of a version that nobody keeps: the same each time."""
+        """Return the active version in place of one that is not kept; cached."""
         asked = (name, version)
         if asked not in self._instead:
             try:

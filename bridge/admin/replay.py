@@ -1,7 +1,8 @@
-"""Queue a stored message again, or an edited copy of it: what is in force now is what maps it.
+"""
+Replay: queue a stored message again, or an edited copy of it. The active definitions map it.
 
-An edited copy is a message of its own, under an identity that no sender's message has; the one
-that it was made of stays as it is.
+An edited copy is a new message with an identity that no sender's message has. The original is not
+changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
 FRESH_SECONDS = 2.0
-"""How long a command goes by the definitions it has looked up: services follow as fast."""
+"""How long a command uses the definitions it has read; a running service follows as fast."""
 
 _LINK = text("""
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
@@ -44,14 +45,14 @@ _LINK = text("""
 
 
 class StillRefused(BridgeError):  # noqa: N818  # named for what happened
-    """The definitions in force refuse the message too."""
+    """The active definitions refuse the message too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"still refused: {reason}")
 
 
 class StoredMessageReplay:
-    """Judges stored messages by what is in force when it is made: one for each turn."""
+    """Replays stored messages by the definitions that are active when it is created."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = active_settings.current(settings, database)
@@ -60,20 +61,20 @@ class StoredMessageReplay:
 
     def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
-        Queue a message again; give how many later ones of its patient were applied meanwhile.
+        Queue a message again; return how many later messages of its patient are already applied.
 
-        `chosen` is the state for which it was chosen, if it was.
+        `chosen` is the state for which the message was selected, if any.
         """
         detail = queries.message(self._database, message_id)
         routing = self._routing(detail)
         return operations.replay_message(self._database, message_id, routing, expected_state=chosen)
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
-        """Say why the definitions in force would refuse a message; nothing where they take it."""
+        """Return why the active definitions refuse a message; empty if they accept it."""
         return _told(self._judged(listener, payload)[1])
 
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
-        """Give the sites of a message, by the definition that would read it."""
+        """Return the sites of a message, by the definition that accepts it."""
         listening, verdict = self._judged(listener, payload)
         if not isinstance(verdict.definition, InboundMapping):
             return frozenset()
@@ -83,9 +84,9 @@ class StoredMessageReplay:
 
     def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
         """
-        Store an edited copy as a new message, and queue it; give its id.
+        Store and queue an edited copy as a new message; return its id.
 
-        The very same copy stored a second time is the first one. Raises StillRefused.
+        An identical copy is stored only once. Raises StillRefused.
         """
         origin = queries.message(self._database, origin_id).row
         listening, verdict = self._judged(origin.listener, payload)
@@ -95,7 +96,7 @@ class StoredMessageReplay:
         arrival = replace(
             Answers(listening, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
-            acknowledgment=AcknowledgmentState.NOT_OWED,  # nobody waits for it
+            acknowledgment=AcknowledgmentState.NOT_OWED,  # there is no sender to answer
             refuse_reuse=None,
         )
         with self._database.write() as connection:
@@ -119,7 +120,7 @@ class StoredMessageReplay:
             return operations.Routing(definition.name, definition.version, lanes)
         if refused:
             raise _refused(verdict)
-        return None  # it was taken once: as then
+        return None  # keep the routing of its arrival
 
     def _judged(self, listener: str, payload: bytes) -> tuple[Listening, Verdict]:
         listening = self._listenings.get(listener)
@@ -132,29 +133,29 @@ class StoredMessageReplay:
 
 
 class BatchReplay:
-    """Queues many messages again, for a command: by what was in force a moment ago at most."""
+    """Replays many messages for a command, by definitions that are at most FRESH_SECONDS old."""
 
     def __init__(self, settings: Settings, database: Database, chosen: QueueState | None) -> None:
-        """`chosen` is the state for which they were chosen, if they were."""
+        """`chosen` is the state for which the messages were selected, if any."""
         self._settings = settings
         self._database = database
         self._chosen = chosen
         self._stale_at = 0.0
 
     def __call__(self, message_id: int) -> int:
-        """Queue one again; as `Rejudging.replay`."""
-        if monotonic() >= self._stale_at:  # a replay may be so slow that it lasts for hours
+        """Queue a message again, as `StoredMessageReplay.replay`."""
+        if monotonic() >= self._stale_at:  # a slow replay may take hours
             self._rejudging = StoredMessageReplay(self._settings, self._database)
             self._stale_at = monotonic() + FRESH_SECONDS
         return self._rejudging.replay(message_id, self._chosen)
 
 
 def _refused(verdict: Verdict) -> StillRefused:
-    told = (
+    texts = (
         each.text if each.place in each.text else f"{each.text} {each.place}"
         for each in verdict.refusals
     )
-    return StillRefused("; ".join(told))
+    return StillRefused("; ".join(texts))
 
 
 def _told(verdict: Verdict) -> list[Mapping[str, Any]]:

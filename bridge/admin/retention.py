@@ -1,7 +1,8 @@
-"""Forget what is finished and old: messages and deliveries, changes, links, sessions, answers.
+"""
+Retention: remove finished messages and deliveries, changes, links, sessions and stored answers.
 
-What is queued, parked or not yet read by the bridge stays, and so do reports, releases, the audit
-trail and what tells that a report was deleted.
+Queued and parked rows are kept, and changes that the bridge has not read. Reports, releases, the
+audit trail and the marks of deleted reports are always kept.
 """
 
 import time
@@ -45,11 +46,11 @@ def prune_home(
     archive: Path | None = None,
 ) -> dict[str, int]:
     """
-    Remove what is older than so many seconds; return how many of each.
+    Remove rows older than so many seconds; return the number of each kind.
 
-    `max_size`: and of messages and deliveries the oldest, until the others have so many bytes.
-    `patience`: milliseconds for which the former may wait for others, see `retention.prune`.
-    `archive`: a folder that gets them first. Raises OSError where it cannot be written.
+    `max_size`: also remove the oldest messages and deliveries, until the rest has so many bytes.
+    `patience`: milliseconds that old rows may wait for their whole partition (`retention.prune`).
+    `archive`: a folder to which removed rows are written first. Raises OSError if this fails.
     """
     now = time.time_ns() // 1_000_000
     before = 0 if older_than is None else now - round(older_than * 1000)
@@ -69,7 +70,7 @@ def prune_home(
             with bridge.write() as connection:
                 outbox.add(connection, command_event("prune", target=target, after=counts), now)
         if read is None and active_settings.current(settings, bridge).destination:
-            read = 0  # whoever delivers has not begun to read: all of it is news
+            read = 0  # the delivery role has read nothing yet: keep all changes
     finally:
         bridge.dispose()
     if settings.engine.is_internal and older_than is not None:
@@ -78,7 +79,7 @@ def prune_home(
 
 
 def _read_so_far(bridge: Database) -> int | None:
-    """Return the cursor up to which every reader of ours has read the feed, None without any."""
+    """Return the lowest feed cursor of our readers, None without readers."""
     with bridge.read() as connection:
         found: int | None = connection.execute(
             text("SELECT MIN(cursor) FROM feed_cursor")
@@ -96,7 +97,7 @@ def _prune_engine(
             "changes": _all(
                 engine, partial(change_feed.prune_changes, before=before, limit=BATCH, up_to=read)
             ),
-            # sessions refer to links: they go first
+            # sessions refer to links, so they are removed first
             "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
             "links": _all(engine, partial(links.purge_before, moment=before)),
             "answers": _all(engine, partial(idempotency.purge_before, moment=before)),
@@ -114,11 +115,11 @@ def _prune_engine(
 
 
 def _all(database: Database, some: Callable[[Connection], int]) -> int:
-    """Remove in small transactions, so that nobody waits for housekeeping."""
-    gone = 0
+    """Remove rows in small transactions, so that other work is not delayed."""
+    removed = 0
     while True:
         with database.write() as connection:
             step = some(connection)
-        gone += step
+        removed += step
         if step == 0:
-            return gone
+            return removed

@@ -1,4 +1,4 @@
-"""What the commands give to a site of the internal engine: groups, templates, codes, signatures."""
+"""Prelim groups, templates, billing codes and signatures of a site, for commands."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def set_group(
     members: Sequence[str],
     reviewers: Sequence[str] | None,
 ) -> None:
-    """Create or replace a prelim group; without `reviewers` they are all who are in no group."""
+    """Create or replace a prelim group; the default reviewers are all users in no group."""
     with engine.transaction(
         "prelim-group-update",
         site_id,
@@ -55,7 +55,7 @@ def templates(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]
 def import_template(
     engine: EngineAdministration, site_id: str, number: int, html: str, name: str = ""
 ) -> str:
-    """Create or replace a template from an IHE MRRT file; return the name it bears."""
+    """Create or replace a template from an IHE MRRT file; return its name."""
     try:
         title, document = read(html)
     except (BadTemplate, BadDocument) as error:
@@ -110,7 +110,7 @@ def code_map(engine: EngineAdministration, site_id: str) -> str:
 
 
 def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
-    """Replace a site's billing code map by a CSV; return how many rows it has."""
+    """Replace a site's billing code map with a CSV; return the number of rows."""
     with as_refusal():
         rows = billing.read_code_map(text)
     with engine.transaction(
@@ -126,7 +126,7 @@ def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
 
 
 def set_signature(engine: EngineAdministration, email: str, uri: str | None) -> None:
-    """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
+    """Set the signature image (data URI, None removes it) of a user's future reports."""
     with as_refusal():
         image = site_changes.image_uri(uri, "signature")
     with engine.transaction(

@@ -1,5 +1,5 @@
-"""The composition root: turns settings into connected parts. Decides nothing itself."""
+"""The composition root: builds connected parts from settings, without decisions of its own."""
 
 from bridge.workers.hooks import install
 
-install()  # every command that compiles definitions comes through here, or does the same
+install()  # hooks of definitions run in worker processes, whoever compiles the definitions

@@ -1,6 +1,7 @@
-"""Where the definitions in force come from: the database once they were activated, else HOME.
+"""
+Sources of the active definitions: the activated versions in the database, else the files of HOME.
 
-Reads; what puts a version into force is `bridge.admin.definitions.activation`'s.
+Read only. `bridge.admin.definitions.activation` activates versions.
 """
 
 from collections.abc import Callable
@@ -15,19 +16,19 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
 
 SourceFinder = Callable[[str], Sources]
-"""Gives the sources in which a definition stands, by its name."""
+"""Returns the sources of a definition by its name."""
 
-_REMEMBERED = 64  # versions that messages in hand may still ask for
+_REMEMBERED = 64  # versions that messages in progress may need
 
 
 def file_sources(settings: Settings) -> SourceFinder:
-    """Take definitions from the files of HOME."""
+    """Return a finder for the files of HOME."""
     folder = settings.home / "mappings"
     return lambda name: read_folder(folder)
 
 
 def active_sources(settings: Settings, database: Database) -> SourceFinder:
-    """Take what is in force now: the activated version, or the file that never was."""
+    """Return a finder for the active versions, and for files that were never activated."""
     with database.read() as connection:
         active = kept.active_versions(connection)
         found = {
@@ -37,12 +38,12 @@ def active_sources(settings: Settings, database: Database) -> SourceFinder:
             and (version := kept.find(connection, name, each.version)) is not None
         }
     files = file_sources(settings)
-    # A version holds what it was compiled from; a destination's words may call for a table more.
+    # The options of a destination may need a code table that the version does not contain.
     return lambda name: {**files(name), **found[name]} if name in found else files(name)
 
 
 def with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFinder:
-    """Take one definition from elsewhere: what would be, if it were in force."""
+    """Return a finder that returns `sources` for one definition."""
     return lambda wanted: sources if wanted == name else find(wanted)
 
 
@@ -50,10 +51,10 @@ def all_sources(
     settings: Settings, database: Database, name: str, draft: Sources | None = None
 ) -> Sources:
     """
-    Give all that a definition may refer to: files of HOME, what is in force, and a draft.
+    Return all files that a definition may refer to: HOME, active versions, and a draft.
 
-    What a definition holds itself goes before what others hold under the same name; of those,
-    the one that was activated last.
+    If several versions contain a file, the one of the definition itself takes precedence, then the
+    most recently activated one.
     """
     with database.read() as connection:
         every = kept.active_versions(connection).values()
@@ -69,7 +70,7 @@ def all_sources(
 
 
 def version_finder(database: Database) -> Callable[[str, str], InboundMapping | None]:
-    """Make what finds the version that a message began with; it may raise StoreError."""
+    """Return a finder for kept versions by name and version; it raises StoreError."""
 
     @lru_cache(maxsize=_REMEMBERED)
     def recall(name: str, version: str) -> InboundMapping | None:

@@ -1,11 +1,10 @@
-"""Active settings: those of bridge.toml, and over them what the console saved.
+"""
+Active settings: those of bridge.toml, overridden by what the console saved.
 
-A list that was said in the console is a version like those of definitions, under a name of its
-own: so it is kept with who, when and why, and all nodes follow. An empty one gives the settings
-their word back.
-
-What the console says are records among the versions of definitions: see
-`bridge.wiring.saved_connections` and `bridge.wiring.active_settings`. Reads; changes nothing.
+The console can save the definitions of a listener, in order. Such a list is stored as a record
+among the versions of definitions, with author, time and reason, and all nodes follow it. An empty
+list restores the list of bridge.toml. `bridge.wiring.saved_connections` does the same for whole
+connections. Read only.
 """
 
 import json
@@ -21,28 +20,28 @@ from bridge.wiring import saved_connections
 from config import Settings
 
 _FILE = "mappings.json"
-_BEGINNING = "listener "
+_PREFIX = "listener "
 
 
 class NoSuchListener(BridgeError):  # noqa: N818  # named for what happened
-    """The settings have no listener of a name."""
+    """The settings have no listener with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no listener {name} in the settings")
 
 
 def record_name(listener: str) -> str:
-    """Name the record of a listener's lists; no definition can be called so."""
-    return f"{_BEGINNING}{listener}"
+    """Return the name of a listener's record; no definition can have this name."""
+    return f"{_PREFIX}{listener}"
 
 
 def listener_of_record(name: str) -> str:
-    """Say whose a record is, by its name; empty where it is none of a list."""
-    return name.removeprefix(_BEGINNING) if name.startswith(_BEGINNING) else ""
+    """Return the listener of a record by the record's name; empty for other names."""
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
 
 
 def make_record(listener: str, names: Sequence[str]) -> MappingVersion:
-    """Make what is kept of a list."""
+    """Return the record of a list."""
     text = json.dumps(list(names))
     return MappingVersion(
         record_name(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text}
@@ -50,17 +49,17 @@ def make_record(listener: str, names: Sequence[str]) -> MappingVersion:
 
 
 def definitions_in(made: MappingVersion) -> tuple[str, ...]:
-    """Give the definitions of a list that was kept."""
+    """Return the definitions of a record."""
     found: list[str] = json.loads(made.sources[_FILE])
     return tuple(found)
 
 
-def with_saved_lists(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
-    """Give the settings with the lists that were said, by their records."""
+def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) -> Settings:
+    """Return the settings with the saved lists of definitions."""
     lists = {
         each.name: list(names)
         for each in settings.listener
-        if (found := said.get(record_name(each.name))) and (names := definitions_in(found))
+        if (found := saved.get(record_name(each.name))) and (names := definitions_in(found))
     }
     listeners = [
         each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
@@ -69,29 +68,29 @@ def with_saved_lists(settings: Settings, said: Mapping[str, MappingVersion]) -> 
     return settings.model_copy(update={"listener": listeners})
 
 
-_FRESH = 1.0  # seconds
+_CACHE_SECONDS = 1.0
 
 
 def is_record(name: str) -> bool:
-    """Tell whether a name among the versions is the console's own, and no definition's."""
+    """Tell whether a name among the versions is a record and not a definition."""
     return bool(listener_of_record(name)) or saved_connections.parse_record_name(name) is not None
 
 
 def current(
     settings: Settings, database: Database, records: Sequence[MappingVersion] = ()
 ) -> Settings:
-    """Give the settings in force, or that would be with these records. Raises WrongConnection."""
+    """Return the active settings, or those with further records. Raises InvalidConnection."""
     with database.read() as connection:
         active = [
             each for name, each in kept.active_versions(connection).items() if is_record(name)
         ]
         found = [kept.find(connection, each.name, each.version) for each in active]
-    said = {each.name: each for each in [*filter(None, found), *records]}
-    return with_saved_lists(saved_connections.with_saved_connections(settings, said), said)
+    saved = {each.name: each for each in [*filter(None, found), *records]}
+    return with_saved_lists(saved_connections.with_saved_connections(settings, saved), saved)
 
 
 class ActiveSettings:
-    """The settings in force for those who ask often: looked for again after a second."""
+    """The active settings, read from the database at most once per second."""
 
     def __init__(
         self,
@@ -108,9 +107,9 @@ class ActiveSettings:
         self._looked_at = float("-inf")
 
     def __call__(self) -> Settings:
-        """Give them. Blocking; raises StoreError, WrongConnection."""
+        """Return the active settings. Blocking; raises StoreError, InvalidConnection."""
         now = self._clock()
-        if now - self._looked_at >= _FRESH:
+        if now - self._looked_at >= _CACHE_SECONDS:
             with self._database.read() as connection:
                 latest = kept.latest_activation_id(connection)
             if latest != self._known:

@@ -1,4 +1,4 @@
-"""What is watched and who is told, from settings."""
+"""Alerts from settings: thresholds, watched files, and ways to notify people."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from bridge.wiring.secrets import read_secret
 from config import Settings
 from config.operations import MailSettings, WebhookSettings
 
-_FRESH = 60_000  # ms: what a node wrote down before that is not known to be so any more
+_FRESH = 60_000  # ms after which the files noted by another node are ignored
 
 
 def make_watch(
@@ -33,7 +33,7 @@ def make_watch(
     clock: Callable[[], int],
     place: NodeAddress,
 ) -> AlertMonitor:
-    """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
+    """Return the watch of an installation. Raises SettingsError if a secret cannot be read."""
     now = ActiveSettings(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return AlertMonitor(
@@ -56,7 +56,7 @@ def make_watch(
 def own_files_recorder(
     settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
 ) -> Callable[[], None]:
-    """Make what writes down, for whoever watches for all, what this node has of its own."""
+    """Return a function that saves this node's certificates and disk space for the watch."""
     now = ActiveSettings(settings, database)
 
     def note() -> None:
@@ -67,7 +67,7 @@ def own_files_recorder(
 
 
 def thresholds(settings: Settings) -> AlertThresholds:
-    """Say what is worth telling; of what is switched off no silence is."""
+    """Return the thresholds of alerts; disabled listeners have none."""
     alerts = settings.alerts
     return AlertThresholds(
         queue_depth=alerts.queue_depth,
@@ -81,13 +81,13 @@ def thresholds(settings: Settings) -> AlertThresholds:
 
 
 def channel_names(settings: Settings) -> frozenset[str]:
-    """Name the channels that are on: what is paused, or answers not, and is off is no news."""
+    """Return the names of the enabled channels; alerts about others are not raised."""
     names = {f"listener {each.name}" for each in settings.listener if each.enabled}
     return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
 
 
 def disk_free(home: Path) -> int | None:
-    """Give the bytes left where HOME is; None where it cannot be asked."""
+    """Return the free bytes of the disk of HOME; None if unknown."""
     try:
         return shutil.disk_usage(home).free
     except OSError:
@@ -95,7 +95,7 @@ def disk_free(home: Path) -> int | None:
 
 
 def notifiers(settings: Settings) -> dict[str, Notify]:
-    """Make the ways to tell people, by name. Raises SettingsError where a secret is unreadable."""
+    """Return the ways to notify people, by name. Raises SettingsError if a secret is unreadable."""
     system = urlsplit(settings.http.public_url).netloc
     found: dict[str, Notify] = {}
     if settings.alerts.mail is not None:
@@ -106,7 +106,7 @@ def notifiers(settings: Settings) -> dict[str, Notify]:
 
 
 def expiring_files(settings: Settings) -> dict[str, Validity]:
-    """Say what of TLS expires, by the words of an alert, and when."""
+    """Return the validity of certificates and revocation lists, by their names in alerts."""
     own = certificate_chains(certificate_files(settings))
     listening = [(each.name, each.tls) for each in settings.listener if each.tls]
     sending = [(each.name, each.tls) for each in settings.destination if each.tls]
@@ -130,7 +130,7 @@ def _given(settings: Settings, files: Mapping[str, Path | None]) -> dict[str, Pa
 
 
 def certificate_files(settings: Settings) -> Mapping[str, Path]:
-    """Say whose certificates there are."""
+    """Return the certificate files by their owners."""
     files: dict[str, Path] = {}
     for listener in settings.listener:
         if listener.tls is not None:

@@ -1,9 +1,9 @@
 """
-File descriptors of a process: the limit, what the settings may need, and how they are shared.
+File descriptors of a process: the limit, the number that the settings may need, and their shares.
 
-A connection that is accepted needs one, and so do database connections and files. Where the limit
-cannot cover everything, databases and files are covered first, then the listeners, then HTTP: each
-gets a ceiling of its own, so that a flood of one never stops the others.
+Accepted connections, database connections and files need descriptors. If the limit is too low for
+all of them, databases and files come first, then listeners, then HTTP. Each has an own ceiling, so
+that a flood of connections of one kind never stops the others.
 """
 
 import resource
@@ -15,10 +15,10 @@ from config import Settings
 from config.addresses import FolderAddress
 
 LEAST: Final = 256
-"""Descriptors without which no process is started."""
+"""The minimum for starting a process."""
 
 _NOFILE: Final = resource.RLIMIT_NOFILE
-_ENOUGH: Final = 65_536  # the soft limit is raised no further: closing them all takes time
+_ENOUGH: Final = 65_536  # the soft limit is not raised further: child processes close them all
 _FILES: Final = 64  # log, libraries, worker processes, reactor, files that are read
 _CALLS: Final = 64  # of the engine over HTTP
 _UNPOOLED: Final = 3  # database connections outside of the pool, for each database
@@ -40,23 +40,23 @@ class TooFewDescriptors(BridgeError):  # noqa: N818  # named for what happened
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """How the descriptors of a process are shared; `needed` is what the settings may use."""
+    """Shares of the descriptors of a process; `needed` is the maximum that the settings may use."""
 
     limit: int
     needed: int
     http: int
-    """Connections of the HTTP side at a time."""
+    """Maximum number of HTTP connections."""
     listeners: int
-    """Connections of all listeners together at a time."""
+    """Maximum number of connections of all listeners together."""
 
     @property
     def suffice(self) -> bool:
-        """Whether no ceiling is below what the settings say."""
+        """Whether the limit covers the settings."""
         return self.needed <= self.limit
 
     @property
     def shortage(self) -> str:
-        """Say what the limit leads to where it does not suffice."""
+        """Describe the consequences of a limit that is too low."""
         return (
             f"the settings may need {self.needed}, the limit is {self.limit}: HTTP gets at most "
             f"{self.http} connections, all listeners together {self.listeners}"
@@ -64,7 +64,7 @@ class Descriptors:
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of this process to the hard one; give it."""
+    """Raise the soft limit of this process to the hard limit; return it."""
     soft, _ = _limits()
     wanted = reachable_limit()
     if soft < wanted:
@@ -73,7 +73,7 @@ def raise_limit() -> int:
 
 
 def reachable_limit() -> int:
-    """Give the limit that a process started from here would have."""
+    """Return the limit of a service that is started with the present limits."""
     soft, hard = _limits()
     return max(soft, min(hard, _ENOUGH))
 
@@ -85,7 +85,7 @@ def _limits() -> tuple[int, int]:
 
 
 def share(settings: Settings, limit: int) -> Descriptors:
-    """Divide a limit. Raises TooFewDescriptors."""
+    """Divide a limit among the uses. Raises TooFewDescriptors."""
     if limit < LEAST:
         raise TooFewDescriptors(limit)
     listeners = sum(
@@ -105,7 +105,7 @@ def share(settings: Settings, limit: int) -> Descriptors:
 
 
 def _fixed(settings: Settings) -> int:
-    """Count what databases, files and outgoing connections may need."""
+    """Return the number that databases, files and outgoing connections may need."""
     pool = settings.database.pool_size + settings.database.pool_overflow + _UNPOOLED
     urls = (settings.database_url(), settings.engine_database_url())
     databases = sum(pool * _PER_CONNECTION[each.startswith("sqlite:")] for each in urls)

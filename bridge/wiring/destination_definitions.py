@@ -1,4 +1,4 @@
-"""The definitions of a destination, with the words of its settings laid over them."""
+"""The definitions of a destination, with the rendering options of its settings applied."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,25 +14,25 @@ from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 
 STATUS_MAPPING = "status"
-"""The definition of messages that are no results, where a destination wants to be told."""
+"""The definition of order status messages, for destinations that list such events."""
 DOCUMENT_MAPPING = "mdm"
-"""The definition of addenda where a destination wants them as documents of their own."""
+"""The definition of addenda for destinations that receive them as documents."""
 
 RESULTS = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM})
 _AS_DOCUMENTS = "mdm"
 _EVERYWHERE = frozenset({"version", "times"})
-"""Words that concern messages without a text too."""
+"""Options that also apply to messages without report text."""
 
 
 class NotOutbound(BridgeError):  # noqa: N818  # named for what happened
-    """A destination names a definition that writes no messages."""
+    """A destination uses a definition that does not write messages."""
 
     def __init__(self, destination: str, mapping: str) -> None:
         super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
 
 
 class NotRendered(BridgeError):  # noqa: N818  # named for what happened
-    """A word of a destination's settings and its mapping do not go together."""
+    """A rendering option of a destination is not possible with its mapping."""
 
     def __init__(self, destination: str, mistakes: str) -> None:
         super().__init__(f"destination {destination}: {mistakes}")
@@ -42,27 +42,27 @@ def compile_outbound(
     settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
 ) -> tuple[OutboundMapping, ...]:
     """
-    Compile what a destination is sent, the first that has an event first.
+    Compile the definitions of a destination. The first one with an event writes its message.
 
-    Definitions are those that `find` gives, or the files of HOME. Raises MappingErrors,
-    NotOutgoing and NotRendered.
+    `find` returns the sources, by default the files of HOME. Raises MappingErrors, NotOutbound and
+    NotRendered.
     """
     find = find or file_sources(settings)
-    words = rendering_options(chosen)
+    options = rendering_options(chosen)
     mappings = []
-    if words.get("addenda") == _AS_DOCUMENTS:
-        del words["addenda"]
-        documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
+    if options.get("addenda") == _AS_DOCUMENTS:
+        del options["addenda"]
+        documents = _compiled(find, chosen, DOCUMENT_MAPPING, options)
         mappings.append(documents.restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
-    mappings.append(_compiled(find, chosen, chosen.mapping, words))
+    mappings.append(_compiled(find, chosen, chosen.mapping, options))
     if STATUS_MAPPING in destination_definition_names(chosen)[1:]:
-        general = {word: value for word, value in words.items() if word in _EVERYWHERE}
+        general = {word: value for word, value in options.items() if word in _EVERYWHERE}
         mappings.append(_compiled(find, chosen, STATUS_MAPPING, general))
     return tuple(mappings)
 
 
 def destination_definition_names(chosen: DestinationSettings) -> tuple[str, ...]:
-    """Name the definitions that a destination needs, its own first."""
+    """Return the names of the definitions of a destination, its own first."""
     names = [chosen.mapping]
     if chosen.addenda == _AS_DOCUMENTS:
         names.append(DOCUMENT_MAPPING)
@@ -72,19 +72,19 @@ def destination_definition_names(chosen: DestinationSettings) -> tuple[str, ...]
 
 
 def rendering_options(chosen: Rendering) -> dict[str, object]:
-    """Give the words that the settings say."""
+    """Return the rendering options that are set."""
     said = {word: getattr(chosen, word) for word in Rendering.model_fields}
     return {word: value for word, value in said.items() if value not in (None, {})}
 
 
 def _compiled(
-    find: SourceFinder, chosen: DestinationSettings, name: str, words: Mapping[str, object]
+    find: SourceFinder, chosen: DestinationSettings, name: str, options: Mapping[str, object]
 ) -> OutboundMapping:
     sources = find(name)
     if name not in definition_names(sources):
-        words = {}
+        options = {}
     owner = f"destination {chosen.name}"
-    sources, whole = overlay_settings(sources, name, words, owner)
+    sources, whole = overlay_settings(sources, name, options, owner)
     try:
         made = compile_sources(sources, whole)
     except MappingErrors as errors:
@@ -95,6 +95,6 @@ def _compiled(
         raise NotRendered(chosen.name, mistakes) from None
     if not isinstance(made, OutboundMapping):
         raise NotOutbound(chosen.name, name)
-    if not words:
+    if not options:
         return made
     return replace(made, base=(name, compile_sources(find(name), name).version))

@@ -1,6 +1,4 @@
-"""Destinations from settings: definitions, reply table, and the connection by the kind of their
-address.
-"""
+"""Destinations from settings: definitions, reply policy, and a sender for each kind of address."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -41,7 +39,7 @@ from mllp.tls import ReloadingClient, client_options
 
 
 class MissingMessage(BridgeError):  # noqa: N818  # named for what happened
-    """A destination lists an event that none of its definitions has a message for."""
+    """A destination lists an event for which its definitions have no message."""
 
     def __init__(self, destination: str, event: ResultEvent) -> None:
         super().__init__(f"destination {destination}: its mapping has no message for {event}")
@@ -50,14 +48,14 @@ class MissingMessage(BridgeError):  # noqa: N818  # named for what happened
 def make_destinations(
     settings: Settings, find: SourceFinder | None = None
 ) -> list[CompiledDestination]:
-    """Compile what each that is on is sent; raises as `compile_outbound`, and NoMessageFor."""
+    """Compile the enabled destinations. Raises as `make_destination`."""
     return [make_destination(settings, each, find) for each in settings.destination if each.enabled]
 
 
 def make_destination(
     settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
 ) -> CompiledDestination:
-    """Compile what one destination is sent; raises as `make_destinations`."""
+    """Compile a destination. Raises MissingMessage, and as `compile_outbound`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
     made = CompiledDestination(
         name=chosen.name,
@@ -77,12 +75,12 @@ def make_destination(
 
 
 def retry_randomness() -> Random:
-    """Give the randomness of retries."""
+    """Return the random source of retry delays."""
     return SystemRandom()
 
 
 def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MessageSender:
-    """Make the connection to a destination. Raises TLSConfigurationError, TransportError."""
+    """Return the sender of a destination. Raises TLSConfigurationError, TransportError."""
     match chosen.address:
         case FolderAddress() as address:
             return _folder(settings, chosen, address)
@@ -127,7 +125,7 @@ def _web(
     authorization = read_authorization(
         f"destination {chosen.name}", require_foreign_secret(settings, chosen.name, file)
     )
-    policy: Any = _Trust(tls_options(settings, chosen))
+    policy: Any = _DestinationTrust(tls_options(settings, chosen))
     agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]
     return HttpSender(
         agent,
@@ -140,8 +138,8 @@ def _web(
 
 
 @implementer(IPolicyForHTTPS)
-class _Trust:
-    """The TLS options of one destination, for the one address that is asked for."""
+class _DestinationTrust:
+    """The TLS options of one destination, for Twisted's HTTP agent."""
 
     def __init__(self, options: Any) -> None:
         self._options = options
@@ -171,7 +169,7 @@ _DIGEST = text("SELECT digest FROM message WHERE id = :id")
 
 
 def order_message_finder(database: Database) -> MessageOrigin:
-    """Give what finds the message that first spoke of a delivery's first order."""
+    """Return a function that finds the message that created the first order of a delivery."""
 
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []

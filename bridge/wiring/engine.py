@@ -1,4 +1,4 @@
-"""The internal engine as an ASGI application, and a client for the configured report service."""
+"""The internal engine as an ASGI application, and the transport to the configured engine."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,11 +29,11 @@ from config import Settings
 Clock = Callable[[], int]
 
 _FAILURES_WITHIN: Final = 15 * 60
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such a bind is reached by
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # how a process reaches such a bind
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
-    """Read the secrets; the rest is copied. Raises SettingsError."""
+    """Return the settings of the engine, with its secrets. Raises SettingsError."""
     keys = settings.path(settings.engine.link_keys_file)
     return EngineSettings(
         link_keys=read_link_keys(keys),
@@ -105,9 +105,9 @@ def engine_application(
     alone: bool = False,
 ) -> FastAPI:
     """
-    Build the internal engine; its background work is started by the runtime.
+    Build the internal engine. The runtime starts its background work.
 
-    `alone`: there is no listener in its process.
+    `alone`: the process has no listener.
     """
     return create_application(
         replace(engine_settings(settings), alone=alone),
@@ -118,7 +118,7 @@ def engine_application(
 
 
 def engine_tokens(settings: Settings) -> AccessTokens:
-    """Read the tokens that our calls bear. Raises SettingsError."""
+    """Read the access tokens for calls to the engine. Raises SettingsError."""
     by_site = {
         site: read_token(settings.path(file)) for site, file in settings.engine.tokens.items()
     }
@@ -128,7 +128,7 @@ def engine_tokens(settings: Settings) -> AccessTokens:
 
 
 def engine_http(settings: Settings, application: FastAPI | None) -> EngineCaller:
-    """Open what carries the calls of an EngineClient."""
+    """Return the transport of an EngineClient: HTTP, or calls in this process."""
     if not settings.engine.is_internal:
         return http_caller(settings.engine.base_url)
     if application is not None:

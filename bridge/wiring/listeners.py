@@ -40,17 +40,17 @@ _MOST_COUNTED = 0xFFFFFF
 
 
 class NotInbound(BridgeError):  # noqa: N818  # named for what happened
-    """A listener names a definition that reads no messages."""
+    """A listener uses a definition that does not read messages."""
 
     def __init__(self, listener: str, mapping: str) -> None:
         super().__init__(f"listener {listener}: {mapping} is not a mapping of incoming messages")
 
 
 class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
-    """A listener names a charset that messages cannot be read in."""
+    """The charset of a listener is not supported."""
 
     def __init__(self, listener: str) -> None:
-        super().__init__(f"listener {listener}: charset is none that messages can be read in")
+        super().__init__(f"listener {listener}: charset is not supported")
 
 
 def make_listeners(
@@ -113,23 +113,22 @@ def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServer:
 
 
 def log_reload_failure(error: TLSConfigurationError) -> None:
-    """Say that the old certificates stay in use."""
+    """Log that the previous certificates stay in use."""
     structlog.get_logger("tls").error("new files not used", setting=error.setting)
 
 
 class ControlIds:
     """
-    Gives control ids of our own: 20 characters, never given before.
+    Generates unique control ids of 20 characters: a random prefix and a counter.
 
-    A random beginning and a count: to ask the system for randomness each time costs as much
-    as to build the acknowledgment.
+    New random bytes for each id would cost as much as building the acknowledgment.
     """
 
     def __init__(self) -> None:
         self._begin()
 
     def __call__(self) -> str:
-        """Give the next."""
+        """Return the next control id."""
         number = next(self._count)
         if number > _MOST_COUNTED:
             self._begin()
@@ -142,7 +141,7 @@ class ControlIds:
 
 
 def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) -> Validator | None:
-    """Make a listener's validator; None where it has none. Raises ProfileUnusable."""
+    """Return the validator of a listener, or None. Raises ProfileUnusable."""
     if listener.validation is Validation.OFF:
         return None
     file = listener.profile
@@ -152,18 +151,18 @@ def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) 
 
 
 def merged_patient_check(listening: Listening, database: Database) -> Acquaintance | None:
-    """Make what knows merged patients; None where nothing is checked before it is accepted."""
+    """Return the check for merged patients; None if the listener only stores."""
     checks = listening.acknowledge is not Acknowledge.STORED
     return Acquaintance(listening, database) if checks else None
 
 
 def with_validation(check: Validator | None, handle: Handler) -> Handler:
-    """Let a listener's frames be validated before they are handled."""
+    """Return a handler that validates frames first."""
     return handle if check is None else ValidatingHandler(check, handle)
 
 
 def with_checks(listening: Listening, *checks: Check | None) -> Listening:
-    """Give a listener's policy with the checks that it has."""
+    """Return a listener with these checks added."""
     for check in filter(None, checks):
         listening = validated(listening, check)
     return listening

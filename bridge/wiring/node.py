@@ -1,8 +1,8 @@
 """
-Who we are among all that share a queue: a name that survives a restart.
+The name of a process among all that share a queue. It survives a restart.
 
-Each running process of a home holds one numbered slot by a file lock; the slot's name is
-random, kept in the file. Whoever gets the slot after a crash finds what its holder had claimed.
+Each running process of a data directory holds one numbered slot by a file lock. The file contains a
+random name. A process that gets the slot after a crash owns the claims of the previous holder.
 """
 
 import fcntl
@@ -19,18 +19,18 @@ _MOST: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeSlot:
-    """A slot of this home, held until the process ends."""
+    """A slot of the data directory, held until the process ends."""
 
     name: str
     descriptor: int
 
     def release(self) -> None:
-        """Give the slot back."""
+        """Release the slot."""
         os.close(self.descriptor)
 
 
 def take_slot(home: Path) -> NodeSlot:
-    """Take the first free slot of a home."""
+    """Take the first free slot of a data directory."""
     folder = home / "run"
     make_folder(folder)
     for number in range(_MOST):

@@ -1,10 +1,9 @@
-"""Ports of listeners from settings: MLLP, HTTP, or a folder.
+"""
+Ports of listeners from settings: MLLP, HTTP, or a folder. All use the same `IntakeHandler`.
 
-A listener reads every file of its folder and moves it, a destination writes there. An operator of
-the console can set both, and must not reach secrets, databases, mappings or archives that way.
-Files of the settings, such as those with an Authorization header, may not be our own keys.
-
-What they do with a message is the same `IntakeHandler`; only how it comes and goes differs.
+A listener reads and moves every file of its folder, and a destination writes to its folder. Console
+users can set both, so these folders must not contain secrets, databases, mappings or archives.
+Files with an Authorization header must not be keys of the installation.
 """
 
 import asyncio
@@ -46,14 +45,14 @@ _OWN_FOLDERS = ("secrets", "mappings", "run")
 
 
 class ProtectedPath(BridgeError):  # noqa: N818  # named for what is there
-    """A path that belongs to the installation itself."""
+    """A path belongs to the installation itself."""
 
     def __init__(self, owner: str, path: Path) -> None:
         super().__init__(f"{owner}: {path} belongs to the installation; use another path")
 
 
 def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
-    """Give the folder of a listener or destination. Raises ProtectedPath."""
+    """Return the folder of a listener or destination. Raises ProtectedPath."""
     folder = settings.path(Path(address.path))
     real = folder.resolve()
     for own in _own(settings):
@@ -63,7 +62,7 @@ def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
 
 
 def require_foreign_secret(settings: Settings, owner: str, file: Path | None) -> Path | None:
-    """Give the file of a peer's secret, resolved; None for none. Raises ProtectedPath."""
+    """Return the path of a peer's secret, or None. Raises ProtectedPath."""
     if file is None:
         return None
     path = settings.path(file)
@@ -90,12 +89,12 @@ def _own(settings: Settings) -> list[Path]:
     return [each.resolve() for each in found]
 
 
-DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
+DRAIN_WITHIN = 10.0  # seconds for HTTP responses in progress
 
 
 @dataclass(frozen=True, slots=True)
 class ListeningPort:
-    """A factory, where it listens, and how it ends."""
+    """A protocol factory, its endpoint, and a function that drains it."""
 
     factory: Any
     endpoint: Any
@@ -104,7 +103,7 @@ class ListeningPort:
 
 @dataclass(frozen=True, slots=True)
 class SharedLimits:
-    """What all listeners of a process share."""
+    """Limits that all listeners of a process share."""
 
     budget: FrameBudget
     ceiling: Ceiling
@@ -112,12 +111,12 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class FrameHandlers:
-    """What answers frames, and what answers those that are given up."""
+    """The handler of frames, and the one of incomplete frames."""
 
     handle: Handler
     unframed: NakBuilder
     seen: Counter[str]
-    """Counts frames by listener."""
+    """Number of frames by listener."""
 
 
 def make_handler(
@@ -127,7 +126,7 @@ def make_handler(
     metrics: Metrics,
     counted: Sequencer | None = None,
 ) -> IntakeHandler:
-    """Join one listener's policy with the ledger and its counters."""
+    """Return the intake handler of a listener, with its counters."""
     return IntakeHandler(
         listener,
         counted or inbox,
@@ -140,7 +139,7 @@ def make_handler(
 
 
 def sequencer(listener: ListenerSettings, inbox: Inbox, database: Database) -> Sequencer | None:
-    """Make what counts a listener's messages; None where nobody counts."""
+    """Return the sequence number check of a listener, or None."""
     mode = SequenceNumbers(listener.sequence_numbers.value)
     if mode is SequenceNumbers.OFF:
         return None
@@ -150,7 +149,7 @@ def sequencer(listener: ListenerSettings, inbox: Inbox, database: Database) -> S
 def folder_listener(
     settings: Settings, listener: ListenerSettings, answering: FrameHandlers, metrics: Metrics
 ) -> FolderListener | None:
-    """Make a folder's listener; None where the listener is none of that kind."""
+    """Return the listener of a folder; None for other kinds of addresses."""
     if not isinstance(listener.bind, FolderAddress):
         return None
     rules = FolderRules(
@@ -171,10 +170,10 @@ def make_port(
     reactor: Any,
     shared: SharedLimits,
 ) -> ListeningPort:
-    """Make what listens on a socket. Raises TLSConfigurationError, AuthorizationUnusable."""
+    """Return the port of a listener. Raises TLSConfigurationError, AuthorizationUnusable."""
     address = listener.bind
     if isinstance(address, FolderAddress):
-        raise TypeError("a folder is no socket")
+        raise TypeError("a folder has no port")
     limits = server_limits(listener)
     observer = WireCounter(metrics, listener.name, answering.seen)
     endpoint = listener_endpoint(settings, listener, address, reactor)
@@ -221,7 +220,7 @@ def server_limits(listener: ListenerSettings) -> ServerLimits:
 def web_rules(
     settings: Settings, listener: ListenerSettings, address: WebAddress
 ) -> HttpListenerRules:
-    """Say what an HTTP listener asks for. Raises AuthorizationUnusable."""
+    """Return the rules of an HTTP listener. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
         f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
@@ -230,7 +229,7 @@ def web_rules(
 
 
 async def _drain(site: MessageSite) -> None:
-    """Let requests in hand be answered, refuse others, close."""
+    """Answer requests in progress, refuse new ones, then close."""
     site.pause()
     loop = asyncio.get_running_loop()
     until = loop.time() + DRAIN_WITHIN
@@ -242,9 +241,9 @@ async def _drain(site: MessageSite) -> None:
 def listener_endpoint(
     settings: Settings, listener: ListenerSettings, address: Address | WebAddress, reactor: Any
 ) -> Any:
-    """Say where a listener binds, with TLS where it is set. Raises TLSConfigurationError."""
+    """Return the endpoint of a listener, with TLS if set. Raises TLSConfigurationError."""
     host, port = address.host, address.port
-    backlog = 1024  # beyond it, senders would repeat their SYN a second later
+    backlog = 1024  # beyond it, senders repeat their SYN after a second
     options = None if listener.tls is None else tls_options(settings, listener.tls)
     if listener.share_port:
         return SharedPort(reactor, host, port, backlog=backlog, tls=options)

@@ -1,8 +1,8 @@
-"""Listeners and destinations that the console says: tables of bridge.toml, kept as versions.
+"""
+Listeners and destinations that were saved in the console: tables of bridge.toml, kept as records.
 
-A version has a name of its own, as lists of definitions have (`bridge.wiring.active_settings`); so
-it is
-kept with who, when and why, and all nodes follow. An empty one gives bridge.toml its word back.
+Each is stored under a name of its own among the versions of definitions, with author, time and
+reason, and all nodes follow it. An empty record restores the table of bridge.toml.
 """
 
 import json
@@ -22,46 +22,46 @@ from config.sections import DestinationSettings
 
 Connection = ListenerSettings | DestinationSettings
 Table = Mapping[str, Any]
-"""A listener or destination as bridge.toml writes it: keys with plain values."""
+"""A listener or destination as in bridge.toml: keys with plain values."""
 
 MODELS: Final[Mapping[ChannelKind, type[Connection]]] = {
     ChannelKind.LISTENER: ListenerSettings,
     ChannelKind.DESTINATION: DestinationSettings,
 }
-_BEGINNING: Final = "settings of "
+_PREFIX: Final = "settings of "
 _FILE: Final = "settings.json"
 Section = TypeVar("Section", ListenerSettings, DestinationSettings)
 
 
 class InvalidConnection(BridgeError):  # noqa: N818  # named for what happened
-    """A listener or destination of the console cannot be what its settings say."""
+    """A saved listener or destination has invalid settings."""
 
     def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
-        super().__init__(f"{kind} {name} as the console says it: {', '.join(fields)}")
+        super().__init__(f"{kind} {name} as saved in the console: {', '.join(fields)}")
 
 
 class FieldMistake(NamedTuple):
-    """What is wrong with a field of a table; without a field: with the table."""
+    """A mistake in a field of a table; an empty field means the table itself."""
 
     field: str
     text: str
 
 
 def record_name(kind: ChannelKind, name: str) -> str:
-    """Name the record of a connection; no definition can be called so."""
-    return f"{_BEGINNING}{kind} {name}"
+    """Return the name of a connection's record; no definition can have this name."""
+    return f"{_PREFIX}{kind} {name}"
 
 
 def parse_record_name(name: str) -> tuple[ChannelKind, str] | None:
-    """Say whose a record is, by its name; None where it is none of a connection."""
-    if not name.startswith(_BEGINNING):
+    """Return kind and name of the connection of a record; None for other names."""
+    if not name.startswith(_PREFIX):
         return None
-    kind, _, own = name.removeprefix(_BEGINNING).partition(" ")
+    kind, _, own = name.removeprefix(_PREFIX).partition(" ")
     return ChannelKind(kind), own
 
 
 def make_record(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
-    """Make what is kept of a table; None: bridge.toml has the word again."""
+    """Return the record of a table; None restores the table of bridge.toml."""
     own = None if table is None else {**table, "name": name}
     text = json.dumps(own, ensure_ascii=False, sort_keys=True)
     digest = sha256(text.encode()).hexdigest()[:16]
@@ -69,13 +69,13 @@ def make_record(kind: ChannelKind, name: str, table: Table | None) -> MappingVer
 
 
 def table_of(build_section: MappingVersion) -> dict[str, Any] | None:
-    """Give the table that was kept; None where bridge.toml has the word."""
+    """Return the table of a record; None if bridge.toml applies."""
     found: dict[str, Any] | None = json.loads(build_section.sources[_FILE])
     return found
 
 
 def find_mistakes(kind: ChannelKind, table: Table) -> list[FieldMistake]:
-    """Say what is wrong with a table by itself, as the settings' own check does."""
+    """Return the mistakes of a table, as a check of the settings reports them."""
     try:
         MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
@@ -89,18 +89,18 @@ def _mistake(refusal: SettingProblem) -> FieldMistake:
 
 
 def keys(model: type[BaseModel]) -> list[str]:
-    """Name the keys of a section as they are written."""
+    """Return the keys of a section as they are written."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def with_saved_connections(settings: Settings, said: Mapping[str, MappingVersion]) -> Settings:
+def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersion]) -> Settings:
     """
-    Give the settings with the connections that were said, by their records.
+    Return the settings with the saved connections.
 
-    Raises WrongConnection where a table does not fit this release.
+    Raises InvalidConnection if a table does not fit this release.
     """
     tables = {
-        whose: table_of(each) for name, each in said.items() if (whose := parse_record_name(name))
+        owner: table_of(each) for name, each in saved.items() if (owner := parse_record_name(name))
     }
     if not any(tables.values()):
         return settings
@@ -122,7 +122,7 @@ def _made(
 
 
 def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
-    """Make a section of a table. Raises WrongConnection."""
+    """Build a section from a table. Raises InvalidConnection."""
     try:
         return MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
@@ -130,15 +130,15 @@ def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
         raise InvalidConnection(kind, name, fields) from None
 
 
-def _joined(own: Sequence[Section], said: Mapping[str, Section]) -> list[Section]:
-    """Put what was said in the place of what the file says, or behind it."""
+def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Section]:
+    """Replace connections of the file with saved ones, and append new ones."""
     known = {each.name for each in own}
-    kept = [said.get(each.name, each) for each in own]
-    return kept + [each for name, each in sorted(said.items()) if name not in known]
+    kept = [saved.get(each.name, each) for each in own]
+    return kept + [each for name, each in sorted(saved.items()) if name not in known]
 
 
 def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
-    """Say whose word a connection is: `file`, `console`, or `both` where they differ."""
+    """Return the origin of a connection: `file`, `console`, or `both` if they differ."""
     before, now = (
         next((_bare(each) for each in connections_of(settings, kind) if each.name == name), None)
         for settings in (own, current)
@@ -149,14 +149,14 @@ def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) ->
 
 
 def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
-    """Give the listeners, or the destinations."""
+    """Return the listeners or the destinations."""
     return settings.listener if kind is ChannelKind.LISTENER else settings.destination
 
 
 def _bare(
     section: Connection,
 ) -> Connection:
-    """Give a section without what a listener reads with, which is said apart."""
+    """Return a section without the definitions of a listener, which have a record of their own."""
     if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})
     return section

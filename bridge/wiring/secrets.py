@@ -1,6 +1,7 @@
-"""Read the secrets of a home, and rotate them: tokens, and the key ring that seals links.
+"""
+Secrets in files: tokens, passwords, and the key ring that seals links.
 
-A key ring is a line for each key, newest first: its id, a blank, 32 bytes in Base64.
+A key ring has one line for each key, newest first: its id, a blank, and 32 bytes in Base64.
 """
 
 import base64
@@ -17,7 +18,7 @@ KEY_BYTES: Final = 32
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; raise SettingsError naming the file, never what it holds."""
+    """Return the token in a file. Raises SettingsError, which never contains the content."""
     token = _text(path).strip()
     if not token or any(character.isspace() for character in token):
         raise SettingsError([Mistake(str(path), "must hold one token and nothing else")])
@@ -25,7 +26,7 @@ def read_token(path: Path) -> str:
 
 
 def read_secret(path: Path) -> str:
-    """Return the one line of a file, such as a password; raise SettingsError naming the file."""
+    """Return the single line of a file, such as a password. Raises SettingsError."""
     secret = _text(path).strip()
     if not secret or len(secret.splitlines()) != 1:
         raise SettingsError([Mistake(str(path), "must hold one line and nothing else")])
@@ -33,7 +34,7 @@ def read_secret(path: Path) -> str:
 
 
 def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
-    """Return the key ring, newest first; raise SettingsError naming file and line."""
+    """Return the key ring, newest key first. Raises SettingsError."""
     keys: list[tuple[str, bytes]] = []
     mistakes: list[Mistake] = []
     for number, line in enumerate(_text(path).splitlines(), start=1):
@@ -52,12 +53,12 @@ def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def new_index_key() -> bytes:
-    """Make the content of a new file for the key of index hashes."""
+    """Return the content of a new index key file."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
 
 
 def read_index_key(path: Path) -> bytes:
-    """Return the key of index hashes; raise SettingsError naming the file."""
+    """Return the key of index hashes. Raises SettingsError."""
     key = _decoded(_text(path).strip())
     if len(key) != KEY_BYTES:
         raise SettingsError([Mistake(str(path), "must hold one line: 32 bytes in Base64")])
@@ -65,17 +66,17 @@ def read_index_key(path: Path) -> bytes:
 
 
 def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:
-    """Replace the key ring in one step: a reader sees the old file or the new one."""
+    """Replace the key ring atomically."""
     lines = [f"{key_id} {base64.b64encode(key).decode('ascii')}\n" for key_id, key in keys]
     replace_all({path: "".join(lines).encode("ascii")})
 
 
 class WatchedKeys:
     """
-    The key ring of a file, read again when the file has been replaced.
+    The key ring of a file, read again after the file was replaced.
 
-    Asked each time that a link is sealed: a look at the file's time stamp costs microseconds. A
-    file that cannot be read leaves the ring as it is.
+    The engine calls it for each sealed link; checking the time stamp takes microseconds. If the
+    file cannot be read, the previous ring stays in use.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +84,7 @@ class WatchedKeys:
         self._seen = _stamp(path)
 
     def changed(self) -> tuple[tuple[str, bytes], ...] | None:
-        """Return the ring if the file is another one than before, else None."""
+        """Return the ring if the file has changed, else None."""
         seen = _stamp(self._path)
         if seen is None or seen == self._seen:
             return None

@@ -1,4 +1,4 @@
-"""Open the databases of a home, and bring them to this release's schema."""
+"""Databases of a data directory: open them, and migrate them to the schema of this release."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _NO_KEY: Final = (
 
 
 def open_bridge_database(settings: Settings) -> Database:
-    """Open the bridge's own database; nothing is migrated here. Raises SettingsError."""
+    """Open the bridge's database without migrating it. Raises SettingsError."""
     database = Database(settings.database_url(), _pool(settings))
     _use_index_key(settings, database, keyed_columns.BRIDGE_TABLE)
     return database
@@ -34,7 +34,7 @@ def open_bridge_database(settings: Settings) -> Database:
 
 @contextmanager
 def bridge_database(home: Path) -> Iterator[Database]:
-    """Open the bridge's database of a home for a command, migrated."""
+    """Open and migrate the bridge's database for a command."""
     database = open_bridge_database(load(home))
     try:
         migrate_bridge(database)
@@ -44,7 +44,7 @@ def bridge_database(home: Path) -> Iterator[Database]:
 
 
 def open_engine_database(settings: Settings, pool: DatabaseOptions | None = None) -> Database:
-    """Open the internal engine's database; nothing is migrated here. Raises SettingsError."""
+    """Open the internal engine's database without migrating it. Raises SettingsError."""
     own = _pool(settings)
     if pool is not None:
         own = replace(own, size=pool.size, overflow=pool.overflow, timeout=pool.timeout)
@@ -54,7 +54,7 @@ def open_engine_database(settings: Settings, pool: DatabaseOptions | None = None
 
 
 def migrate_bridge(database: Database) -> tuple[str, ...]:
-    """Bring the bridge's tables to this release, with room; give the revisions then in force."""
+    """Migrate the bridge's tables, and create partitions; return the revisions."""
     revisions = upgrade(database)
     database.synchronous_commit.require()
     keyed_columns.ensure_keyed(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
@@ -63,7 +63,7 @@ def migrate_bridge(database: Database) -> tuple[str, ...]:
 
 
 def migrate_engine(database: Database) -> tuple[str, ...]:
-    """Bring the engine's tables to this release; give the revisions then in force."""
+    """Migrate the engine's tables; return the revisions."""
     revisions = upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     database.synchronous_commit.require()
     keyed_columns.ensure_keyed(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
@@ -71,18 +71,18 @@ def migrate_engine(database: Database) -> tuple[str, ...]:
 
 
 def bridge_is_ready(database: Database) -> bool:
-    """Tell whether the bridge's tables are at this release. Raises SchemaTooNew."""
+    """Tell whether the bridge's tables are migrated. Raises SchemaTooNew."""
     return is_ready(database) and _is_keyed(database, keyed_columns.BRIDGE_TABLE)
 
 
 def engine_is_ready(database: Database) -> bool:
-    """Tell whether the engine's tables are at this release. Raises SchemaTooNew."""
+    """Tell whether the engine's tables are migrated. Raises SchemaTooNew."""
     ready = is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     return ready and _is_keyed(database, keyed_columns.ENGINE_TABLE)
 
 
 def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Migrate every database of a home; the engine's only where it is our own."""
+    """Migrate the bridge's database, and that of the internal engine."""
     done = {}
     database = open_bridge_database(settings)
     try:
@@ -104,9 +104,9 @@ def _is_keyed(database: Database, table: str) -> bool:
 
 def _use_index_key(settings: Settings, database: Database, table: str) -> None:
     """
-    Give this process the index key; make one where neither a file nor a keyed row needs it.
+    Install the index key in this process; create the key if no rows are keyed yet.
 
-    A database that cannot be asked is no reason to make one: whoever uses it reports that.
+    If the database cannot be read, no key is created; the first use of the database reports it.
     """
     path = settings.path(settings.database.index_key_file)
     if not path.exists():

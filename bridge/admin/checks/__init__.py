@@ -1,1 +1,1 @@
-"""`bridge check`: what is wrong with an installation."""
+"""`bridge check`: find the mistakes of an installation."""

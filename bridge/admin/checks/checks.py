@@ -1,4 +1,4 @@
-"""`bridge check`: everything of a home that can be wrong, looked at without changing anything."""
+"""`bridge check`: check everything of a data directory without changing anything."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,16 +45,16 @@ _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
     """
-    Look at everything; return what was found, errors first.
+    Run all checks; return their findings, errors first.
 
-    `reach`: see whether somebody listens at each destination, which `check_live` asks too.
+    `reach`: connect to each destination, which `check_live` does too.
     """
     try:
         settings = load(home)
     except SettingsError as error:
         mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
         known = [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in mistakes]
-        return with_positions(home, [*known, *_mappings(home), *_what_is_left(home)])
+        return with_positions(home, [*known, *_mappings(home), *_partial_settings(home)])
     down = unanswered(settings)
     looks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
         _secrets,
@@ -75,7 +75,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
 
 
 def active_or_file_settings(settings: Settings) -> Settings:
-    """Lay what the console says over the settings, where there is a database that can be read."""
+    """Return the active settings, or those of bridge.toml if the database cannot be read."""
     url = settings.database_url()
     if is_missing(url):
         return settings
@@ -86,13 +86,13 @@ def active_or_file_settings(settings: Settings) -> Settings:
     try:
         return active_settings.current(settings, database)
     except BridgeError:
-        return settings  # the check that asks nobody says why
+        return settings  # `check_home` reports the reason
     finally:
         database.dispose()
 
 
-def _what_is_left(home: Path) -> Iterator[CheckFinding]:
-    """Look at listeners and destinations beside mistakes that keep the settings from being read."""
+def _partial_settings(home: Path) -> Iterator[CheckFinding]:
+    """Check listeners and destinations of settings that have mistakes elsewhere."""
     settings = remains(home)
     if settings is not None:
         yield from _listeners(settings)
@@ -100,7 +100,7 @@ def _what_is_left(home: Path) -> Iterator[CheckFinding]:
 
 
 def _activations(settings: Settings) -> Iterator[CheckFinding]:
-    """Name the files that say something else than what was put into force."""
+    """Find files that differ from the active versions."""
     url = settings.database_url()
     if is_missing(url):
         return
@@ -113,18 +113,18 @@ def _activations(settings: Settings) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckSeverity.ERROR, "console", str(error))
         return
     except BridgeError:
-        return  # `_database` has said why
+        return  # `databases` reports the reason
     finally:
         database.dispose()
-    yield from _said_in_console(settings, current, find)
+    yield from _saved_in_console(settings, current, find)
     for name in names:
         place = str(settings.home / "mappings" / f"{name}.yaml")
-        message = f"another version is in force; `bridge mapping activate {name}` takes the file"
+        message = f"another version is active; `bridge mapping activate {name}` activates the file"
         yield CheckFinding(CheckSeverity.WARNING, place, message)
 
 
 def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
-    """Name what a running service does not know yet: bridge.toml is read when it starts."""
+    """Find channels that no running node has loaded: bridge.toml is read at the start."""
     url = settings.database_url()
     if is_missing(url):
         return
@@ -134,7 +134,7 @@ def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
         current = active_settings.current(settings, database)
         known = {kind: channels.read_channels(database, kind) for kind in ChannelKind}
     except BridgeError:
-        return  # `_database` has said why
+        return  # `databases` reports the reason
     finally:
         database.dispose()
     loaded = {
@@ -153,37 +153,37 @@ def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
             yield CheckFinding(CheckSeverity.WARNING, f"{kind} {name}", message)
 
 
-def _said_in_console(
+def _saved_in_console(
     settings: Settings, current: Settings, find: SourceFinder
 ) -> Iterator[CheckFinding]:
-    """Look at what the console says of listeners and destinations, and name what it overrules."""
+    """Check connections saved in the console, and report those that override bridge.toml."""
     own = {whose: each for each in _connections(settings) for whose in [(each.kind, each.name)]}
     for each in _connections(current):
         before, place = own.get((each.kind, each.name)), f"{each.kind} {each.name}"
         if before is not None and before.settings == each.settings:
             if before.mappings != each.mappings:
-                message = f"reads with {', '.join(each.mappings)}, whatever the settings say"
+                message = f"reads with {', '.join(each.mappings)}, as saved in the console"
                 yield CheckFinding(CheckSeverity.WARNING, place, message)
             continue
         if before is not None:
-            message = "is as the console says it, whatever bridge.toml says"
+            message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
         yield from _tried(place, connections.checks_of(current, each.kind, each.name, find))
 
 
-class _Connection(NamedTuple):
+class _ConnectionEntry(NamedTuple):
     kind: ChannelKind
     name: str
     settings: ListenerSettings | DestinationSettings
     mappings: Sequence[str]
 
 
-def _connections(settings: Settings) -> Iterator[_Connection]:
+def _connections(settings: Settings) -> Iterator[_ConnectionEntry]:
     for listener in settings.listener:
         bare = listener.model_copy(update={"mappings": []})
-        yield _Connection(ChannelKind.LISTENER, listener.name, bare, listener.mappings)
+        yield _ConnectionEntry(ChannelKind.LISTENER, listener.name, bare, listener.mappings)
     for chosen in settings.destination:
-        yield _Connection(ChannelKind.DESTINATION, chosen.name, chosen, ())
+        yield _ConnectionEntry(ChannelKind.DESTINATION, chosen.name, chosen, ())
 
 
 def _errors(error: SettingsError) -> list[CheckFinding]:
@@ -215,7 +215,7 @@ def _secrets(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def exposures(settings: Settings) -> Iterator[Exposure]:
-    """Find the files of an installation that other accounts can access."""
+    """Find files of the installation that other accounts can access."""
     urls = dict.fromkeys([settings.database_url(), settings.engine_database_url()])
     databases = [sqlite_file(url) for url in urls if url.startswith("sqlite:///")]
     others = [Path(f"{file}{end}") for file in databases for end in _BESIDE_DATABASE]
@@ -228,7 +228,7 @@ def exposures(settings: Settings) -> Iterator[Exposure]:
 
 
 def fix_home(home: Path) -> list[Exposure]:
-    """Correct the modes of an installation's files; give what is still open to others."""
+    """Correct file modes; return the files that other accounts can still access."""
     try:
         found = exposures(load(home))
     except SettingsError:
@@ -237,7 +237,7 @@ def fix_home(home: Path) -> list[Exposure]:
 
 
 def _deprecated(settings: Settings) -> Iterator[CheckFinding]:
-    """Name the settings that are still accepted and have no effect."""
+    """Find settings that are accepted and have no effect."""
     for name in Settings.model_fields.keys() - {"listener", "destination"}:
         section = getattr(settings, name)
         if not isinstance(section, BaseModel):
@@ -249,7 +249,7 @@ def _deprecated(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
-    """Compare the limit of file descriptors, as this account has it, with the settings."""
+    """Compare the limit of file descriptors of this account with the settings."""
     place = "file descriptors"
     try:
         found = share(settings, reachable_limit())
@@ -279,7 +279,7 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
         with database.read() as connection:
             known = {site.site_id for site in list_sites(connection, None)}
     except BridgeError:
-        return  # `_database` has said why
+        return  # `databases` reports the reason
     finally:
         database.dispose()
     for listener in settings.listener:
@@ -305,12 +305,12 @@ def _tracing(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
-    """Make each part as the service would; say what is wrong with any of them, each once."""
+    """Build each part as the service does; yield each distinct error."""
     said = set()
     for part in parts:
         try:
             part()
-        except MappingErrors as error:  # `_mappings` names those of the files there are
+        except MappingErrors as error:  # `_mappings` reports the mistakes of existing files
             said |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
         except (BridgeError, TLSConfigurationError) as error:
             said.add(str(error))

@@ -1,6 +1,7 @@
-"""Whether listeners and destinations can do what they are set to: each is made as at a start.
+"""
+Checks of listeners and destinations: each is built as at a start of the service, then discarded.
 
-What is made is thrown away. Ports are not opened, and nobody is connected to.
+No port is opened and no connection is made.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +25,11 @@ from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
 Part = Callable[[], object]
-"""Makes something, or raises what is wrong with it."""
+"""Builds a part of a connection, or raises its error."""
 
 
 class MissingSite(BridgeError):  # noqa: N818  # named for what happened
-    """Neither a listener nor its definition can say whose a message is."""
+    """Neither a listener nor its definition yields a SiteID."""
 
     def __init__(self, listener: str, mapping: str) -> None:
         super().__init__(
@@ -37,14 +38,14 @@ class MissingSite(BridgeError):  # noqa: N818  # named for what happened
 
 
 class AddressInUse(BridgeError):  # noqa: N818  # named for what happened
-    """What only one listener can have is another's, or the web side's."""
+    """The port or folder of a listener is used by another listener or by HTTP."""
 
     def __init__(self, listener: str, address: str, owner: str) -> None:
-        super().__init__(f"listener {listener}: {address} is that of {owner}")
+        super().__init__(f"listener {listener}: {address} is used by {owner}")
 
 
 class NeedsPostgreSQL(BridgeError):  # noqa: N818  # named for what happened
-    """Several nodes cannot share a port where each has a database of its own."""
+    """Several nodes can share a port only if they share a database."""
 
     def __init__(self, listener: str) -> None:
         super().__init__(f"listener {listener}: share_port needs PostgreSQL (database.url)")
@@ -58,7 +59,7 @@ class UnusableFiles(BridgeError):  # noqa: N818  # named for what happened
 
 
 def used_definitions(settings: Settings) -> list[str]:
-    """Name the definitions that listeners and destinations work with."""
+    """Return the names of the definitions that listeners and destinations use."""
     names = [name for listener in settings.listener for name in listener.mappings]
     names += [
         name for chosen in settings.destination for name in destination_definition_names(chosen)
@@ -68,7 +69,7 @@ def used_definitions(settings: Settings) -> list[str]:
 
 def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None:
     """
-    See that everything in the settings that uses a definition can work with it.
+    Compile a definition for each listener and destination that uses it.
 
     Raises MappingErrors, WrongKind, NotOutgoing, NotRendered and NoMessageFor.
     """
@@ -83,7 +84,7 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
 def verify_records(
     settings: Settings, records: Sequence[MappingVersion], find: SourceFinder
 ) -> None:
-    """See that what the console says can be; raises as `verify_definition`, and BridgeError."""
+    """Check records of the console. Raises as `verify_definition`, and BridgeError."""
     for each in records:
         listener = active_settings.listener_of_record(each.name)
         if listener:
@@ -98,7 +99,7 @@ def verify_records(
 def checks_of(
     settings: Settings, kind: ChannelKind, name: str, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Give what a connection of the settings is made of; what TLS raises is a BridgeError here."""
+    """Return the parts of a connection. Each raises a BridgeError, also for TLS files."""
     if kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
         found = of_listener(settings, listener, find)
@@ -112,7 +113,7 @@ def checks_of(
 def of_listener(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Give what a listener is made of."""
+    """Return the parts of a listener."""
     found: list[Part] = [
         partial(_charset, listener),
         partial(_site, settings, listener, find),
@@ -128,7 +129,7 @@ def of_listener(
 def of_destination(
     settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Give what a destination is made of."""
+    """Return the parts of a destination."""
     return [
         partial(destinations.make_destination, settings, chosen, find),
         partial(destinations.tls_options, settings, chosen),
@@ -162,7 +163,7 @@ def _folder(settings: Settings, owner: str, where: Where) -> None:
 
 
 def _site(settings: Settings, listener: ListenerSettings, find: SourceFinder | None) -> None:
-    """See that messages of a listener can have a SiteID at all."""
+    """Require that messages of a listener can have a SiteID."""
     for definition in listeners.compile_inbound(settings, listener, find):
         if not listener.site and definition.plan.tags["SiteID"].of_listener:
             raise MissingSite(listener.name, definition.name)
@@ -175,7 +176,7 @@ def _charset(listener: ListenerSettings) -> None:
 
 
 def _alone(settings: Settings, listener: ListenerSettings) -> None:
-    """See that a listener's address is nobody else's."""
+    """Require that no other listener uses the address."""
     if listener.share_port and settings.database_url().startswith("sqlite:"):
         raise NeedsPostgreSQL(listener.name)
     for owner, address in _addresses(settings, listener):
@@ -192,7 +193,7 @@ def _addresses(settings: Settings, but: ListenerSettings) -> Iterator[tuple[str,
 
 
 def _place(listener: ListenerSettings) -> str:
-    """Give what two listeners cannot share: a folder, or a port; port 0 is another each time."""
+    """Return what two listeners cannot share: a folder or a port. Port 0 is always free."""
     bind = listener.bind
     if isinstance(bind, FolderAddress):
         return str(bind)

@@ -1,4 +1,4 @@
-"""What `bridge check` finds of the databases: there, at this release, and fit to keep messages."""
+"""Checks of the databases: reachable, migrated, and configured for durable storage."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _LOST = "the content of {} large messages is missing; restore {} from the same b
 
 
 def unanswered(settings: Settings) -> dict[str, str]:
-    """Give the addresses of databases that cannot be asked, and why: each is waited for once."""
+    """Return the databases that cannot be read, with the reason; each is tried once."""
     urls = [settings.database_url()]
     if settings.engine.is_internal:
         urls.append(settings.engine_database_url())
@@ -46,7 +46,7 @@ def unanswered(settings: Settings) -> dict[str, str]:
 
 
 def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """Look at both databases, the engine's only where it is our own."""
+    """Check the bridge's database, and that of the internal engine."""
     own, place = settings.database_url(), "database.url"
     if own in down:
         yield CheckFinding(CheckSeverity.ERROR, place, down[own])
@@ -74,10 +74,10 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Che
         folder = sqlite_file(url).parent
         if os.access(folder, os.W_OK | os.X_OK):
             yield CheckFinding(
-                CheckSeverity.WARNING, place, "does not exist yet; `bridge serve` makes it"
+                CheckSeverity.WARNING, place, "does not exist yet; `bridge serve` creates it"
             )
         else:
-            yield CheckFinding(CheckSeverity.ERROR, place, f"no file can be made in {folder}")
+            yield CheckFinding(CheckSeverity.ERROR, place, f"no file can be created in {folder}")
         return
     database = Database(url)
     try:
@@ -106,7 +106,7 @@ def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
 
 
 def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
-    """See whether the server and our role there are such that messages can be kept."""
+    """Check that the server and our role there store messages durably."""
     if is_missing(url):
         return
     database = Database(
@@ -126,7 +126,7 @@ def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
 
 
 def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFinding]:
-    """See that the key of index hashes is the one that the rows of the database have."""
+    """Check that the index key is the one that keyed the rows of the database."""
     if is_missing(url):
         return
     path = settings.path(settings.database.index_key_file)
@@ -134,7 +134,7 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFindin
     try:
         kept = keyed_columns.fingerprint_of(database, table)
         if kept is None:
-            return  # `bridge migrate` or `bridge serve` makes the key, and keys the rows
+            return  # `bridge migrate` or `bridge serve` creates the key and keys the rows
         own = index_key.fingerprint(read_index_key(path))
         if own != kept:
             yield CheckFinding(CheckSeverity.ERROR, str(path), str(WrongIndexKey()))
@@ -147,7 +147,7 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFindin
 
 
 def _contents(place: str, url: str) -> Iterator[CheckFinding]:
-    """See whether the files are there that earlier releases wrote for large messages."""
+    """Check that the files exist in which earlier releases stored large messages."""
     if is_missing(url):
         return
     database = Database(url)
@@ -165,10 +165,10 @@ def _contents(place: str, url: str) -> Iterator[CheckFinding]:
 
 
 def is_missing(url: str) -> bool:
-    """Tell whether a database is a file that is not there yet."""
+    """Tell whether a database is a SQLite file that does not exist."""
     return url.startswith("sqlite:///") and not sqlite_file(url).exists()
 
 
 def sqlite_file(url: str) -> Path:
-    """Give the file of a SQLite database."""
+    """Return the file of a SQLite database."""
     return Path(url.removeprefix("sqlite:///"))

@@ -1,10 +1,10 @@
-"""Findings of `bridge check`, and the place of a setting in `bridge.toml`.
+"""
+Findings of `bridge check`, with their positions in `bridge.toml`.
 
-What is checked by being made has no place of its own: it is found by the name of whose it is, and
-by what the message speaks of. What the file does not say stays as it was named.
+A check that builds a connection knows no position. It is found by the name of the connection and
+the setting that the message mentions. Settings that are not in the file keep their name as place.
 
-An error keeps the service from starting or from doing what is set; a warning is worth a look; a
-note says how things are.
+An error prevents the start or the configured work, a warning needs attention, a note informs.
 """
 
 import re
@@ -21,18 +21,18 @@ from config.toml_text import position, read
 _CONNECTION: Final = re.compile(r"(listener|destination) (.+)")
 _SETTING: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 _WORD: Final = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)*")
-_SPEAKS_OF: Final = (
+_MENTIONS: Final = (
     ("nobody answers at", "address"),
     ("mapping", "mappings"),
     ("mapping", "mapping"),
     ("messages", "mapping"),
     ("site", "site"),
 )
-"""What a message says, to the key that it is about where it names none."""
+"""Texts of messages without the name of a key, and the key that they mean."""
 
 
 class SettingsLocator:
-    """Knows the settings file of one home."""
+    """Finds positions in the settings file of a data directory."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / FILE_NAME
@@ -43,7 +43,7 @@ class SettingsLocator:
             self._text, self._values = "", {}
 
     def place(self, named: str, message: str) -> str:
-        """Give file, line and column of what is named, and its name; the name where it has none."""
+        """Return file, line, column and name of a setting; only its name if not in the file."""
         if found := _CONNECTION.fullmatch(named):
             at = self._entry(found[1], found[2], message)
         elif _SETTING.fullmatch(named):
@@ -66,19 +66,19 @@ class SettingsLocator:
 
 
 def _key(entry: Mapping[str, Any], message: str) -> tuple[str, ...]:
-    """Give the key of an entry that a message speaks of; none where that is not to be seen."""
+    """Return the key of an entry that a message mentions; empty if it mentions none."""
     for word in _WORD.findall(message):
         parts = tuple(word.split("."))
         if parts[0] in entry:
             return parts
-    for words, key in _SPEAKS_OF:
+    for words, key in _MENTIONS:
         if words in message and key in entry:
             return (key,)
     return ()
 
 
 class CheckSeverity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -87,7 +87,7 @@ class CheckSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing, and where it stands."""
+    """A result of a check, with its place."""
 
     severity: CheckSeverity
     place: str
@@ -95,7 +95,7 @@ class CheckFinding:
 
 
 def with_positions(home: Path, found: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """Say where in the file what is wrong with a setting stands."""
+    """Return the findings with their positions in the settings file."""
     pointer = SettingsLocator(home)
     return [
         CheckFinding(each.severity, pointer.place(each.place, said), said)

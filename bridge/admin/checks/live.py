@@ -1,8 +1,8 @@
-"""`bridge check --live`: ask every peer whether it responds and trusts us.
+"""
+`bridge check --live`: check whether every peer responds and trusts us. No message is sent.
 
-The question is OPTIONS (RFC 9110 9.3.7): it bears no message, and changes nothing there.
-
-Connects, shakes hands as the settings say, writes and removes a file in folders; sends no message.
+The check connects, performs the TLS handshake, and writes and removes a file in folders. HTTP
+destinations get an OPTIONS request (RFC 9110, 9.3.7), which changes nothing there.
 """
 
 import ssl
@@ -40,19 +40,19 @@ _SECONDS: Final = 5.0
 _UNAUTHORIZED: Final = frozenset({401, 403, 407})
 _GONE: Final = frozenset({404, 410})
 _OTHER_METHODS: Final = frozenset({501, 505})
-"""It has no OPTIONS, and says so as servers say that something is broken."""
+"""Server errors that mean that OPTIONS is not supported."""
 
 
 def ask_web(
     settings: Settings, chosen: DestinationSettings, address: WebAddress, tls: ssl.SSLContext | None
 ) -> Iterator[CheckFinding]:
-    """Ask the address of a destination; `tls`: how its handshake is made."""
+    """Send OPTIONS to a destination; `tls` is the context of the handshake."""
     place, host = f"destination {chosen.name}", f"{address.host}:{address.port}"
     name = (chosen.tls.server_name if chosen.tls else None) or address.host
     try:
         status = _status(str(address), tls, name, _headers(settings, chosen))
     except TransportError:
-        return  # the check that asks nobody has said what is wrong
+        return  # `check_home` reports the reason
     except httpx.TimeoutException:
         message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
@@ -84,7 +84,7 @@ def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, 
 def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
     answers = f"{host} answers {status} to a question without a message"
     if status in _UNAUTHORIZED:
-        message = f"{host} does not let us in ({status}): set authorization_file, or mend it"
+        message = f"{host} does not let us in ({status}): set authorization_file, or correct it"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     elif status in _GONE:
         yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: is that its path?")
@@ -97,7 +97,7 @@ def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
 
 _REFUSED: Final = frozenset({401, 403})
 _WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
-"""What a report service may say to a question without a report."""
+"""Statuses with which a report service may answer a request without a report."""
 
 _BROKEN: Final = 500
 _MLLP: Final = {
@@ -108,11 +108,11 @@ _SERVICE: Final = "engine.base_url"
 
 
 def check_live(home: Path) -> list[CheckFinding]:
-    """Ask everybody at once; return what was found. Settings that cannot be read find nothing."""
+    """Check all peers concurrently. Unreadable settings give no findings."""
     try:
         settings = active_or_file_settings(load(home))
     except SettingsError:
-        return []  # the check that asks nobody has said what is wrong
+        return []  # `check_home` reports the reason
     questions = [
         *_services(settings),
         *(
@@ -131,7 +131,7 @@ def check_live(home: Path) -> list[CheckFinding]:
 
 
 def _services(settings: Settings) -> Iterator[PeerCheck]:
-    """Ask the report service with each of the tokens that there are for it."""
+    """Return a check of the external report service for each of its tokens."""
     engine = settings.engine
     if engine.is_internal:
         return

@@ -1,6 +1,7 @@
-"""Ask many peers at once whether they are there, and wait for none longer than it is worth.
+"""
+Checks of peers, run concurrently with a common time limit.
 
-Whatever holds one up (a resolver, a peer that drips) holds up no other, and not the end.
+A slow peer or resolver delays neither the other checks nor the end.
 """
 
 import socket
@@ -14,10 +15,10 @@ from typing import Final, NamedTuple
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 
 PATIENCE: Final = 20.0
-"""Seconds for all of them."""
+"""Seconds for all checks together."""
 
 _LISTENS: Final = 0.3
-"""Seconds in which one who wants no connection, or another certificate, hangs up."""
+"""Seconds in which a peer that refuses the connection or our certificate closes it."""
 
 _CERTIFICATES: Final = {
     3: "tls.crl has no list of its authority: add it",
@@ -48,44 +49,44 @@ _HANDSHAKES: Final = {
 
 
 class PeerCheck(NamedTuple):
-    """Somebody who is asked, and how."""
+    """A check of a peer, and the place of its findings."""
 
     place: str
     ask: Callable[[], Iterable[CheckFinding]]
 
 
-def run_checks(questions: Sequence[PeerCheck], patience: float = PATIENCE) -> list[CheckFinding]:
-    """Ask them at once; who has not answered in time is told as such. In the order given."""
-    heard: list[list[CheckFinding] | Exception | None] = [None] * len(questions)
+def run_checks(checks: Sequence[PeerCheck], patience: float = PATIENCE) -> list[CheckFinding]:
+    """Run checks concurrently; return findings in order. A late check gives an error."""
+    results: list[list[CheckFinding] | Exception | None] = [None] * len(checks)
 
     def ask(at: int) -> None:
         try:
-            heard[at] = list(questions[at].ask())
-        except Exception as error:  # noqa: BLE001  # raised again by who waits
-            heard[at] = error
+            results[at] = list(checks[at].ask())
+        except Exception as error:  # noqa: BLE001  # raised again below
+            results[at] = error
 
-    threads = [Thread(target=ask, args=(at,), daemon=True) for at in range(len(questions))]
+    threads = [Thread(target=ask, args=(at,), daemon=True) for at in range(len(checks))]
     for thread in threads:
         thread.start()
     end = time.monotonic() + patience
     found: list[CheckFinding] = []
-    for question, thread, at in zip(questions, threads, range(len(threads)), strict=True):
+    for check, thread, at in zip(checks, threads, range(len(threads)), strict=True):
         thread.join(max(0.0, end - time.monotonic()))
-        answer = heard[at]
+        answer = results[at]
         if isinstance(answer, Exception):
             raise answer
-        late = CheckFinding(CheckSeverity.ERROR, question.place, f"no answer within {patience:g} s")
+        late = CheckFinding(CheckSeverity.ERROR, check.place, f"no answer within {patience:g} s")
         found += [late] if answer is None else answer
     return found
 
 
 def connect(address: tuple[str, int], limit: float) -> socket.socket:
-    """Connect; raises OSError."""
+    """Connect to an address. Raises OSError."""
     return socket.create_connection(address, limit)
 
 
 class FirstAction(Enum):
-    """What the other side does first, while we say nothing."""
+    """What a peer does first while we send nothing."""
 
     LISTENS = "listens"
     SPEAKS = "speaks"
@@ -93,7 +94,7 @@ class FirstAction(Enum):
 
 
 def first_action(wire: socket.socket) -> FirstAction:
-    """Tell what the other side does first; raises what it says of TLS, such as SSLError."""
+    """Return what a peer does first. Raises OSError, also for TLS alerts."""
     before = wire.gettimeout()
     wire.settimeout(_LISTENS)
     try:
@@ -106,13 +107,13 @@ def first_action(wire: socket.socket) -> FirstAction:
 
 def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> str:
     """
-    Say what came between us and a peer, and what to do, where that is known.
+    Return the reason of a failed connection, and what to do about it.
 
-    `is_set`: its TLS has settings of its own, in which something can be done.
+    `is_set`: the peer has TLS settings that can be changed.
     """
     if isinstance(error, ssl.SSLError):
-        told = _of_tls(error).format(host=host)
-        return told if is_set else told.partition(": ")[0]
+        text = _of_tls(error).format(host=host)
+        return text if is_set else text.partition(": ")[0]
     if isinstance(error, socket.gaierror):
         return f"nobody answers at {host}: no such host is known ({error.strerror})"
     if isinstance(error, TimeoutError):
@@ -129,7 +130,7 @@ def _of_tls(error: ssl.SSLError) -> str:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Give the operating system's or OpenSSL's error behind a library's."""
+    """Return the error of the operating system or of OpenSSL behind a library's error."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError):

@@ -1,4 +1,4 @@
-"""Findings about security: active protections of worker processes, second factors, proxies."""
+"""Security checks: protections of worker processes, second factors, proxies."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ PLACE = "worker processes"
 
 
 def protections() -> list[CheckFinding]:
-    """List the protections that are active in a worker process, and warn of those that are not."""
+    """Report active and missing protections of worker processes."""
     try:
         return findings(HOOKS.protections())
     except WorkerError as error:
@@ -27,7 +27,7 @@ def protections() -> list[CheckFinding]:
 
 
 def findings(active: Sequence[str]) -> list[CheckFinding]:
-    """Say what is active and what is not; own namespaces are of no use behind the filter."""
+    """Report active and missing protections; the filter makes own namespaces unnecessary."""
     found = []
     if active:
         found.append(
@@ -46,13 +46,13 @@ def findings(active: Sequence[str]) -> list[CheckFinding]:
 
 
 _SHARED: Final = (
-    "attempts to sign in from all addresses count as one: a stranger's guesses keep out "
-    "browsers that are not remembered; name the proxy in http.trusted_proxies"
+    "sign-in attempts of all addresses count together, so failed attempts of a third party block "
+    "browsers that are not remembered; add the proxy to http.trusted_proxies"
 )
 
 
 def sign_in(settings: Settings) -> Iterator[CheckFinding]:
-    """Look at how people sign in to the internal engine."""
+    """Check the sign-in settings of the internal engine."""
     if not settings.engine.is_internal:
         return
     given = settings.sign_in
@@ -72,18 +72,18 @@ def sign_in(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _seen(settings: Settings) -> list[str]:
-    """List the proxies that the engine noted (`throttle`)."""
+    """Return the undeclared proxies that the engine has seen."""
     try:
         database = open_engine_database(settings)
     except (BridgeError, SettingsError):
-        return []  # the check of the databases says why
+        return []  # `databases` reports the reason
     try:
         if not engine_is_ready(database):
             return []
         with database.read() as connection:
             return undeclared_proxies(connection)
     except (BridgeError, SettingsError):
-        return []  # the check of the databases says why
+        return []  # `databases` reports the reason
     finally:
         database.dispose()
 

@@ -153,7 +153,7 @@ def test_a_link_whose_key_is_lost_stops_nobody(place: Place) -> None:
 
 def test_one_rotation_at_a_time(place: Place) -> None:
     """Two at once would each drop the other's key."""
-    with key_rotation._alone(place.keys), pytest.raises(NotRotated):
+    with key_rotation._exclusive(place.keys), pytest.raises(NotRotated):
         rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
 

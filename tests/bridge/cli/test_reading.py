@@ -93,7 +93,7 @@ def test_the_command_says_so_and_the_check_too(settings: Settings) -> None:
 
     assert "ris reads with patients, orders" in read_with("patients", "orders")
     told = [each.message for each in check_home(settings.home)]
-    assert "reads with patients, orders, whatever the settings say" in told
+    assert "reads with patients, orders, as saved in the console" in told
     assert "ris reads with orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]
 

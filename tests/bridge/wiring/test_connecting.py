@@ -135,7 +135,7 @@ def test_the_consoles_word_goes_before_the_files(office: Office) -> None:
     now = current(office.settings, office.database)
     assert origin_of(office.settings, now, ChannelKind.DESTINATION, "back") == "both"
     told = [each.message for each in check_home(office.settings.home)]
-    assert "is as the console says it, whatever bridge.toml says" in told
+    assert "the console overrides bridge.toml" in told
     office.put("street", {"address": "127.0.0.1:1"}, new=True)
     asked = [each.place for each in check_live(office.settings.home)]
     assert asked == ["destination street"], "each is asked as it is in force"
