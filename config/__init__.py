@@ -1,4 +1,4 @@
-"""Typed settings of a home folder, and how its logs look. Knows nothing of HL7 or HTTP."""
+"""Typed settings of a data directory, and its private files. Knows nothing of HL7 or HTTP."""
 
 from config.errors import SettingsError
 from config.settings import Settings, load

@@ -1,5 +1,5 @@
 """
-Where messages come from and go to: an MLLP port, a folder, or HL7 over HTTP.
+Addresses of listeners and destinations: an MLLP port, a folder, or HL7 over HTTP.
 
 `127.0.0.1:2575` (or `mllp://…`), `folder:inbox`, `http://127.0.0.1:2580/hl7`. Pure.
 """
@@ -59,7 +59,7 @@ Where = Address | FolderAddress | WebAddress
 
 
 def parse_where(value: object) -> Where:
-    """Read an address of any kind; ValueError says how each is written."""
+    """Parse an address of any kind. Raises ValueError with examples."""
     if isinstance(value, str):
         if value.startswith(_FOLDER):
             return _folder(value)
@@ -94,7 +94,7 @@ def _is_plain(value: str) -> bool:
 
 
 def web_address(value: str, example: str, *, query: bool = False) -> str:
-    """Read the address of a service, without a slash at its end; `query`: it may have one."""
+    """Parse the address of a service, without a final slash; `query` permits a query."""
     try:
         parts = urlsplit(value)
         fits = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0

@@ -1,5 +1,5 @@
 """
-What can be wrong with settings.
+Errors of settings.
 
 * SettingsError    one or more mistakes, each with its place
 """
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing wrong in a settings file or an environment variable, and where it stands."""
+    """A mistake in a settings file or an environment variable, with its place."""
 
     place: str
     message: str
@@ -22,7 +22,7 @@ class Mistake:
 
 
 class SettingsError(Exception):
-    """The settings cannot be used; `mistakes` lists all that is wrong, not just the first."""
+    """The settings cannot be used; `mistakes` lists all mistakes."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)

@@ -1,8 +1,8 @@
 """
-Write the example settings from the models, so that the two cannot drift.
+The example settings, generated from the models.
 
-`bridge init` writes `fresh()`; `config/bridge.example.toml` is `render()`, which also shows
-the optional keys as comments. No settings are read here.
+`bridge init` writes `fresh()`. `config/bridge.example.toml` is `render()`, which also shows
+optional keys as comments.
 """
 
 import json
@@ -94,7 +94,7 @@ _COLUMN: Final = 44
 
 
 def render() -> str:
-    """Return the whole example, every key with its default and what it means."""
+    """Return the example: every key with its default and its description."""
     lines = ["# Every setting with its default. The environment wins: BRIDGE_HTTP__BIND=…"]
     for name, model in _SINGLE:
         lines += ["", f"[{name}]", *_keys(name, model, {})]
@@ -104,12 +104,12 @@ def render() -> str:
 
 
 def fresh() -> str:
-    """Return the settings that a new home starts with."""
+    """Return the settings of a new data directory."""
     return render().replace("# Every setting with its default. ", "# Settings of this home. ")
 
 
 def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
-    # What a section shares with none comes first, as it is written in its class.
+    # The keys of the class itself come before inherited ones.
     for key, field in sorted(
         model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
     ):
@@ -120,7 +120,7 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
 
 
 def shown(section: str, key: str, field: FieldInfo | None = None) -> str:
-    """Write what the example has for a key: an optional one's own, or the field's default."""
+    """Return the value of a key in the example: that of an optional key, or the default."""
     if optional := _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key):
         return optional.partition("  # ")[0]
     own = next((values for name, _, values in _MANY if name == section), {})

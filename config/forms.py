@@ -1,8 +1,4 @@
-"""
-What a form asks for a listener or destination: its keys, their kinds, choices and defaults.
-
-Read from the models, so that no setting is left out of a form. Pure.
-"""
+"""The fields of a form for a listener or destination, derived from the models. Pure."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -15,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 
 class FieldKind(StrEnum):
-    """How a value is asked for."""
+    """The kind of a form field."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -30,7 +26,7 @@ class FieldKind(StrEnum):
 
 def fields(model: type[BaseModel], inside: str = "") -> Iterator[Mapping[str, Any]]:
     """
-    Describe the keys of a section; those of a section in it have its name before them.
+    Describe the keys of a section; keys of an inner section are prefixed with its name.
 
     Each has `name`, `kind`, `choices`, `default`, `required` and `help`.
     """
@@ -53,7 +49,7 @@ def fields(model: type[BaseModel], inside: str = "") -> Iterator[Mapping[str, An
 
 
 def written(section: BaseModel) -> dict[str, Any]:
-    """Give a section as its file has it: keys whose values are not the defaults."""
+    """Return a section as in the file: the keys whose values are not the defaults."""
     found = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -65,7 +61,7 @@ def written(section: BaseModel) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Give a value as a file has it."""
+    """Return a value as in the file."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list):

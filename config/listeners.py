@@ -1,7 +1,7 @@
 """
-Where orders come in: the `[[listener]]` sections of `bridge.toml`.
+The `[[listener]]` sections of `bridge.toml`.
 
-What a kind of listener has no use for is a mistake: a setting must not be silently idle.
+A setting that has no effect for the kind of listener is a mistake.
 """
 
 from enum import StrEnum
@@ -41,7 +41,7 @@ class ListenerTLS(Section):
 
 
 class Acknowledge(StrEnum):
-    """What a positive acknowledgment of a listener means."""
+    """The guarantee that a positive acknowledgment gives."""
 
     STORED = "stored"
     CHECKED = "checked"
@@ -49,21 +49,21 @@ class Acknowledge(StrEnum):
 
 
 class ReusedControlId(StrEnum):
-    """What becomes of other bytes under a control id that was used before."""
+    """The treatment of a different message with a control id that was used before."""
 
     ACCEPT = "accept"
     REFUSE = "refuse"
 
 
 class MergedPatients(StrEnum):
-    """What becomes of messages about an identifier that was merged into another."""
+    """The treatment of messages about an identifier that was merged into another."""
 
     REDIRECT = "redirect"
     REFUSE = "refuse"
 
 
 class PatientConflict(StrEnum):
-    """What becomes of a message that names another patient for an order that is known."""
+    """The treatment of a message that names another patient for a known order."""
 
     PARK = "park"
     REFUSE = "refuse"
@@ -72,14 +72,14 @@ class PatientConflict(StrEnum):
 
 
 class Replies(StrEnum):
-    """The form in which an order message is answered."""
+    """The form of the reply to an order message."""
 
     ACK = "ack"
     ORDER = "order"
 
 
 class SequenceNumbers(StrEnum):
-    """What the sequence numbers of messages (MSH-13) are to a listener."""
+    """The use of sequence numbers (MSH-13) by a listener."""
 
     OFF = "off"
     CHECK = "check"
@@ -87,7 +87,7 @@ class SequenceNumbers(StrEnum):
 
 
 class Validation(StrEnum):
-    """What a message that is against its structure or profile leads to."""
+    """The treatment of a message that violates its structure or profile."""
 
     OFF = "off"
     WARN = "warn"
@@ -175,13 +175,13 @@ class ListenerSettings(Section):
             try:
                 ip_network(each)
             except ValueError:
-                told = f'{each} is no address and no network, write "10.1.0.0/16" or "192.168.7.9"'
-                raise ValueError(told) from None
+                text = f'{each} is no address and no network, write "10.1.0.0/16" or "192.168.7.9"'
+                raise ValueError(text) from None
         return value
 
     @property
     def per_source(self) -> int:
-        """How many connections one source may have."""
+        """The maximum number of connections of one source."""
         half = max(self.max_connections // 2, _LEAST_PER_SOURCE)
         return min(self.max_connections_per_source or half, self.max_connections)
 

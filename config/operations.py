@@ -1,4 +1,4 @@
-"""Settings of those who run the bridge: alerts, retention, traces."""
+"""Settings of operations: alerts, retention, traces."""
 
 from pathlib import Path
 from typing import Literal
@@ -39,7 +39,7 @@ class WebhookSettings(Section):
 
 
 class Alerts(Section):
-    """What people are notified of; 0 switches one off."""
+    """Thresholds of alerts; 0 disables one."""
 
     every: Seconds = Field(30.0, gt=0, description="time between two checks")
     repeat_every: Seconds = Field(
@@ -64,7 +64,7 @@ class Alerts(Section):
 
 
 class Retention(Section):
-    """How long what is finished is kept; reports and the audit trail always are."""
+    """How long finished messages are kept. Reports and the audit trail are always kept."""
 
     keep: Seconds = Field(
         0.0, description="how long finished messages and results are kept, such as 90d; 0: always"

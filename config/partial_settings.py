@@ -1,6 +1,7 @@
-"""What is left of settings without their mistakes: enough to look for the mistakes of other kinds.
+"""
+Settings without their invalid parts, so that a check can find further mistakes.
 
-Never served from: what is left out has its default.
+The service never uses them, because omitted parts have their defaults.
 """
 
 import re
@@ -17,11 +18,11 @@ from config.toml_text import read
 
 _LINE = re.compile(r":(\d+)(:\d+)?")
 _MOST_LINES = 20
-_ROUNDS = 5  # a model is asked for the whole only once its parts are right
+_ROUNDS = 5  # validators of the whole model run only when its parts are valid
 
 
 def remains(home: Path) -> Settings | None:
-    """Give the settings of a home without what is wrong in them; None when nothing can be read."""
+    """Return the valid part of the settings; None if nothing can be read."""
     file = home / FILE_NAME
     try:
         text, _ = _without_wrong_lines(file.read_text("utf-8"), file)
@@ -37,7 +38,7 @@ def remains(home: Path) -> Settings | None:
         except ValidationError as error:
             places = [each["loc"] or each.get("ctx", {}).get("loc", ()) for each in error.errors()]
             for place in sorted(places, key=str, reverse=True):
-                _leave_out(values, place)
+                _remove(values, place)
             values = _compact(values)
         else:
             return settings.model_copy(update={"home": home.absolute()})
@@ -45,7 +46,7 @@ def remains(home: Path) -> Settings | None:
 
 
 def further_mistakes(home: Path) -> list[Mistake]:
-    """Find the mistakes of bridge.toml beside its lines that are no TOML, and all such lines."""
+    """Return the lines of bridge.toml that are not TOML, and the mistakes in the other lines."""
     file = home / FILE_NAME
     try:
         text, found = _without_wrong_lines(file.read_text("utf-8"), file)
@@ -59,7 +60,7 @@ def further_mistakes(home: Path) -> list[Mistake]:
 
 
 def _without_wrong_lines(text: str, file: Path) -> tuple[str, list[Mistake]]:
-    """Empty the lines that are no TOML, so that the others keep their numbers."""
+    """Empty the lines that are not TOML, so that the others keep their numbers."""
     lines, found = text.split("\n"), list[Mistake]()
     for _ in range(_MOST_LINES):
         try:
@@ -77,8 +78,8 @@ def _without_wrong_lines(text: str, file: Path) -> tuple[str, list[Mistake]]:
     return "\n".join(lines), found
 
 
-def _leave_out(values: Any, place: Sequence[Any]) -> None:
-    """Take away the deepest part of a place that is there."""
+def _remove(values: Any, place: Sequence[Any]) -> None:
+    """Remove the deepest existing part of a location."""
     holder, key = None, None
     at = values
     for part in place:
@@ -94,7 +95,7 @@ def _leave_out(values: Any, place: Sequence[Any]) -> None:
 
 
 def _compact(values: Any) -> Any:
-    """Close the gaps in lists."""
+    """Remove None from lists."""
     if isinstance(values, dict):
         return {key: _compact(each) for key, each in values.items()}
     if isinstance(values, list):

@@ -1,11 +1,11 @@
 """Private files: modes 0600 and 0700 whatever the umask, and atomic replacement.
 
-The data directory holds patient data and secrets, so that only the service's account may read it.
-Every module that writes files does so through the functions here. `wider` finds what an older
-release, a copy or an editor left open, and `close` corrects it.
+The data directory contains patient data and secrets, so only the service's account may read it.
+All modules write files through these functions. `wider` finds files that other accounts can access,
+such as copies, and `close` corrects them.
 
-Whoever is killed leaves `.NAME.new`, which the next one writes over. No room or no right leaves all
-as it was; what is raised names the file.
+A killed process leaves `.NAME.new`, which the next write replaces. If a write fails, the old file is
+unchanged, and the error names the file.
 """
 
 import os
@@ -25,7 +25,7 @@ _BEYOND_OWNER: Final = stat.S_ISUID | stat.S_ISGID | _FOR_OTHERS
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A path that other accounts can reach; `fixable`: its mode is ours to change."""
+    """A path that other accounts can access; `fixable`: we can change its mode."""
 
     path: Path
     problem: str
@@ -33,37 +33,37 @@ class Exposure:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and the missing ones above it, each 0700. Raises OSError."""
+    """Create a folder and missing parents with mode 0700. Raises OSError."""
     missing = []
     while not path.exists():
         missing.append(path)
         path = path.parent
     for each in reversed(missing):
-        with suppress(FileExistsError):  # another process made it
+        with suppress(FileExistsError):  # another process created it
             each.mkdir(mode=FOLDER_MODE)
 
 
 def open_private(path: Path, flags: int) -> int:
     """
-    Open a file by `os.open` flags, make it 0600 where it does not exist; give the descriptor.
+    Open a file with `os.open` flags; return the descriptor. A new file gets mode 0600.
 
-    A symbolic link is not followed. Raises OSError.
+    Symbolic links are not followed. Raises OSError.
     """
     return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
 
 
 def create_empty(path: Path) -> None:
     """
-    Make an empty file 0600 unless the path exists: for libraries that open it afterwards.
+    Create an empty file with mode 0600 for a library that opens it afterwards.
 
-    Reports no error: the library does.
+    An existing path is left as it is. Errors are ignored, because the library reports them.
     """
     with suppress(OSError):
         os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file 0600, replacing its content; no promise about a crash. Raises OSError."""
+    """Write a file with mode 0600, not atomically. Raises OSError."""
     descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, FILE_MODE)
@@ -72,7 +72,7 @@ def write(path: Path, data: bytes) -> None:
 
 def wider(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
     """
-    Find what accounts other than the owner of `home` can reach, in `home` and among `others`.
+    Find paths in `home` and `others` that other accounts than the owner of `home` can access.
 
     Symbolic links are not followed. `others` are files and folders outside of `home`, such as
     databases; a folder is searched too.
@@ -90,7 +90,7 @@ def wider(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
 
 
 def close(exposures: Iterable[Exposure]) -> list[Exposure]:
-    """Take the rights of others from what can be fixed; give what is still exposed."""
+    """Remove the permissions of other accounts; return what is still exposed."""
     left = []
     for each in exposures:
         try:
@@ -103,7 +103,7 @@ def close(exposures: Iterable[Exposure]) -> list[Exposure]:
 
 
 def _parents(home: Path, owner: int) -> Iterator[Exposure]:
-    """Find folders above in which others can replace `home` by a folder of theirs."""
+    """Find parent folders in which other accounts can replace `home`."""
     for folder in home.resolve().parents:
         found = folder.stat()
         if found.st_uid not in (0, owner):
@@ -146,7 +146,7 @@ def _exposures(path: Path, found: os.stat_result, owner: int) -> Iterator[Exposu
 
 
 def _close(path: Path) -> bool:
-    """Change the mode of a file that is no link; False where it is something else by now."""
+    """Change the mode of a file; return False if it has become a link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -180,9 +180,9 @@ def _octal(found: os.stat_result) -> str:
 
 def replace_all(files: Mapping[Path, bytes]) -> None:
     """
-    Put files in place, and make the folders they are in; all of them, or none where one fails.
+    Replace files and create their folders; if preparing one fails, none is replaced.
 
-    Each file is readable by its owner only, whatever it was before. Raises OSError.
+    Each file gets mode 0600. Raises OSError.
     """
     beside: dict[Path, Path] = {}
     try:
@@ -199,13 +199,13 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
 
 
 def write_new(path: Path, data: bytes) -> bool:
-    """Make a file that does not exist yet, whole; False where it does. Raises OSError."""
+    """Create a file atomically; return False if it exists. Raises OSError."""
     fresh = _beside(path, data)
     try:
         os.link(fresh, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without links
+    except OSError:  # the file system has no hard links
         if path.exists():
             return False
         fresh.replace(path)
@@ -233,7 +233,7 @@ def _beside(path: Path, data: bytes) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Make sure that a new file's name outlasts a power cut."""
+    """Sync a folder, so that new names survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,7 @@
-"""What is wrong with settings, in the words of `bridge.toml`: what is wanted, and an example.
+"""
+Texts for mistakes in settings: what is expected, with an example in TOML. Pure.
 
-Pydantic finds the mistakes; its words are for programmers. Pure.
+Pydantic finds the mistakes, but its messages are for programmers.
 """
 
 import json
@@ -35,7 +36,7 @@ _KINDS: Final = {
     "dict": "write a table",
     "model": "write a table",
 }
-"""By the kinds of pydantic's errors, or how they begin: `string_type`, `int_parsing`, …"""
+"""By pydantic's error type, or its first word: `string_type`, `int_parsing`, …"""
 _BOUNDS: Final = {
     "greater_than": ("gt", "write more than"),
     "greater_than_equal": ("ge", "write at least"),
@@ -48,39 +49,39 @@ _PATTERNS: Final = {
     "metadata": 'write "OBX", "NTE", "none", a Z segment such as "ZMD-3", or a field as "OBR-21"',
 }
 _REPLY: Final = 'write AA, AE, "AE 206", mismatch, garbage, silence, "silence timeout", "http 5xx"'
-_ELSE: Final = "cannot be so"
+_OTHERWISE: Final = "is not possible"
 
 
 MOST_REFUSALS: Final = 100
-"""Mistakes that are told one by one."""
+"""Maximum number of mistakes that are reported individually."""
 
 
 class SettingProblem(NamedTuple):
-    """A setting that cannot be, and what is wanted in its place."""
+    """The location of a wrong setting, and the text for it."""
 
     location: Location
     message: str
 
 
 class _Setting(NamedTuple):
-    """What the models know of a location: its section, its key there and what may stand there."""
+    """A location in the models: its section, its key, its field, and the keys inside."""
 
     section: str
     key: str
     field: FieldInfo | None
     keys: list[str]
-    more: Location  # what of the location lies inside the setting's value
+    more: Location  # the part of the location inside the setting's value
 
 
 def describe_problems(
     error: ValidationError, model: type[BaseModel], section: str = ""
 ) -> list[SettingProblem]:
-    """Say what is wrong; `section` is the name of `model` in the file, empty for the whole."""
+    """Return the mistakes; `section` is the name of `model` in the file, empty for all of it."""
     found = error.errors(include_url=False)
-    told = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
+    problems = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
     if len(found) > MOST_REFUSALS:
-        told.append(SettingProblem((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
-    return told
+        problems.append(SettingProblem((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
+    return problems
 
 
 def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[SettingProblem]:
@@ -88,7 +89,7 @@ def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Sett
     own = context.get("loc") or found["loc"]
     location = tuple(part for part in own if isinstance(part, str | int) and part != "[key]")
     setting = find(model, section, location)
-    if isinstance(context.get("error"), ValueError):  # said by the models, and so in our words
+    if isinstance(context.get("error"), ValueError):  # raised by our models
         names, colon, rest = str(context["error"]).partition(": ")
         keys = names.split(", ")
         if colon and set(keys) <= set(setting.keys):
@@ -119,12 +120,12 @@ def _said(kind: str, context: Mapping[str, Any], setting: _Setting, location: Lo
 
 def _wanted(kind: str, setting: _Setting, location: Location) -> str:
     if kind == "string_pattern_mismatch":
-        return _REPLY if location[-1] == "[key]" else _PATTERNS.get(setting.key, _ELSE)
-    return _KINDS.get(kind) or _KINDS.get(kind.partition("_")[0], _ELSE)
+        return _REPLY if location[-1] == "[key]" else _PATTERNS.get(setting.key, _OTHERWISE)
+    return _KINDS.get(kind) or _KINDS.get(kind.partition("_")[0], _OTHERWISE)
 
 
 def find(model: type[BaseModel], section: str, location: Location) -> _Setting:
-    """Go down the models along a location, as far as they know it."""
+    """Follow a location through the models, as far as it exists."""
     key, field = "", None
     for depth, part in enumerate(location):
         if isinstance(part, int):
@@ -157,7 +158,7 @@ def _model(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _example(setting: _Setting) -> str:
-    """Write what might stand there, as the example file has it."""
+    """Return an example value, as in the example file."""
     section, _, inside = setting.section.partition(".")
     if setting.field is None:
         return ""

@@ -1,7 +1,7 @@
 """
-Durations, sizes and addresses as people write them: `10s`, `16MiB`, `127.0.0.1:2575`.
+Durations, sizes and addresses as text: `10s`, `16MiB`, `127.0.0.1:2575`.
 
-Pure; used by the settings models as field types.
+Pure. The models of settings use them as field types.
 """
 
 import re
@@ -54,17 +54,17 @@ def _measure(
 
 
 def parse_duration(value: object) -> float:
-    """Read `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; seconds out."""
+    """Parse `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; seconds out."""
     return _measure(value, _SECONDS, _CENTURY, '"10s"')
 
 
 def parse_size(value: object) -> int:
-    """Read `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; bytes out."""
+    """Parse `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; bytes out."""
     return int(_measure(value, _BYTES, _LARGEST, '"16MiB"'))
 
 
 def parse_address(value: object) -> Address:
-    """Read `host:port` or `[ipv6]:port`."""
+    """Parse `host:port` or `[ipv6]:port`."""
     host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or not bare or not _PORT.fullmatch(port) or int(port) > MAX_PORT:
@@ -73,7 +73,7 @@ def parse_address(value: object) -> Address:
 
 
 def parse_zone(value: str) -> str:
-    """Read the name of a time zone."""
+    """Check the name of a time zone."""
     try:
         ZoneInfo(value)
     except (ValueError, OSError, ZoneInfoNotFoundError):

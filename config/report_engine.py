@@ -1,6 +1,7 @@
-"""Settings of the internal report engine: limits of what it accepts, and sign-in.
+"""
+Settings of the internal report engine: rates, sizes, lifetimes, and sign-in.
 
-Session links are not here: the interface document gives them five minutes.
+The lifetime of session links is fixed: the interface document gives them five minutes.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from config.sections import Section
 
 class Rates(Section):
     """
-    Requests in a minute that one access token may make; the service token may always.
+    Maximum number of requests per minute and access token. The service token has no limit.
 
     Hospitals launch for all readers with the token of one administrator, so the limits are high.
     """
@@ -30,7 +31,7 @@ class Rates(Section):
 
 
 class Sizes(Section):
-    """How much one request may bring; more is refused with 413 or 400."""
+    """Maximum sizes of a request; larger ones are refused with 413 or 400."""
 
     body: Bytes = Field(64 * 2**20, ge=2**10, description="the whole request")
     structured_reports: int = Field(20, ge=1, description="dicomSR files")
@@ -49,7 +50,7 @@ class Sizes(Section):
 
 
 class LifetimeSettings(Section):
-    """How long links and sessions are good; a site may choose its own."""
+    """Lifetimes of links and sessions; a site may override them."""
 
     frame_link: Seconds = Field(12 * 3600.0, ge=60, description="a link that acts as its user")
     enrolment_link: Seconds = Field(
@@ -65,7 +66,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class OpenIDConnect(Section):
-    """A provider that says who somebody is; accounts and roles stay ours."""
+    """An OpenID Connect provider for sign-in. Accounts and roles stay in the report engine."""
 
     issuer: str = Field(description="the provider's address, https")
     client_id: str = Field(min_length=1, description="as registered at the provider")
@@ -89,7 +90,7 @@ class OpenIDConnect(Section):
 
 
 class SignIn(Section):
-    """Accounts of our own with passwords, an OpenID Connect provider, or both."""
+    """Sign-in with passwords, an OpenID Connect provider, or both."""
 
     passwords: bool = Field(True, description="false: by the provider alone")
     second_factor: Literal["required", "optional"] = Field(
@@ -100,7 +101,7 @@ class SignIn(Section):
     )
 
     @model_validator(mode="after")
-    def _somehow(self) -> "SignIn":
+    def _requires_a_way(self) -> "SignIn":
         if not self.passwords and self.oidc is None:
             raise ValueError("passwords: false needs oidc, or nobody comes in")
         return self

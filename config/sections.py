@@ -1,9 +1,7 @@
-"""The sections of `bridge.toml`, one model each; a field's description is its comment in the
-example.
+"""
+The sections of `bridge.toml`, one model each. A field's description is its comment in the example.
 
-Each may be left out; then the mapping decides. `docs/reference/mapping-language.md` explains them.
-
-Unknown keys are errors: a misspelt setting must not be a setting silently left at its default.
+Unknown keys are errors, so that a misspelt setting does not silently keep its default.
 """
 
 import re
@@ -32,7 +30,11 @@ Target = Annotated[
 
 
 class Rendering(BaseModel):
-    """The words; None is silence."""
+    """
+    Rendering options of a destination; without a value the mapping decides.
+
+    `docs/reference/mapping-language.md` explains them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -69,7 +71,7 @@ class Rendering(BaseModel):
 
 
 class Section(BaseModel):
-    """What all sections share: immutable, no unknown keys, defaults checked too."""
+    """Base of all sections: immutable, without unknown keys, with validated defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -85,7 +87,7 @@ def _web_address(value: str) -> str:
 
 
 class DatabaseSettings(Section):
-    """Where everything is kept."""
+    """The databases of the bridge and of the internal engine."""
 
     url: str = Field(
         "sqlite:///bridge.db",
@@ -131,7 +133,7 @@ class DatabaseSettings(Section):
 
 
 class Http(Section):
-    """The web side: report engine, reporting app, console, metrics."""
+    """HTTP: report engine, reporting app, console, metrics."""
 
     bind: HostPort = Field(parse_address("127.0.0.1:8575"), description="host:port")
     probe_bind: HostPort | None = Field(
@@ -183,7 +185,7 @@ class Http(Section):
 
 
 class Engine(Section):
-    """The report service that the bridge talks to."""
+    """The report engine that the bridge calls."""
 
     base_url: str = Field(
         "internal", description="or the address of a service that speaks the interface document"
@@ -212,12 +214,12 @@ class Engine(Section):
 
     @property
     def is_internal(self) -> bool:
-        """Whether this process's own engine is meant."""
+        """Whether the engine is the internal one."""
         return self.base_url == "internal"
 
 
 class Assistance(Section):
-    """What helps to write reports; models are endpoints of the installation's own choosing."""
+    """Assistance in writing reports; the models are endpoints that the installation chooses."""
 
     browser_speech: bool = Field(
         True, description="dictation by the browser's own recognizer, whose maker may hear it"
@@ -338,7 +340,7 @@ class DestinationSettings(Section, Rendering):
 
 
 class IntakeSettings(Section):
-    """What all listeners of a process share."""
+    """Limits that all listeners of a process share."""
 
     frame_memory: Bytes = Field(
         256 * 2**20,
@@ -356,14 +358,14 @@ class ScheduleSettings(Section):
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     JSON = "json"
     TEXT = "text"
 
 
 class Log(Section):
-    """The log of the service; never holds patient data."""
+    """The log of the service, which never contains patient data."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug | info | warning | error"

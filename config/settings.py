@@ -1,8 +1,9 @@
-"""Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_HTTP__BIND`).
+"""
+Settings of a data directory: `HOME/bridge.toml`; variables such as `BRIDGE_HTTP__BIND` override it.
 
-`load` reports every mistake at once, each with file and line. It opens no other file.
+`load` reports all mistakes at once, each with file and line. It opens no other file.
 
-Tables and lists may be said whole, as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
+A variable may contain a table or a list as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
 """
 
 import json
@@ -42,22 +43,22 @@ from config.sections import (
 from config.toml_text import Location, position, read
 
 PREFIX: Final = "BRIDGE_"
-BETWEEN: Final = "__"
+SEPARATOR: Final = "__"
 
 
 def variable(location: Location) -> str | None:
-    """Name the variable that says a setting, what it lies in, or else a part of it."""
+    """Return the variable that sets a location, a table around it, or a part of it."""
     known = {name.upper(): name for name in os.environ}
     wanted = [str(part).upper() for part in location]
     for count in range(len(wanted), 0, -1):
-        if found := known.get(PREFIX + BETWEEN.join(wanted[:count])):
+        if found := known.get(PREFIX + SEPARATOR.join(wanted[:count])):
             return found
-    beginning = PREFIX + BETWEEN.join(wanted) + BETWEEN
+    beginning = PREFIX + SEPARATOR.join(wanted) + SEPARATOR
     return next((own for name, own in known.items() if wanted and name.startswith(beginning)), None)
 
 
 def unreadable_variables(model: type[BaseModel]) -> Iterator[Mistake]:
-    """Name what says a list or a table and is no JSON; where none is to be seen, all of ours."""
+    """Return the variables of lists and tables that are not JSON; if none is found, all of ours."""
     ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
     wrong = [name for name in ours if _is_wrong(name, model)] or ours
     for name in wrong:
@@ -65,7 +66,7 @@ def unreadable_variables(model: type[BaseModel]) -> Iterator[Mistake]:
 
 
 def _is_wrong(name: str, model: type[BaseModel]) -> bool:
-    location = tuple(name.upper().removeprefix(PREFIX).lower().split(BETWEEN))
+    location = tuple(name.upper().removeprefix(PREFIX).lower().split(SEPARATOR))
     setting = find(model, "", location)
     if setting.field is None or setting.more:
         return False
@@ -82,7 +83,7 @@ FILE_NAME = "bridge.toml"
 
 
 class Settings(BaseSettings):
-    """Everything an installation can set; paths inside are relative to `home`."""
+    """The settings of an installation; paths are relative to `home`."""
 
     model_config = SettingsConfigDict(
         env_prefix="BRIDGE_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -116,7 +117,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over the file (which `load` hands in as initial values)."""
+        """Let the environment override the file, which `load` passes as initial values."""
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -140,19 +141,19 @@ class Settings(BaseSettings):
         return self
 
     def path(self, relative: Path) -> Path:
-        """Resolve a path of the settings against the home folder."""
+        """Resolve a path of the settings."""
         return self.home / relative
 
     def database_url(self) -> str:
-        """Give the bridge's database address, a SQLite file resolved against the home folder."""
+        """Return the URL of the bridge's database; a SQLite path is resolved."""
         return _resolved(self.database.url, self.home)
 
     def engine_database_url(self) -> str:
         """
-        Give the internal engine's database address.
+        Return the URL of the internal engine's database.
 
-        Left empty it is the same PostgreSQL; with SQLite a file of its own, so that the
-        engine's transactions never hold up an acknowledgment.
+        By default it is the same PostgreSQL database. On SQLite it is a separate file, so that the
+        engine's transactions never delay an acknowledgment.
         """
         if self.database.engine_url:
             return _resolved(self.database.engine_url, self.home)
@@ -169,7 +170,7 @@ def _resolved(url: str, home: Path) -> str:
 
 
 def _bound(listeners: list[ListenerSettings]) -> list[str]:
-    """List what may be used once: by who is on; port 0 is another one each time."""
+    """Return the addresses that only one enabled listener may have; port 0 is always free."""
     return [
         str(each.bind)
         for each in listeners
@@ -205,7 +206,7 @@ def load(home: Path) -> Settings:
 
 
 def parse(text: str, home: Path, file: Path) -> Settings:
-    """Read settings from TOML text; `file` is what mistakes are reported under."""
+    """Parse settings from TOML text; `file` is the place of mistakes. Raises SettingsError."""
     values = read(text, file)
     if "home" in values:
         raise SettingsError([Mistake(f"{file}{position(text, ('home',))}", "unknown key home")])
@@ -217,15 +218,15 @@ def parse(text: str, home: Path, file: Path) -> Settings:
         twice = list(islice(_twice(values, text, file), MOST_REFUSALS))
         said = [each for each in describe_problems(error, Settings) if each.location or not twice]
         raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
-    # The home is where the file lies, whatever a stray BRIDGE_HOME says.
+    # A BRIDGE_HOME in the environment must not change the folder of the file.
     return settings.model_copy(update={"home": home.absolute()})
 
 
 def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
     """
-    Find what the file uses twice, and where.
+    Find repeated names and addresses in the file, with their places.
 
-    The model says so only of settings without another mistake, and of the environment's.
+    The model finds them only in settings without other mistakes, and in the environment.
     """
     for section, key in (("listener", "name"), ("listener", "bind"), ("destination", "name")):
         entries = values.get(section)

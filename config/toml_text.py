@@ -1,7 +1,8 @@
-"""TOML text: read it, and find the line of a setting.
+"""
+TOML text: parse it, and find the position of a setting. Pure.
 
-A reader of what `tomllib` has read and keeps no places of: keys of tables, of arrays of tables and
-of inline tables, dotted or quoted, and the entries of lists. Pure.
+`tomllib` keeps no positions. `position` finds keys of tables, arrays of tables and inline tables,
+dotted or quoted, and entries of lists.
 """
 
 import re
@@ -37,7 +38,7 @@ class _Token(NamedTuple):
 
 
 def position(text: str, location: Location) -> str:
-    """Return `:line:column` (from 1) of the setting at `location`, of a part of it, its table's."""
+    """Return `:line:column` (from 1) of a setting, of a part of it, or of its table."""
     best, depth, inside = -1, 0, -1
     for place, at in _places(text):
         if len(place) > depth and place == location[: len(place)]:
@@ -53,7 +54,7 @@ def position(text: str, location: Location) -> str:
 
 @lru_cache(maxsize=1)
 def _places(text: str) -> Sequence[tuple[Location, int]]:
-    """Give all places of a text at once: a file with many mistakes is asked for each."""
+    """Return all positions; cached, because a file may have many mistakes."""
     return tuple(_Reader(text).places())
 
 
@@ -64,18 +65,18 @@ def line_and_column(text: str, offset: int) -> str:
 
 
 class _Reader:
-    """Goes once through a text that is TOML; what is none ends it early."""
+    """Reads the positions in TOML text; invalid TOML ends it early."""
 
     def __init__(self, text: str) -> None:
         found = (
             _Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text)
         )
         self._left = [each for each in found if each.kind != "space"]
-        self._left.reverse()  # taken from the end
+        self._left.reverse()  # popped from the end
         self._counts: dict[Location, int] = {}
 
     def places(self) -> Iterator[tuple[Location, int]]:
-        """Give each place and the offset at which it stands."""
+        """Yield each location with its offset."""
         table: Location = ()
         while self._left:
             at = self._left[-1].at
@@ -111,11 +112,11 @@ class _Reader:
                     continue
                 yield (*place, entry), self._left[-1].at
                 yield from self._value((*place, entry))
-        elif not self._key():  # a number with a point looks like a key with one
+        elif not self._key():  # a number with a point is read like a dotted key
             self._left.clear()
 
     def _key(self) -> tuple[str, ...]:
-        """Take words with points between them."""
+        """Read a dotted key."""
         words: list[str] = []
         while self._left and self._left[-1].kind in {"text", "bare"}:
             token = self._left.pop()
@@ -131,7 +132,7 @@ class _Reader:
         return False
 
     def _table(self, key: tuple[str, ...], *, several: bool) -> Location:
-        """Give the place of a table; what lies in one of several lies in the last of them."""
+        """Return the location of a table; inside an array of tables, that of its last entry."""
         place: Location = ()
         for last, word in ((at == len(key) - 1, word) for at, word in enumerate(key)):
             place = (*place, word)
@@ -149,7 +150,7 @@ _MOST_MISTAKES: Final = 100
 
 
 def read(text: str, file: Path) -> dict[str, Any]:
-    """Give what TOML text says. Raises SettingsError; `file` is what it is reported under."""
+    """Parse TOML text; `file` is the place of mistakes. Raises SettingsError."""
     try:
         require_limits(text)
         values = tomllib.loads(text)
@@ -160,7 +161,7 @@ def read(text: str, file: Path) -> dict[str, Any]:
         raise SettingsError([_unreadable(error, text, file)]) from error
     except RecursionError as error:
         raise SettingsError([Mistake(f"{file}{_longest(text, '[{')}", _TOO_DEEP)]) from error
-    except ValueError as error:  # Python bounds the digits of a whole number
+    except ValueError as error:  # Python limits the digits of integers
         raise SettingsError(
             [Mistake(f"{file}{_longest(text, '0123456789')}", _TOO_LONG)]
         ) from error
@@ -180,14 +181,14 @@ def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistak
 
 
 def _longest(text: str, characters: str) -> str:
-    """Give the place of the longest run of some characters."""
+    """Return the position of the longest run of some characters."""
     runs = re.finditer(f"[{re.escape(characters)}]+", text)
     found = max(runs, key=lambda each: len(each[0]), default=None)
     return line_and_column(text, found.start() if found else 0)
 
 
 def _unwritable(values: Any, place: Location) -> Iterator[Location]:
-    """Find texts that can be no path, name or address anywhere."""
+    """Yield the locations of texts with NUL, which no path, name or address may contain."""
     if isinstance(values, str) and "\0" in values:
         yield place
     elif isinstance(values, dict):

@@ -9,20 +9,23 @@ from typing import Final
 from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE
 
-_LEFT_BY_OTHERS: Final = ("__MACOSX/", ".DS_Store")
-_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others need memory of their choice
+_SYSTEM_FILES: Final = ("__MACOSX/", ".DS_Store")
+_METHODS: Final = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+)  # other methods choose how much memory they need
 _ENCRYPTED: Final = 0x1
 _DIRECTORY_ENTRY: Final = b"PK\x01\x02"
-_MOST_RECORDS: Final = 10 * PACKAGE.count  # folders, and what other programs leave behind
+_MOST_RECORDS: Final = 10 * PACKAGE.count  # includes folders and files of other programs
 
 
 def unpack(data: bytes) -> dict[str, str]:
     """
-    Give the texts of an archive's files by their names.
+    Return the texts of an archive's files by their names.
 
-    Raises DocumentRefused: for what is no ZIP file; for more files, folders or bytes than the
-    limits `PACKAGE` allow; for names twice, absolute or with `..`; for links, encryption and
-    methods other than deflate; for files that are not UTF-8.
+    Raises DocumentRefused if it is not a ZIP file, exceeds the limits `PACKAGE`, or contains
+    repeated names, absolute names, `..`, links, encryption, a compression other than deflate, or
+    files that are not UTF-8.
     """
     if data.count(_DIRECTORY_ENTRY) > _MOST_RECORDS:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
@@ -33,12 +36,12 @@ def unpack(data: bytes) -> dict[str, str]:
             return {each.filename: _text(archive, each) for each in entries}
     except DocumentRefused:
         raise
-    except Exception:  # noqa: BLE001  # the library raises what it likes on hostile bytes
+    except Exception:  # noqa: BLE001  # zipfile raises many errors on malformed archives
         raise DocumentRefused("this is not a ZIP file that can be read") from None
 
 
 def _counts(entry: zipfile.ZipInfo) -> bool:
-    return not entry.is_dir() and not any(mark in entry.filename for mark in _LEFT_BY_OTHERS)
+    return not entry.is_dir() and not any(mark in entry.filename for mark in _SYSTEM_FILES)
 
 
 def _require_limits(entries: Sequence[zipfile.ZipInfo]) -> None:
@@ -65,7 +68,7 @@ def _require_limits(entries: Sequence[zipfile.ZipInfo]) -> None:
 
 def _text(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
     with archive.open(entry) as file:
-        data = file.read(entry.file_size + 1)  # the reader stops at the size that was declared
+        data = file.read(entry.file_size + 1)  # zipfile stops at the declared size
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

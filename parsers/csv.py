@@ -1,4 +1,4 @@
-"""CSV tables that users bring, row by row within limits."""
+"""CSV tables of users, read row by row within limits."""
 
 import csv
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from parsers.limits import Limits
 
 def read_rows(text: str, limits: Limits) -> Iterator[tuple[int, list[str]]]:
     """
-    Give the rows of a table with their line numbers, from 1; empty lines give empty rows.
+    Yield line numbers (from 1) and rows of a table; an empty line is an empty row.
 
-    Raises DocumentRefused: for text that is not CSV, and beyond the limits of characters
-    (`size`), columns (`depth`) and rows (`count`).
+    Raises DocumentRefused for malformed CSV, and beyond the limits of characters (`size`), columns
+    (`depth`) and rows (`count`).
     """
     if len(text) > limits.size:
         raise DocumentRefused(f"more than {limits.size:,} characters")

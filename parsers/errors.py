@@ -1,12 +1,11 @@
-"""Why a document is refused."""
+"""The error of refused documents."""
 
 
 class DocumentRefused(ValueError):  # noqa: N818  # named for what happened
     """
-    A document exceeds a limit or is malformed; nothing of it was used.
+    A document exceeds a limit or is malformed; no part of it was used.
 
-    `reason` says why without a value of the document. `line` and `column` count from 1, and are 0
-    where the place is not known.
+    `reason` contains no value of the document. `line` and `column` count from 1; 0 is unknown.
     """
 
     def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:

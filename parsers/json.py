@@ -1,8 +1,8 @@
 """
-JSON that users bring: read it, and refuse whatever the service could not store or send again.
+JSON of users: parse it, and refuse values that the service could not store or send.
 
-Refused besides bad syntax: bytes that are not UTF-8, NaN and infinities, numbers
-too long, nesting too deep, a name twice in an object, NUL characters and unpaired surrogates.
+Refused are bad syntax, bytes that are not UTF-8, NaN and infinity, numbers that are too long, deep
+nesting, repeated names in an object, NUL characters, and unpaired surrogates.
 """
 
 import json
@@ -50,7 +50,9 @@ def read(body: bytes) -> Any:
 
 def _unambiguous(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
-    if len(found) < len(members):  # two patients in one member: neither is what was meant
+    if len(found) < len(
+        members
+    ):  # with two values, for example two patients, the meaning is unclear
         raise DocumentRefused("an object has the same name twice")
     return found
 
@@ -67,7 +69,7 @@ def _finite(text: str) -> float:
 
 
 def _measure(value: Any) -> None:
-    """Refuse what is nested too deeply, level by level: the parser makes these very types."""
+    """Refuse deep nesting, level by level; the parser creates exactly these types."""
     level = [value] if type(value) in _NESTING else []
     for _ in range(JSON.depth):
         level = [
@@ -82,7 +84,7 @@ def _measure(value: Any) -> None:
 
 
 def _inspect(value: Any) -> None:
-    """Walk everything without recursion: depth, and the characters of strings."""
+    """Check the depth and all strings, without recursion."""
     _measure(value)
     pending = [value]
     while pending:

@@ -1,9 +1,9 @@
 """
-Every limit of documents that users bring, in one table.
+The limits of all documents of users, in one table.
 
-`size` is in bytes (in characters, where a reader takes text), `depth` counts levels, `count` what
-the document consists of: values, elements, rows. `seconds` is processor time in a worker process.
-A limit on the memory of worker processes is in `bridge.workers.pool`.
+`size` is in bytes, or in characters for readers of text. `depth` counts levels, `count` the parts
+of a document: values, elements or rows. `seconds` is CPU time in a worker process. The memory limit
+of worker processes is in `bridge.workers.pool`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a document of one kind may cost."""
+    """Limits of one kind of document."""
 
     size: int
     depth: int
@@ -31,7 +31,7 @@ YAML = Limits(400_000, depth=40, count=20_000)
 """One file of a definition. `count`: nodes, with aliases written out."""
 
 YAML_TOKENS = 30_000
-"""What the scanner of YAML may find in one file: keys, values, brackets, changes of indentation."""
+"""Tokens of the YAML scanner in one file: keys, values, brackets, changes of indentation."""
 
 DEFINITIONS = Limits(16 * MEBIBYTE, depth=1, count=300, seconds=3)
 """All files of a definition or of a draft together."""
@@ -58,7 +58,7 @@ STRUCTURED_REPORT_ELEMENTS = 400_000
 """Elements of all content items of a DICOM SR file."""
 
 STRUCTURED_REPORT_TEXT = 4 * MEBIBYTE
-"""Characters of what a DICOM SR file says."""
+"""Characters of all texts of a DICOM SR file."""
 
 META_INFORMATION = 2**16
 """Bytes of a DICOM file's group 0002."""
@@ -67,4 +67,4 @@ IMAGE = Limits(10 * MEBIBYTE, depth=1, count=40_000_000, seconds=6)
 """A picture. `count`: pixels."""
 
 DOCUMENTS_OF_A_REQUEST = 12.0
-"""Seconds by the clock that the worker processes spend on all documents of one request."""
+"""Elapsed seconds for all documents of one request in worker processes."""

@@ -1,8 +1,8 @@
 """
-TOML that users bring: limits on its text, since the parser of the standard library has none.
+Limits of TOML text, because `tomllib` has none.
 
-`tomllib` needs quadratic time for keys of many parts and recursion for brackets. `require_limits`
-looks at each character once and tells keys, brackets and values apart, whatever strings contain.
+`tomllib` needs quadratic time for dotted keys and recursion for brackets. `require_limits` reads
+each character once, and distinguishes keys, brackets and values from the content of strings.
 """
 
 import re
@@ -34,9 +34,9 @@ _COUNTED: Final = frozenset({"opening", "value"})
 
 def require_limits(text: str) -> None:
     """
-    Raise DocumentRefused where a text exceeds the limits `TOML`.
+    Raise DocumentRefused if a text exceeds the limits `TOML`.
 
-    That is: characters, brackets in each other, parts of a key, and values.
+    These limit characters, nested brackets, parts of a key, and values.
     """
     if len(text) > TOML.size:
         raise DocumentRefused(f"more than {TOML.size:,} characters")
@@ -54,7 +54,7 @@ def require_limits(text: str) -> None:
 
 
 def _reason(kind: str | None, depth: int, points: int, values: int) -> str:
-    """Say which limit is exceeded; empty for none."""
+    """Return the exceeded limit, empty if none."""
     if kind == "number":
         return "a number has too many digits"
     if depth > TOML.depth:

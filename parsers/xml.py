@@ -1,4 +1,4 @@
-"""XML that users bring: read into elements within limits, without DTD and entities."""
+"""XML of users, parsed within limits, without DTD and entities."""
 
 import xml.etree.ElementTree as ET
 
@@ -10,10 +10,10 @@ from parsers.limits import PROFILE
 
 def read(document: bytes) -> ET.Element:
     """
-    Give the root of a document.
+    Return the root of a document.
 
-    Raises DocumentRefused: for what is no XML, for a DTD, and beyond the limits `PROFILE` of
-    bytes, depth, and elements with attributes.
+    Raises DocumentRefused for malformed XML, for a DTD, and beyond the limits `PROFILE` of bytes,
+    depth, and elements with attributes.
     """
     if len(document) > PROFILE.size:
         raise DocumentRefused(f"has more than {PROFILE.size:,} bytes")
@@ -29,14 +29,14 @@ def read(document: bytes) -> ET.Element:
 
 
 class _Builder(ET.TreeBuilder):
-    """Refuses a document while it is parsed."""
+    """Refuses a document during parsing."""
 
     def __init__(self) -> None:
         super().__init__()
         self._depth = self._count = 0
 
     def doctype(self, name: str, public: str, system: str) -> None:
-        """Refuse a DTD: it may declare entities, which expand without limit or read files."""
+        """Refuse a DTD: its entities could expand without limit or read files."""
         raise DocumentRefused("has a DTD")
 
     @override
