@@ -4,8 +4,8 @@ The data directory contains patient data and secrets, so only the service's acco
 All modules write files through these functions. `wider` finds files that other accounts can access,
 such as copies, and `close` corrects them.
 
-A killed process leaves `.NAME.new`, which the next write replaces. If a write fails, the old file is
-unchanged, and the error names the file.
+A killed process leaves `.NAME.new`, which the next write replaces. If a write fails, the old file
+stays unchanged, and the error names the file.
 """
 
 import os
