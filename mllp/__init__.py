@@ -1,8 +1,7 @@
-"""
-MLLP: payloads in frames over a byte stream, with replies in order. Knows bytes, not HL7.
+"""MLLP: payloads in frames over a byte stream, with replies in order. Handles bytes, not HL7.
 
-Here is the pure part. The Twisted shells are imported by name: `mllp.server`, `mllp.client`,
-`mllp.tls`, and `mllp.testing`, their doubles without a network.
+This package exports the pure part. The Twisted parts are modules: `mllp.server`, `mllp.client`,
+`mllp.tls`, and `mllp.testing` with test doubles that need no network.
 """
 
 from mllp.errors import (

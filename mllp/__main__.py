@@ -1,8 +1,7 @@
-"""
-`python -m mllp listen HOST:PORT` and `python -m mllp send HOST:PORT FILE…`: bytes, no HL7.
+"""`python -m mllp listen HOST:PORT` and `python -m mllp send HOST:PORT FILE…`: bytes, no HL7.
 
-For looking at a wire. It judges no reply and makes up none; `bridge receive` and `bridge send`
-do, and speak TLS.
+A tool to look at a connection. It does not check or generate HL7 replies and has no TLS; use
+`bridge receive` and `bridge send` for that.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from mllp.server import MLLPServerFactory
 
 
 def address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT; an IPv6 address stands in brackets."""
+    """Parse HOST:PORT; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:  # noqa: PLR2004  # 16 bits
         raise argparse.ArgumentTypeError("expected HOST:PORT")
@@ -32,7 +31,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m mllp", description="Look at an MLLP wire.")
     commands = parser.add_subparsers(dest="command", required=True)
     listen = commands.add_parser("listen", help="print what comes, until interrupted")
@@ -47,34 +46,37 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def say(text: str) -> None:
-    """Write a line, at once."""
+def print_line(text: str) -> None:
+    """Write a line and flush."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-class Narrator(ServerObserver):
-    """Tells what happens on the wire."""
+class ConsoleObserver(ServerObserver):
+    """Prints the events of the connections."""
 
     @override
     def connection_opened(self, peer: Peer) -> None:
-        say(f"connection {peer.connection_id} from {peer.host}:{peer.port}")
+        print_line(f"connection {peer.connection_id} from {peer.host}:{peer.port}")
 
     @override
     def connection_closed(self, peer: Peer) -> None:
-        say(f"connection {peer.connection_id} closed")
+        print_line(f"connection {peer.connection_id} closed")
 
     @override
     def noise(self, length: int) -> None:
-        say(f"{length} bytes outside of frames")
+        print_line(f"{length} bytes outside of frames")
 
     @override
     def frame_refused(self, reason: FramingError) -> None:
-        say(str(reason))
+        print_line(str(reason))
 
 
-class Tray:
-    """Keeps payloads as numbered files, never over one that is there, and answers all alike."""
+class FileRecorder:
+    """
+    Writes payloads to numbered files, without overwriting any, and sends the same
+    reply to all.
+    """
 
     def __init__(self, folder: Path | None, reply: Path | None) -> None:
         if folder is not None:
@@ -89,7 +91,7 @@ class Tray:
         note = ", truncated" if arrived.truncated else ""
         if self._folder is not None:
             note += f", kept as {self._keep(self._folder, arrived.payload)}"
-        say(f"frame {self._count}: {len(arrived.payload)} bytes{note}")
+        print_line(f"frame {self._count}: {len(arrived.payload)} bytes{note}")
         return succeed(() if arrived.truncated else self._replies)
 
     def _keep(self, folder: Path, payload: bytes) -> str:
@@ -106,23 +108,23 @@ class Tray:
 
 
 async def listen(reactor: Any, options: argparse.Namespace) -> None:
-    """Take frames until the reactor stops."""
+    """Receive frames until the reactor stops."""
     factory = MLLPServerFactory(
-        Tray(options.dir, options.reply),
+        FileRecorder(options.dir, options.reply),
         ServerLimits(max_frame=options.max_frame),
         clock=cast(Clock, reactor),
-        observer=Narrator(),
+        observer=ConsoleObserver(),
     )
     host, port = options.address
     kind: Any = TCP6ServerEndpoint if ":" in host else TCP4ServerEndpoint
     listening = await kind(reactor, port, interface=host).listen(factory)
     reactor.addSystemEventTrigger("before", "shutdown", factory.drain)
-    say(f"listening on {host}:{listening.getHost().port}")
+    print_line(f"listening on {host}:{listening.getHost().port}")
     await Deferred()
 
 
 async def show_reply(client: MLLPClient, name: str, payload: bytes) -> None:
-    """Send one payload and print its reply, segments as lines."""
+    """Send one payload and print its reply, one segment a line."""
     try:
         reply = await client.send(payload)
     except MLLPError as error:
@@ -133,7 +135,7 @@ async def show_reply(client: MLLPClient, name: str, payload: bytes) -> None:
 
 
 async def send(reactor: Any, options: argparse.Namespace) -> None:
-    """Send the files in turn; leave with status 1 at the first that gets no reply."""
+    """Send the files in turn; exit with status 1 at the first one without a reply."""
     payloads = [(path.name, path.read_bytes()) for path in options.files]
     client = MLLPClient(
         HostnameEndpoint(reactor, *options.address),
@@ -149,7 +151,7 @@ async def send(reactor: Any, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names."""
+    """Run the command of the command line."""
     options = parse(sys.argv[1:])
     command = {"listen": listen, "send": send}[options.command]
     react(lambda reactor: Deferred.fromCoroutine(command(reactor, options)))

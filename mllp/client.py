@@ -1,12 +1,10 @@
-"""MLLP client: keeps one connection, one payload in flight, the others wait in a queue.
+"""MLLP client: keeps one connection, sends one payload at a time, queues the others.
 
-Many do. Its good-bye then travels behind the reply, and a payload sent at once would meet it:
-lost, with nobody knowing what became of it. So with such a peer we look for a moment longer.
+`mllp.exchange` has the state table. The client never sends a payload again: the caller decides,
+by `NotConnected` (nothing was sent) or `ReplyLost` (the result is unknown).
 
-Knows no connection.
-
-Which step follows which is `mllp.exchange`'s table. It retries no payload by itself: who sends
-decides that, from `NotConnected` (nothing was sent) or `ReplyLost` (nobody knows).
+Some peers close the connection after each reply. A payload that is sent before the close arrives
+would be lost without a known result. For such a peer the client waits a moment before it sends.
 """
 
 from collections import deque
@@ -15,20 +13,22 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
-from mllp.client_connection import Link
+from mllp.client_connection import ClientConnection, Endpoint, cause_of, connect
 from mllp.contract import ClientObserver, Clock, Deadline, Timer
-from mllp.dialer import Endpoint, cause_of, dial
 from mllp.errors import LossReason, MLLPError, NotConnected, ReplyLost, Unframeable
-from mllp.exchange import Event, State, after
-from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Frame, checked_frame
-from mllp.framing import Event as Arrival
-from mllp.transport import Gathering
+from mllp.exchange import ClientEvent, ClientState, next_state
+from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Event, Frame, checked_frame
+from mllp.transport import ConnectionSet
 
-PATIENCE = 0.05
+HANGUP_WAIT_SECONDS = 0.05
+"""Time to wait for the close of a peer that closes after each reply."""
 
 
-class Habits:
-    """Learns from how connections end; `pause` is the seconds to look before sending."""
+class PeerBehavior:
+    """
+    Learns whether the peer closes after each reply; `pause` is the wait before sending, in
+    seconds.
+    """
 
     __slots__ = ("pause",)
 
@@ -36,82 +36,84 @@ class Habits:
         self.pause = 0.0
 
     def replied(self, exchanges: int) -> None:
-        """Take note of the connection's n-th reply: after a second one it is a keeper."""
+        """
+        Record the n-th reply of a connection: after a second one the peer keeps connections
+        open.
+        """
         if exchanges > 1:
             self.pause = 0.0
 
     def hung_up(self, exchanges: int, *, in_flight: bool) -> None:
-        """Take note of an end that the peer chose after so many replies."""
+        """Record that the peer closed a connection after this many replies."""
         if exchanges == 1 or (exchanges and in_flight):
-            self.pause = PATIENCE
+            self.pause = HANGUP_WAIT_SECONDS
 
 
-class Job:
-    """One payload, and who waits for its reply."""
+class PendingRequest:
+    """One payload and its future reply."""
 
     __slots__ = ("framed", "payload", "reply")
 
-    def __init__(self, payload: bytes, withdraw: Callable[["Job"], None]) -> None:
+    def __init__(self, payload: bytes, withdraw: Callable[["PendingRequest"], None]) -> None:
         self.payload = payload
         self.framed = checked_frame(payload)
         self.reply: Deferred[bytes] = Deferred(lambda _: withdraw(self))
 
     def fail(self, error: MLLPError) -> None:
-        """Tell that there is no reply, unless nobody waits any more."""
+        """Fail the reply, unless it was cancelled."""
         if not self.reply.called:
             self.reply.errback(error)
 
 
-class Line:
-    """Jobs in the order they came."""
+class RequestQueue:
+    """Requests in the order of `send`."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_requests",)
 
     def __init__(self) -> None:
-        self._jobs: deque[Job] = deque()
+        self._requests: deque[PendingRequest] = deque()
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._requests)
 
-    def join(self, job: Job) -> None:
-        """Stand at the end."""
-        self._jobs.append(job)
+    def append(self, request: PendingRequest) -> None:
+        """Add a request at the end."""
+        self._requests.append(request)
 
-    def first(self) -> Job:
-        """Take the job whose turn it is."""
-        return self._jobs.popleft()
+    def pop_first(self) -> PendingRequest:
+        """Remove and return the first request."""
+        return self._requests.popleft()
 
-    def leave(self, job: Job) -> None:
-        """Take a job out, wherever it stands; no matter if it is not there."""
-        if job in self._jobs:
-            self._jobs.remove(job)
+    def remove(self, request: PendingRequest) -> None:
+        """Remove a request. Idempotent."""
+        if request in self._requests:
+            self._requests.remove(request)
 
-    def dissolve(self, cause: str) -> None:
-        """Tell all, in order, that nothing was sent."""
-        jobs, self._jobs = self._jobs, deque()
-        for job in jobs:
-            job.fail(NotConnected(cause))
+    def fail_all(self, cause: str) -> None:
+        """Fail all requests in order: nothing was sent."""
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.fail(NotConnected(cause))
 
 
 __all__ = ["ClientObserver", "Endpoint", "MLLPClient", "ReplyMatcher"]
 
 CLOSE_GRACE = 1.0
-"""How long `close` waits for the peer to say good-bye under TLS."""
+"""Seconds for which `close` waits for the peer's TLS close."""
 
 ReplyMatcher = Callable[[bytes, bytes], bool]
-"""Whether a reply (second) answers a payload (first)."""
+"""Tells whether a reply (second argument) answers a payload (first argument)."""
 
 
 class MLLPClient:
     """
-    Sends payloads one at a time over a connection that it keeps, and returns their replies.
+    Sends payloads one at a time over a kept connection and returns their replies.
 
     Payloads leave in the order of `send`. After a `ReplyLost` the connection is closed, so that
-    a late reply cannot meet the next payload; those behind it go on over a new connection: who
-    needs order across failures waits for each reply. When no connection comes about, all that
-    wait fail with `NotConnected`. `backoff` is given how often it went wrong since the last
-    good reply, from 1, and returns the seconds before the next attempt to connect; what is
-    sent meanwhile waits for it.
+    a late reply cannot be taken for the next payload's. Queued payloads are sent over a new
+    connection; to keep the order across failures, wait for each reply. If no connection can be
+    made, all queued payloads fail with `NotConnected`. `backoff` gets the number of failures
+    since the last good reply, from 1, and returns the seconds before the next attempt.
     """
 
     def __init__(
@@ -133,20 +135,22 @@ class MLLPClient:
         self._reply_matches = reply_matches
         self._backoff = backoff
         self._observer = observer or ClientObserver()
-        self._state = State.DISCONNECTED
+        self._state = ClientState.DISCONNECTED
         self._failures = 0
-        self._waiting = Line()
-        self._in_flight: Job | None = None
-        self._link: Link | None = None
-        self._links: Gathering[Link] = Gathering(clock, CLOSE_GRACE)  # the dropped ones too
-        self._habits = Habits()
-        self._connecting: Deferred[Link] | None = None
+        self._waiting = RequestQueue()
+        self._in_flight: PendingRequest | None = None
+        self._connection: ClientConnection | None = None
+        self._connections: ConnectionSet[ClientConnection] = ConnectionSet(
+            clock, CLOSE_GRACE
+        )  # the dropped ones too
+        self._peer_behavior = PeerBehavior()
+        self._connecting: Deferred[ClientConnection] | None = None
         self._timer: Timer | None = None  # the probe, or the wait before the next attempt
-        self._reply_deadline = Deadline(clock, reply_timeout, self._overdue)
+        self._reply_deadline = Deadline(clock, reply_timeout, self._on_timeout)
 
     @property
-    def state(self) -> State:
-        """Where it stands."""
+    def state(self) -> ClientState:
+        """The state of the client."""
         return self._state
 
     @property
@@ -156,44 +160,47 @@ class MLLPClient:
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """
-        Send one payload and return its reply's.
+        Send one payload and return its reply.
 
-        Fails with `NotConnected`, `ReplyLost` or `Unframeable`. Cancelling withdraws a payload
-        that waits; one in flight loses its connection.
+        Fails with `NotConnected`, `ReplyLost` or `Unframeable`. Cancelling removes a queued
+        payload; if it was sent already, the connection is closed.
         """
-        if self._state is State.CLOSED:
+        if self._state is ClientState.CLOSED:
             return fail(NotConnected())
         try:
-            job = Job(payload, self._withdraw)
+            request = PendingRequest(payload, self._withdraw)
         except Unframeable as error:
             return fail(error)
-        self._waiting.join(job)
-        self._wake()
-        return job.reply
+        self._waiting.append(request)
+        self._send_next()
+        return request.reply
 
     def close(self) -> Deferred[None]:
-        """Stop for good: what waits was not sent, what is in flight is lost. Fires when closed."""
-        if self._state is not State.CLOSED:
-            self._shut()
-        return self._links.ended()
+        """
+        Stop for good. Queued payloads were not sent; the reply in flight is lost. Fires when
+        closed.
+        """
+        if self._state is not ClientState.CLOSED:
+            self._close_now()
+        return self._connections.ended()
 
-    # Towards the next payload in flight
+    # Sending
 
-    def _wake(self) -> None:
-        """Do what brings the first payload in line nearer to the wire."""
+    def _send_next(self) -> None:
+        """Connect, or send the first queued payload."""
         if not self._waiting:
             return
-        if self._state is State.DISCONNECTED:
+        if self._state is ClientState.DISCONNECTED:
             self._connect()
-        elif self._state is State.READY and self._link is not None:
-            # The peer may have hung up: give the reactor one look at the socket before we write.
-            self._turn(Event.WANTED)
-            pause = self._habits.pause if self._link.served else 0.0
-            self._timer = self._clock.callLater(pause, self._probed)
+        elif self._state is ClientState.READY and self._connection is not None:
+            # The reactor reads the socket once before the write: the peer may have closed it.
+            self._transition(ClientEvent.WANTED)
+            pause = self._peer_behavior.pause if self._connection.replies_received else 0.0
+            self._timer = self._clock.callLater(pause, self._send_first)
 
     def _connect(self) -> None:
-        self._turn(Event.WANTED)
-        self._connecting = dial(
+        self._transition(ClientEvent.WANTED)
+        self._connecting = connect(
             self._endpoint,
             self,
             clock=self._clock,
@@ -202,161 +209,170 @@ class MLLPClient:
         )
         self._connecting.addCallbacks(self._connected, self._connect_failed)
 
-    def _connected(self, link: Link) -> None:
+    def _connected(self, connection: ClientConnection) -> None:
         self._connecting = None
-        if self._state is not State.CONNECTING:
-            link.abort()
+        if self._state is not ClientState.CONNECTING:
+            connection.abort()
             return
-        self._link = link
-        self._links.add(link)
+        self._connection = connection
+        self._connections.add(connection)
         self._observer.connected()
-        self._turn(Event.CONNECTED)
-        self._wake()
+        self._transition(ClientEvent.CONNECTED)
+        self._send_next()
 
     def _connect_failed(self, failure: Failure) -> None:
         self._connecting = None
-        if self._state is State.CONNECTING:
-            self._fall_back(Event.CONNECT_FAILED, cause_of(failure))
+        if self._state is ClientState.CONNECTING:
+            self._back_off(ClientEvent.CONNECT_FAILED, cause_of(failure))
 
-    def _probed(self) -> None:
+    def _send_first(self) -> None:
         self._timer = None
         if not self._waiting:
-            self._turn(Event.WITHDRAWN)
+            self._transition(ClientEvent.WITHDRAWN)
             return
-        self._turn(Event.STILL_THERE)
-        self._in_flight = self._waiting.first()
+        self._transition(ClientEvent.STILL_THERE)
+        self._in_flight = self._waiting.pop_first()
         self._reply_deadline.start()
-        if self._link is not None:
-            self._link.write(self._in_flight.framed)
+        if self._connection is not None:
+            self._connection.write(self._in_flight.framed)
 
-    # What the link tells
+    # Events of the connection
 
-    def arrived(self, link: Link, event: Arrival) -> None:
-        """Take a frame, or noise."""
+    def event_received(self, connection: ClientConnection, event: Event) -> None:
+        """Handle a frame or noise."""
         if not isinstance(event, Frame):
             self._observer.noise(event.length)
         elif self._in_flight is None:
             self._observer.unexpected_frame()
-            link.abort()
-            self._hung_up(link, "unexpected frame")
-        elif event.payload == COMMIT_ACK:  # MLLP release 2: kept; the reply is still to come
+            connection.abort()
+            self._on_hangup(connection, "unexpected frame")
+        elif event.payload == COMMIT_ACK:  # MLLP release 2: stored; the reply follows
             self._reply_deadline.touch()
-        elif reason := self._objection(self._in_flight, event):
-            self._unanswered(reason)
+        elif reason := self._reply_problem(self._in_flight, event):
+            self._lose_reply(reason)
         else:
-            self._replied(link, event.payload)
+            self._replied(connection, event.payload)
 
-    def _objection(self, job: Job, reply: Frame) -> LossReason | None:
-        """Say why this frame is not the reply to what is in flight, if it is not."""
+    def _reply_problem(self, request: PendingRequest, reply: Frame) -> LossReason | None:
+        """Return why a frame is not the reply to the payload in flight; None if it is."""
         if reply.truncated or reply.payload == COMMIT_NAK:
             return LossReason.GARBAGE
         try:
-            matches = self._reply_matches is None or self._reply_matches(job.payload, reply.payload)
-        except Exception:  # noqa: BLE001  # what the matcher cannot read is no reply
+            matches = self._reply_matches is None or self._reply_matches(
+                request.payload, reply.payload
+            )
+        except Exception:  # noqa: BLE001  # a reply that the matcher cannot read
             return LossReason.GARBAGE
         return None if matches else LossReason.MISMATCH
 
-    def garbled(self, link: Link) -> None:
-        """Take note that what comes is no frame."""
+    def framing_failed(self, connection: ClientConnection) -> None:
+        """Handle bytes that are not a frame."""
         if self._in_flight is not None:
-            self._unanswered(LossReason.GARBAGE)
+            self._lose_reply(LossReason.GARBAGE)
         else:
-            link.abort()
-            self._hung_up(link, "garbage")
+            connection.abort()
+            self._on_hangup(connection, "garbage")
 
-    def gone(self, link: Link, reason: Failure) -> None:
-        """Take note of the end of a link."""
+    def connection_closed(self, connection: ClientConnection, reason: Failure) -> None:
+        """Handle the end of a connection."""
         self._observer.disconnected()
-        if link is self._link:
-            self._habits.hung_up(link.served, in_flight=self._in_flight is not None)
+        if connection is self._connection:
+            self._peer_behavior.hung_up(
+                connection.replies_received, in_flight=self._in_flight is not None
+            )
             if self._in_flight is not None:
-                self._unanswered(LossReason.CLOSED)
+                self._lose_reply(LossReason.CLOSED)
             else:
-                self._hung_up(link, cause_of(reason))
-        self._links.discard(link)
+                self._on_hangup(connection, cause_of(reason))
+        self._connections.discard(connection)
 
     # Outcomes
 
-    def _replied(self, link: Link, reply: bytes) -> None:
-        job, self._in_flight = self._in_flight, None
+    def _replied(self, connection: ClientConnection, reply: bytes) -> None:
+        request, self._in_flight = self._in_flight, None
         self._reply_deadline.stop()
         self._failures = 0
-        link.served += 1
-        self._habits.replied(link.served)
-        self._turn(Event.REPLIED)
-        if job is not None:
-            job.reply.callback(reply)
-        self._wake()
+        connection.replies_received += 1
+        self._peer_behavior.replied(connection.replies_received)
+        self._transition(ClientEvent.REPLIED)
+        if request is not None:
+            request.reply.callback(reply)
+        self._send_next()
 
-    def _overdue(self) -> None:
-        self._unanswered(LossReason.TIMEOUT)
+    def _on_timeout(self) -> None:
+        self._lose_reply(LossReason.TIMEOUT)
 
-    def _unanswered(self, reason: LossReason) -> None:
-        job = self._abandon()
-        self._fall_back(Event.UNANSWERED)
-        if job is not None:
-            job.fail(ReplyLost(reason))
+    def _lose_reply(self, reason: LossReason) -> None:
+        request = self._abandon()
+        self._back_off(ClientEvent.UNANSWERED)
+        if request is not None:
+            request.fail(ReplyLost(reason))
 
-    def _abandon(self) -> Job | None:
-        """Give up the connection, and what was in flight on it."""
-        job, self._in_flight = self._in_flight, None
+    def _abandon(self) -> PendingRequest | None:
+        """Close the connection; return the request in flight."""
+        request, self._in_flight = self._in_flight, None
         self._reply_deadline.stop()
-        link, self._link = self._link, None
-        if link is not None:
-            link.abort()
-        return job
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+        return request
 
-    def _hung_up(self, link: Link, cause: str) -> None:
-        """Nothing was in flight: go on over a new connection, unless this one was no use at all."""
-        self._link = None
+    def _on_hangup(self, connection: ClientConnection, cause: str) -> None:
+        """
+        Reconnect after a close with nothing in flight; back off if the connection never
+        answered.
+        """
+        self._connection = None
         self._stop_timer()
-        if link.served:
-            self._turn(Event.HUNG_UP)
-            self._wake()
+        if connection.replies_received:
+            self._transition(ClientEvent.HUNG_UP)
+            self._send_next()
         else:
-            self._fall_back(Event.REFUSED, cause)
+            self._back_off(ClientEvent.REFUSED, cause)
 
-    def _fall_back(self, event: Event, cause: str | None = None) -> None:
-        """Wait before the next attempt; with a cause, nothing that waits can be sent."""
+    def _back_off(self, event: ClientEvent, cause: str | None = None) -> None:
+        """Wait before the next attempt. With a `cause`, the queued payloads fail."""
         self._failures += 1
-        self._turn(event)
-        self._timer = self._clock.callLater(max(0.0, self._backoff(self._failures)), self._due)
+        self._transition(event)
+        self._timer = self._clock.callLater(
+            max(0.0, self._backoff(self._failures)), self._on_backoff_over
+        )
         if cause is not None:
             self._observer.connect_failed(self._failures)
-            self._waiting.dissolve(cause)
+            self._waiting.fail_all(cause)
 
-    def _due(self) -> None:
+    def _on_backoff_over(self) -> None:
         self._timer = None
-        self._turn(Event.DUE)
-        self._wake()
+        self._transition(ClientEvent.DUE)
+        self._send_next()
 
     # Ending
 
-    def _withdraw(self, job: Job) -> None:
-        if job is self._in_flight:
+    def _withdraw(self, request: PendingRequest) -> None:
+        if request is self._in_flight:
             self._abandon()
-            self._fall_back(Event.UNANSWERED)
+            self._back_off(ClientEvent.UNANSWERED)
         else:
-            self._waiting.leave(job)
+            self._waiting.remove(request)
 
-    def _shut(self) -> None:
-        self._turn(Event.CLOSE)
+    def _close_now(self) -> None:
+        self._transition(ClientEvent.CLOSE)
         self._stop_timer()
         if self._connecting is not None:
             self._connecting.cancel()
-        link = self._link
-        if (job := self._in_flight) is not None:
+        connection = self._connection
+        if (request := self._in_flight) is not None:
             self._abandon()
-            job.fail(ReplyLost(LossReason.CLOSED))
-        elif link is not None:
-            self._link = None
-            link.leave()
-        self._waiting.dissolve("closed")
+            request.fail(ReplyLost(LossReason.CLOSED))
+        elif connection is not None:
+            self._connection = None
+            connection.close()
+        self._waiting.fail_all("closed")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _turn(self, event: Event) -> None:
-        self._state = after(self._state, event)
+    def _transition(self, event: ClientEvent) -> None:
+        self._state = next_state(self._state, event)

@@ -1,45 +1,47 @@
-"""One connection of a client, as Twisted sees it: bytes become events, ends become calls.
+"""One connection of a client as a Twisted protocol, and the attempt to open it.
 
-It knows when it may be used (under TLS: not before the handshake has succeeded) and nothing
-of turns: those are `mllp.client`'s.
+`mllp.client` decides what is sent when. The connection may be used after the TLS handshake.
 """
 
+from typing import Any, cast
 from typing import Protocol as Interface
 
+from OpenSSL import SSL
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IHandshakeListener
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.interfaces import IHandshakeListener, IReactorTime
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
+from mllp.contract import Clock
 from mllp.errors import FramingError
 from mllp.framing import Event, FrameReader
-from mllp.transport import Outlet, Wire, is_tls, tune
+from mllp.transport import ImmediateWriter, Transport, is_tls, tune
 
 
-class Owner(Interface):
-    """Who is told what happens on a link."""
+class ConnectionOwner(Interface):
+    """Receives the events of a connection."""
 
-    def arrived(self, link: "Link", event: Event) -> None:
-        """Take a frame, or noise."""
+    def event_received(self, connection: "ClientConnection", event: Event) -> None:
+        """Handle a frame or noise."""
 
-    def garbled(self, link: "Link") -> None:
-        """Take note that what comes is no frame; nothing more is read."""
+    def framing_failed(self, connection: "ClientConnection") -> None:
+        """Handle bytes that are not a frame; nothing more is read."""
 
-    def gone(self, link: "Link", reason: Failure) -> None:
-        """Take note of the end of a link that had been ready."""
+    def connection_closed(self, connection: "ClientConnection", reason: Failure) -> None:
+        """Handle the end of a connection that was ready."""
 
 
 @implementer(IHandshakeListener)
-class Link(Protocol):
-    """One connection; `ready` fires once, with the link or with why it never was."""
+class ClientConnection(Protocol):
+    """One connection; `ready` fires once, with the connection or with why it failed."""
 
-    transport: Wire  # type: ignore[assignment]  # Twisted's is optional and knows less
+    transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
-    def __init__(self, owner: Owner, max_frame: int) -> None:
-        self.ready: Deferred[Link] = Deferred(lambda _: self.abort())
-        self.served = 0
+    def __init__(self, owner: ConnectionOwner, max_frame: int) -> None:
+        self.ready: Deferred[ClientConnection] = Deferred(lambda _: self.abort())
+        self.replies_received = 0
         """How many payloads it has answered."""
         self._owner = owner
         self._reader = FrameReader(max_frame)
@@ -49,12 +51,12 @@ class Link(Protocol):
     @override
     def connectionMade(self) -> None:
         tune(self.transport)
-        self._outlet = Outlet(self.transport)
+        self._outlet = ImmediateWriter(self.transport)
         if not is_tls(self.transport):
             self.handshakeCompleted()
 
     def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
-        """Take note that the peer is who it should be: the link may be used."""
+        """Handle the end of the TLS handshake: the connection may be used."""
         if not self._usable and not self._dropped:
             self._usable = True
             self.ready.callback(self)
@@ -65,15 +67,15 @@ class Link(Protocol):
             self._reader.receive(data)
         try:
             while (event := self._next()) is not None:
-                self._owner.arrived(self, event)
+                self._owner.event_received(self, event)
         except FramingError:
-            self._owner.garbled(self)
+            self._owner.framing_failed(self)
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._dropped = True
         if self._usable:
-            self._owner.gone(self, reason)
+            self._owner.connection_closed(self, reason)
         elif not self.ready.called:
             self.ready.errback(reason)
 
@@ -81,16 +83,48 @@ class Link(Protocol):
         return None if self._dropped else self._reader.next_event()
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send bytes."""
         self._outlet.write(data)
 
     def abort(self) -> None:
-        """End it now: nothing that still comes is looked at, nothing unsent is sent."""
+        """Close now: received bytes are ignored, unsent bytes are dropped."""
         self._dropped = True
         if self.connected:
             self.transport.abortConnection()
 
-    def leave(self) -> None:
-        """End it in good order."""
+    def close(self) -> None:
+        """Close after all bytes are sent."""
         self._dropped = True
         self.transport.loseConnection()
+
+
+class Endpoint(Interface):
+    """The address to connect to: any `IStreamClientEndpoint`."""
+
+    def connect(self, factory: Any, /) -> Deferred[Any]:
+        """Connect, and fire with the protocol that the factory made."""
+
+
+def connect(
+    endpoint: Endpoint, owner: ConnectionOwner, *, clock: Clock, timeout: float, max_frame: int
+) -> Deferred[ClientConnection]:
+    """
+    Connect, TLS handshake included, within `timeout` seconds.
+
+    Makes one attempt. Cancelling closes the connection.
+    """
+    attempt = endpoint.connect(Factory.forProtocol(lambda: ClientConnection(owner, max_frame)))
+    usable: Deferred[ClientConnection] = attempt.addCallback(_until_ready)
+    return usable.addTimeout(timeout, cast(IReactorTime, clock))
+
+
+def _until_ready(connection: ClientConnection) -> Deferred[ClientConnection]:
+    return connection.ready
+
+
+def cause_of(failure: Failure) -> str:
+    """Return why there is no connection: the exception's class, or the TLS library's reason."""
+    error = failure.value
+    if isinstance(error, SSL.Error) and error.args and error.args[0]:
+        return f"TLS: {error.args[0][0][-1]}"
+    return type(error).__name__

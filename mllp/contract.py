@@ -1,18 +1,8 @@
-"""The interfaces between MLLP endpoints and the code around them: handler, observers, clock,
-limits, deadlines.
+"""The interfaces between MLLP endpoints and their users: handler, observers, clock, limits,
+deadlines.
 
-A sender on a quick network fills a large frame as fast as it is read, and whoever reads nothing
-else meanwhile has no time for the others; where there are none, nobody is kept waiting. Decides how
-long a reader rests; reads nothing itself.
-
-Interfaces only, and the values that cross them. Implementations live in `mllp.server`,
-`mllp.client`, `mllp.testing`, Twisted, and the application.
-
-A Deferred costs more than to store a message does, and an ordinary frame needs none of what it
-can do. So a handler may have a method `direct`; the two ways of asking one lead to the same.
-
-Putting it off is cheap: the clock's call stays where it is and looks again when it comes. What
-arrives in the same turn of the reactor still puts it off, or stops it.
+Implementations are in `mllp.server`, `mllp.client`, `mllp.testing`, Twisted, and the
+application.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,63 +12,78 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.python.failure import Failure
 
-from mllp.admission import Network, Refusal
+from mllp.admission import AdmissionRefusal, Network
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
 from mllp.memory_budget import FrameBudget
 
-RATE = 16 * 2**20
-"""Bytes a second, of all large frames together: a frame of 16 MiB takes a second."""
+LARGE_FRAME_RATE = 16 * 2**20
+"""Bytes per second of all large frames together: a frame of 16 MiB takes a second."""
 
-ALONE = 2.0
-"""So many times as fast they are read where nobody sends ordinary ones."""
+UNCONTENDED_FACTOR = 2.0
+"""Large frames are read faster by this factor while no ordinary frames arrive."""
 
-LOOK = 1.0
-"""Seconds after which is seen anew whether somebody does."""
+SAMPLE_SECONDS = 1.0
+"""Interval at which the arrival of ordinary frames is checked."""
 
-WORTHWHILE = 0.0005
-"""Seconds below which a rest is put off: it would cost more than it gives."""
+MIN_PAUSE_SECONDS = 0.0005
+"""Shorter pauses are postponed: they would cost more than they save."""
 
 
-class Pace:
-    """Counts what was read of large frames, and `others`' frames; time is the caller's (s)."""
+class ReadThrottle:
+    """
+    Limits the rate at which large frames are read, so that other connections are served
+    meanwhile.
 
-    __slots__ = ("_alone", "_free", "_looked", "_rate", "_seen", "others")
+    A sender on a fast network fills a large frame as fast as it is read. Times are the caller's,
+    in seconds.
+    """
 
-    def __init__(self, rate: float = RATE) -> None:
-        self.others = 0
-        """Ordinary frames that have come; whoever takes one counts it."""
+    __slots__ = (
+        "_free_at",
+        "_is_uncontended",
+        "_rate",
+        "_sampled_at",
+        "_seen",
+        "ordinary_frames",
+    )
+
+    def __init__(self, rate: float = LARGE_FRAME_RATE) -> None:
+        self.ordinary_frames = 0
+        """Ordinary frames that have arrived; sessions count them."""
         self._rate = rate
-        self._free = 0.0  # when all that was read would have been, at this rate
-        self._alone, self._seen, self._looked = False, 0, 0.0
+        self._free_at = 0.0  # when the bytes read so far are due at this rate
+        self._is_uncontended, self._seen, self._sampled_at = False, 0, 0.0
 
-    def rest(self, size: int, now: float) -> float:
-        """Note that so many bytes were read; give the seconds until more should be, 0 for now."""
-        passed = now - self._looked
-        if passed >= LOOK:
-            self._alone = passed < 2 * LOOK and self.others == self._seen
-            self._seen, self._looked = self.others, now
-        rate = self._rate * ALONE if self._alone else self._rate
-        self._free = max(self._free, now) + size / rate
-        left = self._free - now
-        return left if left >= WORTHWHILE else 0.0
+    def pause_after(self, size: int, now: float) -> float:
+        """Record that `size` bytes were read; return the seconds to pause before the next read."""
+        passed = now - self._sampled_at
+        if passed >= SAMPLE_SECONDS:
+            self._is_uncontended = (
+                passed < 2 * SAMPLE_SECONDS and self.ordinary_frames == self._seen
+            )
+            self._seen, self._sampled_at = self.ordinary_frames, now
+        rate = self._rate * UNCONTENDED_FACTOR if self._is_uncontended else self._rate
+        self._free_at = max(self._free_at, now) + size / rate
+        left = self._free_at - now
+        return left if left >= MIN_PAUSE_SECONDS else 0.0
 
 
 class Timer(Protocol):
-    """A call that is still to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Forget the call."""
+        """Cancel the call."""
 
     def active(self) -> bool:
         """Whether the call is still to come."""
 
 
 class Clock(Protocol):
-    """What this package needs of a reactor's time (`IReactorTime`), and no more."""
+    """The part of a reactor's time interface (`IReactorTime`) that this package uses."""
 
     def seconds(self) -> float:
-        """Return a time that only grows."""
+        """Return a monotonic time."""
 
     def callLater(  # noqa: N802  # Twisted's name
         self,
@@ -87,7 +92,7 @@ class Clock(Protocol):
         *args: object,
         **kwargs: object,
     ) -> Timer:
-        """Call later."""
+        """Schedule a call."""
 
 
 class Peer(Protocol):
@@ -103,156 +108,162 @@ class Peer(Protocol):
 
     @property
     def connection_id(self) -> int:
-        """Counts the connections of one factory from 1: two of them never share a number."""
+        """Number of the connection, from 1, unique within a factory."""
 
     def send(self, payload: bytes) -> bool:
-        """Send a frame that answers no frame; False when the connection is gone."""
+        """Send a frame that is not a reply; False if the connection is gone."""
 
 
-Tell = Callable[[Sequence[bytes] | Failure], object]
-"""Takes the replies to one frame, or that there will be none; called once, now or later."""
+ReplyCallback = Callable[[Sequence[bytes] | Failure], object]
+"""Receives the replies to one frame, or a failure; called once, now or later."""
 
 Handler = Callable[[Frame, Peer], Deferred[Sequence[bytes]]]
 """
-A frame in, the payloads of its replies out: none, one or more, in order.
+Takes a frame and returns the payloads of its replies: none, one or more, in order.
 
-The replies wait for those of the frames before. A failure closes the connection when its turn
-to answer has come: silence is no reply. Frames that arrived together are handed over before
-the reactor's next turn, so that a handler can store them in one transaction.
+Replies wait for those of earlier frames. A failure closes the connection when its turn comes.
+Frames that arrive together are handed over in one turn of the reactor, so that a handler can
+store them in one transaction.
 
-A handler may have a method `direct` too, which is given a `Tell` instead: see `mllp.contract`.
+A handler may also have a method `handle_with_callback`, which gets a `ReplyCallback`: a Deferred
+costs more than storing a message, and most frames do not need one. Both have the same result.
 """
 
-Direct = Callable[[Frame, Peer, Tell], object]
-"""A handler that tells its replies. What it raises is that there will be none."""
+DirectHandler = Callable[[Frame, Peer, ReplyCallback], object]
+"""A handler that calls back with its replies. An exception counts as a failure."""
 
 NakBuilder = Callable[[FramingError, bytes], bytes | None]
 """
-The farewell for a frame that is given up: why, and its first 4096 bytes or fewer.
+Returns the answer to an abandoned frame, from the error and at most its first 4096 bytes.
 
-It returns a payload to send before the connection is closed, or None just to close. Of a frame
-that the peer itself broke off (TruncatedFrame) it is told, and what it returns is not sent.
+The payload is sent before the connection closes; None closes it without an answer. For a frame
+that the peer itself broke off (TruncatedFrame) the result is not sent.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What a listener puts up with. Sizes in bytes, times in seconds; 0 turns a time-out off."""
+    """Limits of a listener. Sizes in bytes, times in seconds; 0 disables a timeout."""
 
     max_frame: int = DEFAULT_MAX_PAYLOAD
     max_connections: int = 500
     max_connections_per_source: int = 0
     """From one address, or one /64 of IPv6; 0: as many as `max_connections`."""
     allow: Sequence[Network] = ()
-    """Where connections may come from; empty: from everywhere."""
+    """Networks that may connect; empty: all."""
     frame_timeout: float = 10.0
-    """From the first byte of a frame to its last, for a TLS handshake as well. Time in which we do
-    not read does not count, but for time that the frame waits for memory."""
+    """
+    From the first byte of a frame to its last, and for a TLS handshake. Time in which we do not
+    read does not count, except for time that the frame waits for memory.
+    """
     idle_timeout: float = 0.0
-    """Without a byte from the peer and without a frame in hand."""
+    """Without a byte from the peer and without an unanswered frame."""
     write_timeout: float = 60.0
-    """For a peer that does not take our replies."""
+    """For a peer that does not read our replies."""
     window: int = 64
-    """Frames of one connection in hand at a time; beyond it, reading pauses."""
+    """Unanswered frames of one connection; beyond it, reading pauses."""
 
 
 class ServerObserver:
     """
-    Counts nothing. Subclass it, and override what you want to count.
+    Observes a server; does nothing. Subclasses override what they need.
 
-    Nothing here carries bytes of a payload.
+    No method gets bytes of a payload.
     """
 
     def connection_opened(self, peer: Peer) -> None:
-        """Tell that a connection was accepted."""
+        """Handle an accepted connection."""
 
     def connection_closed(self, peer: Peer) -> None:
-        """Tell that a connection has ended, whoever ended it."""
+        """Handle the end of a connection."""
 
-    def refused(self, reason: Refusal, host: str) -> None:
-        """Report why a connection from an address was closed at accept."""
+    def refused(self, reason: AdmissionRefusal, host: str) -> None:
+        """Handle a connection that was closed at accept."""
         self.connection_refused()
 
     def connection_refused(self) -> None:
-        """Tell that a connection beyond the limit, or while draining, was closed at accept."""
+        """Handle a connection that was closed at accept, for any reason."""
 
     def evicted(self, host: str) -> None:
-        """Report that a connection from an address was closed to make room for another one."""
+        """Handle a connection that was closed to make room for another one."""
 
     def handshake_failed(self, peer: Peer) -> None:
-        """Tell that a connection ended before TLS stood: plain text, old version, no trust."""
+        """Handle a failed TLS handshake: plain text, an old version, or no trust."""
 
     def frame_received(self, size: int) -> None:
-        """Tell that a frame goes to the handler."""
+        """Handle a frame that goes to the handler."""
 
     def noise(self, length: int) -> None:
-        """Tell that bytes outside of frames were dropped."""
+        """Handle dropped bytes outside of frames."""
 
     def frame_refused(self, reason: FramingError) -> None:
-        """Tell that a frame was given up: it never reached the handler."""
+        """Handle an abandoned frame: it does not reach the handler."""
 
     def handler_failed(self, kind: str, place: str) -> None:
-        """Tell that the handler failed: the exception's class, and file:line, never its text."""
+        """Handle a failure of the handler: class of the exception, and file:line, without text."""
 
     def replies_dropped(self, frames: int) -> None:
-        """Tell that the connection ended before so many frames in hand were answered."""
+        """Handle a connection that ended before this many frames were answered."""
 
 
 class ClientObserver:
-    """Counts nothing of what a client does. Subclass it, and override what you want to count."""
+    """Observes a client; does nothing. Subclasses override what they need."""
 
     def connected(self) -> None:
-        """Tell that a connection stands, TLS included."""
+        """Handle a ready connection, TLS included."""
 
     def connect_failed(self, attempt: int) -> None:
-        """Tell that no connection came about; `attempt` counts since the last good reply."""
+        """Handle a failed attempt; `attempt` counts since the last good reply."""
 
     def disconnected(self) -> None:
-        """Tell that a connection that stood has ended, whoever ended it."""
+        """Handle the end of a ready connection."""
 
     def noise(self, length: int) -> None:
-        """Tell that bytes outside of frames were dropped."""
+        """Handle dropped bytes outside of frames."""
 
     def unexpected_frame(self) -> None:
-        """Tell that a frame came with nothing in flight; the connection is closed for it."""
+        """Handle a frame with nothing in flight; the connection is closed."""
 
 
-class Service(NamedTuple):
+class ListenerContext(NamedTuple):
     """What all connections of a listener share."""
 
-    direct: Direct
+    handle: DirectHandler
     limits: ServerLimits
     clock: Clock
     observer: ServerObserver
     on_unframed: NakBuilder
-    pace: Pace
+    throttle: ReadThrottle
     budget: FrameBudget
 
 
 _Reply = TypeVar("_Reply")
 
 
-def directly(handle: Handler) -> Direct:
-    """Give the way to ask a handler without a Deferred, if it has one; else around its own."""
-    own = getattr(handle, "direct", None)
+def direct_handler(handle: Handler) -> DirectHandler:
+    """Return the callback form of a handler."""
+    own = getattr(handle, "handle_with_callback", None)
     if own is not None:
-        return cast(Direct, own)
+        return cast(DirectHandler, own)
 
-    def around(frame: Frame, peer: Peer, tell: Tell) -> None:
-        handle(frame, peer).addCallbacks(tell, tell)
+    def handle_deferred(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        handle(frame, peer).addCallbacks(reply, reply)
 
-    return around
+    return handle_deferred
 
 
-def promised(direct: Direct, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-    """Ask a handler that tells, and give its replies as a Deferred. Raises what it raises."""
+def as_deferred(handle: DirectHandler, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    """
+    Call a handler with a callback; return its replies as a Deferred. Raises what the handler
+    raises.
+    """
     answered: Deferred[Sequence[bytes]] = Deferred()
-    direct(frame, peer, answered.callback)  # failures as well
+    handle(frame, peer, answered.callback)  # failures as well
     return answered
 
 
-def together(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Reply]]:
-    """Wait for those answers that are still to come; all of them, in their order."""
+def gather_replies(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Reply]]:
+    """Wait for all replies; return them in their order."""
     return gatherResults(
         [each if isinstance(each, Deferred) else succeed(each) for each in answers],
         consumeErrors=True,
@@ -260,7 +271,12 @@ def together(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Rep
 
 
 class Deadline:
-    """Calls `expired` once `seconds` after `start` or the last `touch`; 0 seconds is never."""
+    """
+    Calls `expired` once, `seconds` after `start` or the last `touch`; 0 disables it.
+
+    `touch` is cheap: the scheduled call stays and is rescheduled when it fires. Bytes that
+    arrive in the same turn of the reactor still postpone it.
+    """
 
     __slots__ = ("_clock", "_due", "_expired", "_seconds", "_timer")
 
@@ -277,39 +293,39 @@ class Deadline:
         return self._timer is not None
 
     def start(self) -> None:
-        """Begin, or begin anew."""
+        """Start or restart."""
         if self._seconds <= 0:
             return
         self._due = self._clock.seconds() + self._seconds
         if self._timer is None:
-            self._timer = self._clock.callLater(self._seconds, self._look)
+            self._timer = self._clock.callLater(self._seconds, self._check)
 
     def touch(self) -> None:
-        """Put off, if running."""
+        """Postpone, if running."""
         if self._timer is not None:
             self._due = self._clock.seconds() + self._seconds
 
     def put_off(self, seconds: float) -> None:
-        """Let it come so much later, if running: that time was not the peer's."""
+        """Postpone by this time, if running: the peer did not cause the delay."""
         self._due += seconds
 
     def stop(self) -> None:
-        """Forget it."""
+        """Cancel it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         remaining = self._due - self._clock.seconds()
         if remaining > 0:
-            self._timer = self._clock.callLater(remaining, self._look)
-        else:  # a process that was stopped wakes up to its timers before it reads what has arrived
-            self._timer = self._clock.callLater(0, self._look_again)
+            self._timer = self._clock.callLater(remaining, self._check)
+        else:  # a process that was suspended runs its timers before it reads its sockets
+            self._timer = self._clock.callLater(0, self._check_again)
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         self._timer = None
         if self._due > self._clock.seconds():
-            self._look()
+            self._check()
         else:
             self._expired()

@@ -1,42 +1,41 @@
-"""
-What can go wrong with frames, exchanges and certificates.
+"""Errors of frames, exchanges and certificates.
 
 * MLLPError
-    * FramingError             the peer's bytes are no frame
-        * FrameTooLarge        the frame is longer than we take
-        * FrameTimedOut        the frame began, and did not end in time
+    * FramingError             the peer's bytes are not a frame
+        * FrameTooLarge        the frame is larger than the limit
+        * FrameTimedOut        the frame did not end in time
         * TruncatedFrame       the connection ended inside the frame
         * FrameMemoryExhausted all memory for unfinished frames is in use
-        * TooMuchNoise         bytes, but no frame
-    * ExchangeError            one payload out, one reply back
+        * TooMuchNoise         too many bytes outside of frames
+    * ExchangeError            a payload got no reply
         * NotConnected         nothing was sent: sending again cannot duplicate
-        * ReplyLost            it was sent; what became of it is unknown
+        * ReplyLost            it was sent; the result is unknown
     * Unframeable              our own payload contains the end of a frame
     * TLSConfigurationError    a certificate, key or authority cannot be used
 
-Messages carry counts and names of settings, never bytes of a payload or of a key.
+Texts contain counts and names of settings, never bytes of a payload or of a key.
 """
 
-# ruff: noqa: N818  # they say what happened, as the domain says it
+# ruff: noqa: N818  # the names are terms of the domain
 from enum import StrEnum
 
 
 class LossReason(StrEnum):
-    """Why no usable reply came."""
+    """Why there is no usable reply."""
 
     TIMEOUT = "timeout"
     CLOSED = "closed"
     GARBAGE = "garbage"
     MISMATCH = "mismatch"
-    """A whole reply, but to another message than the one in flight."""
+    """A complete reply to another message."""
 
 
 class MLLPError(Exception):
-    """Anything this package raises on purpose."""
+    """Base class of this package's errors."""
 
 
 class FramingError(MLLPError):
-    """The peer's bytes are no frame; the connection cannot be trusted any further."""
+    """The peer's bytes are not a frame; the connection must be closed."""
 
 
 class FrameTooLarge(FramingError):
@@ -48,7 +47,7 @@ class FrameTooLarge(FramingError):
 
 
 class FrameTimedOut(FramingError):
-    """A frame began and its end did not come within `seconds`."""
+    """The end of a frame did not arrive within `seconds`."""
 
     def __init__(self, received: int, seconds: float) -> None:
         self.received = received
@@ -65,7 +64,7 @@ class TruncatedFrame(FramingError):
 
 
 class FrameMemoryExhausted(FramingError):
-    """A frame was given up `received` bytes into it: other frames use all memory there is."""
+    """A frame was abandoned after `received` bytes: other frames use all memory."""
 
     def __init__(self, received: int) -> None:
         self.received = received
@@ -73,7 +72,7 @@ class FrameMemoryExhausted(FramingError):
 
 
 class TooMuchNoise(FramingError):
-    """More than `limit` bytes came outside of frames."""
+    """More than `limit` bytes arrived outside of frames."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -85,7 +84,7 @@ class ExchangeError(MLLPError):
 
 
 class NotConnected(ExchangeError):
-    """Nothing of the payload was sent; `cause` is the class of what stood in the way."""
+    """Nothing of the payload was sent; `cause` is the class of the error."""
 
     def __init__(self, cause: str = "closed") -> None:
         self.cause = cause
@@ -93,7 +92,7 @@ class NotConnected(ExchangeError):
 
 
 class ReplyLost(ExchangeError):
-    """The payload was sent, perhaps in part; whether the peer took it is unknown."""
+    """The payload was sent, perhaps in part; the result is unknown."""
 
     def __init__(self, reason: LossReason) -> None:
         self.reason = reason
@@ -101,7 +100,7 @@ class ReplyLost(ExchangeError):
 
 
 class Unframeable(MLLPError):
-    """A payload to be sent contains FS CR: the peer would see two halves of it."""
+    """A payload to be sent contains FS CR: the peer would see two frames."""
 
     def __init__(self, at: int) -> None:
         self.at = at

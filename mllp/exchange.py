@@ -1,29 +1,28 @@
-"""
-The turns of a client's connection: one payload out, one reply back, then the next.
+"""The states of a client: one payload out, one reply back, then the next.
 
-Pure: a table. `mllp.client` does what a step asks for; the rules when a connection may be
-used again, and when it must not, are all here.
+Pure: a table. `mllp.client` executes the transitions. The table decides when a connection may be
+used again.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
-class State(StrEnum):
-    """Where a client stands."""
+class ClientState(StrEnum):
+    """The state of a client."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
     PROBING = "probing"
-    """A payload waits; the reactor gets a turn to tell us that the peer has hung up."""
+    """A payload waits; the reactor reads the socket once, because the peer may have closed it."""
     AWAITING = "awaiting"
-    """A payload is out, its reply is not in."""
+    """A payload was sent; its reply has not arrived."""
     BACKING_OFF = "backing off"
     CLOSED = "closed"
 
 
-class Event(StrEnum):
+class ClientEvent(StrEnum):
     """What happens to a client."""
 
     WANTED = "wanted"
@@ -32,48 +31,52 @@ class Event(StrEnum):
     CONNECT_FAILED = "connect failed"
     STILL_THERE = "still there"
     WITHDRAWN = "withdrawn"
-    """Who wanted to send does not want to any more."""
+    """The caller has cancelled the payload."""
     REPLIED = "replied"
     UNANSWERED = "unanswered"
-    """The reply did not come, or what came was none: the outcome is unknown."""
+    """No reply, or an unusable one: the result is unknown."""
     HUNG_UP = "hung up"
-    """The connection ended, or lost our trust, with nothing in flight."""
+    """The connection ended with nothing in flight."""
     REFUSED = "refused"
-    """As HUNG_UP, but on a connection that has never answered anything."""
+    """As HUNG_UP, on a connection that has never answered."""
     DUE = "due"
     """The wait before the next attempt is over."""
     CLOSE = "close"
 
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = {
-    (State.DISCONNECTED, Event.WANTED): State.CONNECTING,
-    (State.CONNECTING, Event.CONNECTED): State.READY,
-    (State.CONNECTING, Event.CONNECT_FAILED): State.BACKING_OFF,
-    (State.READY, Event.WANTED): State.PROBING,
-    (State.READY, Event.HUNG_UP): State.DISCONNECTED,
-    (State.READY, Event.REFUSED): State.BACKING_OFF,
-    (State.PROBING, Event.STILL_THERE): State.AWAITING,
-    (State.PROBING, Event.WITHDRAWN): State.READY,
-    (State.PROBING, Event.HUNG_UP): State.DISCONNECTED,
-    (State.PROBING, Event.REFUSED): State.BACKING_OFF,
-    (State.AWAITING, Event.REPLIED): State.READY,
-    # A late reply must not meet the next payload: this connection is never used again.
-    (State.AWAITING, Event.UNANSWERED): State.BACKING_OFF,
-    (State.BACKING_OFF, Event.DUE): State.DISCONNECTED,
-    **{(state, Event.CLOSE): State.CLOSED for state in State if state is not State.CLOSED},
+TRANSITIONS: Mapping[tuple[ClientState, ClientEvent], ClientState] = {
+    (ClientState.DISCONNECTED, ClientEvent.WANTED): ClientState.CONNECTING,
+    (ClientState.CONNECTING, ClientEvent.CONNECTED): ClientState.READY,
+    (ClientState.CONNECTING, ClientEvent.CONNECT_FAILED): ClientState.BACKING_OFF,
+    (ClientState.READY, ClientEvent.WANTED): ClientState.PROBING,
+    (ClientState.READY, ClientEvent.HUNG_UP): ClientState.DISCONNECTED,
+    (ClientState.READY, ClientEvent.REFUSED): ClientState.BACKING_OFF,
+    (ClientState.PROBING, ClientEvent.STILL_THERE): ClientState.AWAITING,
+    (ClientState.PROBING, ClientEvent.WITHDRAWN): ClientState.READY,
+    (ClientState.PROBING, ClientEvent.HUNG_UP): ClientState.DISCONNECTED,
+    (ClientState.PROBING, ClientEvent.REFUSED): ClientState.BACKING_OFF,
+    (ClientState.AWAITING, ClientEvent.REPLIED): ClientState.READY,
+    # A late reply must not be taken for the next one: the connection is not used again.
+    (ClientState.AWAITING, ClientEvent.UNANSWERED): ClientState.BACKING_OFF,
+    (ClientState.BACKING_OFF, ClientEvent.DUE): ClientState.DISCONNECTED,
+    **{
+        (state, ClientEvent.CLOSE): ClientState.CLOSED
+        for state in ClientState
+        if state is not ClientState.CLOSED
+    },
 }
 
 
-class IllegalTurnError(AssertionError):
-    """The shell asked for a step that the table does not have: a bug of ours."""
+class IllegalTransitionError(AssertionError):
+    """The table has no such transition: a bug in the client."""
 
-    def __init__(self, state: State, event: Event) -> None:
+    def __init__(self, state: ClientState, event: ClientEvent) -> None:
         super().__init__(f"{event} cannot happen to a client that is {state}")
 
 
-def after(state: State, event: Event) -> State:
-    """Return the state that `event` leads to from `state`."""
+def next_state(state: ClientState, event: ClientEvent) -> ClientState:
+    """Return the state after an event."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        raise IllegalTurnError(state, event) from None
+        raise IllegalTransitionError(state, event) from None

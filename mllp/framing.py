@@ -1,10 +1,9 @@
-"""
-Find frames in a byte stream, and wrap payloads into frames.
+"""MLLP framing: find frames in a byte stream, and wrap payloads into frames.
 
     <VT> payload <FS><CR>
 
-No I/O, no time, no HL7: give bytes to `FrameReader.receive`, take events from `next_event`.
-`mllp.server` and `mllp.client` are Twisted shells around this file.
+Pure: pass bytes to `FrameReader.receive`, take events from `next_event`. `mllp.server` and
+`mllp.client` are Twisted protocols around this module.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ START = b"\x0b"
 END = b"\x1c\x0d"
 
 COMMIT_ACK, COMMIT_NAK = b"\x06", b"\x15"
-"""Payloads of the commit blocks of MLLP release 2: kept safely, and not kept."""
+"""Payloads of the commit blocks of MLLP release 2: stored, and not stored."""
 
 COMMIT_BLOCKS = frozenset({COMMIT_ACK, COMMIT_NAK})
 
@@ -29,11 +28,11 @@ _LARGE = 256 * 2**10  # bytes of a frame from which it is put together as it com
 
 class Frame(NamedTuple):
     """
-    One payload, exactly as it stood between the delimiters.
+    One payload, exactly as between its delimiters.
 
-    `truncated`: another START stands inside. Either two messages ran together because the end
-    of the first was lost, or the payload is in a charset MLLP cannot carry (UTF-16, UTF-32):
-    bytes are missing or misplaced, so this must never get a positive answer.
+    `truncated`: the payload contains another START. Either two messages ran together because the
+    end of the first one was lost, or the charset is one that MLLP cannot carry (UTF-16, UTF-32).
+    Bytes are missing or misplaced: such a frame must never get a positive answer.
     """
 
     payload: bytes
@@ -42,7 +41,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Bytes outside of frames: how many, never which. One stretch may come in several parts."""
+    """Bytes outside of frames: their number only. One stretch may come in several parts."""
 
     length: int
 
@@ -51,12 +50,12 @@ Event = Frame | Noise
 
 
 def frame(payload: bytes) -> bytes:
-    """Wrap a payload for the wire."""
+    """Wrap a payload in a frame."""
     return START + payload + END
 
 
 def checked_frame(payload: bytes) -> bytes:
-    """Wrap a payload for the wire; raise `Unframeable` if the peer would see its end too early."""
+    """Wrap a payload in a frame; raise `Unframeable` if it contains the end of one."""
     if (at := payload.find(END)) >= 0:
         raise Unframeable(at)
     return START + payload + END
@@ -64,13 +63,13 @@ def checked_frame(payload: bytes) -> bytes:
 
 class FrameReader:
     """
-    Turn received bytes into events, in time linear in their number.
+    Turns received bytes into events, in time linear in their number.
 
-    FS alone ends nothing: a lone 0x1C is payload. (None of the multi-byte charsets HL7 v2
+    FS alone ends nothing: a lone 0x1C is payload. (None of the multi-byte charsets that HL7 v2
     names for MLLP uses 0x0B, 0x0D or 0x1C as a trail byte: GB 18030 and Big5 start those at
     0x30, Shift-JIS at 0x40; UTF-8 and EUC have none below 0x80.) Memory is bounded by
-    `max_payload` plus what one `receive` hands in: noise is not kept. A large payload is put
-    together piece by piece, so that its end costs no more than that of a small one.
+    `max_payload` plus one `receive`: noise is not kept. A large payload is assembled as it
+    arrives, so that its end costs no more than that of a small one.
     """
 
     __slots__ = ("_before", "_buffer", "_in_frame", "_max_payload", "_searched", "_truncated")
@@ -80,22 +79,22 @@ class FrameReader:
         self._buffer = bytearray()
         self._in_frame = False
         self._searched = 0  # END cannot begin before this offset
-        self._before: BytesIO | None = None  # what of a large frame came before the buffer
-        self._truncated = False  # whether START stands in there
+        self._before: BytesIO | None = None  # the part of a large frame before the buffer
+        self._truncated = False  # whether that part contains START
 
     @property
     def in_frame(self) -> bool:
-        """Whether a frame has begun and not ended, as far as `next_event` has looked."""
+        """Whether a frame has begun and not ended, as far as `next_event` has read."""
         return self._in_frame
 
     @property
     def received(self) -> int:
-        """How many bytes of the open frame are here; 0 between frames."""
+        """Bytes of the open frame so far; 0 between frames."""
         return self._length_before + len(self._buffer) if self._in_frame else 0
 
     @property
     def in_large_frame(self) -> bool:
-        """Whether the open frame is put together piece by piece."""
+        """Whether the open frame is assembled piece by piece."""
         return self._before is not None
 
     def head(self, length: int) -> bytes:
@@ -110,19 +109,21 @@ class FrameReader:
         return 0 if self._before is None else self._before.tell()
 
     def receive(self, data: bytes) -> None:
-        """Add bytes from the peer; `next_event` makes sense of them."""
+        """Add bytes from the peer; `next_event` parses them."""
         self._buffer += data
 
     def discard(self) -> None:
-        """Release the memory of the open frame; the reader is of no more use."""
+        """Release the memory of the open frame. The reader cannot be used afterwards."""
         self._buffer, self._before = bytearray(), None
         self._in_frame, self._searched = False, 0
 
     def whole(self, data: bytes) -> Frame | None:
         """
-        Give the one frame that these bytes are, where nothing came before them that is still here.
+        Return the frame that these bytes are, if nothing is buffered and they are exactly one
+        frame.
 
-        Else None, and they are still to be received. A packet nearly always is a frame.
+        Otherwise None, and the bytes must be passed to `receive`. This is the usual case: one
+        packet is one frame.
         """
         if self._in_frame or self._buffer:
             return None
@@ -130,7 +131,7 @@ class FrameReader:
         if (
             0 < length <= self._max_payload
             and data[0] == _VT
-            # One byte is found ten times as fast as two, and is hardly ever in a payload.
+            # Searching one byte is ten times as fast as two, and payloads rarely contain FS.
             and (data.find(_FS) == length + 1 or data.find(END) == length + 1)
             and data.endswith(END)
             and data.rfind(START) == 0
@@ -139,16 +140,16 @@ class FrameReader:
         return None
 
     def receive_eof(self) -> None:
-        """Tell that the peer will send no more; raise `TruncatedFrame` inside a frame."""
+        """Handle the end of the stream; raise `TruncatedFrame` inside a frame."""
         if self._in_frame:
             raise TruncatedFrame(received=self.received)
 
     def next_event(self) -> Event | None:
         """
-        Return the next event, or None when more bytes are needed.
+        Return the next event, or None if more bytes are needed.
 
-        Raises `FrameTooLarge`, also before the frame has ended; after that the reader is of
-        no more use except for `head`.
+        Raises `FrameTooLarge`, also before the frame has ended. After that only `head` may be
+        called.
         """
         if not self._in_frame:
             if not self._buffer:
@@ -164,19 +165,19 @@ class FrameReader:
         return self._read_frame()
 
     def _whole_ahead(self) -> Frame | None:
-        """Give the frame that the buffer begins with, if all of it is here; nearly always it is."""
+        """Return the frame at the start of the buffer, if it is complete: the usual case."""
         buffer = self._buffer
         end = buffer.find(_FS)
         if not 1 < end <= min(self._max_payload, _LARGE) or buffer[end : end + len(END)] != END:
             return None
         payload = bytes(buffer[1:end])
         if START in payload:
-            return None  # said by whoever reads byte by byte
+            return None  # `_read_frame` marks it as truncated
         del buffer[: end + len(END)]
         return Frame(payload)
 
     def _skip_noise(self) -> Noise:
-        """Drop what precedes START, or everything if there is none."""
+        """Drop the bytes before START, or all if there is none."""
         at = self._buffer.find(START)
         length = len(self._buffer) if at < 0 else at
         del self._buffer[:length]
@@ -190,9 +191,9 @@ class FrameReader:
 
     def _read_frame(self) -> Frame | None:
         buffer = self._buffer
-        end = buffer.find(_FS, self._searched)  # one byte is found ten times as fast as two
+        end = buffer.find(_FS, self._searched)  # ten times as fast as a search for END
         if end >= 0 and buffer[end : end + len(END)] != END:
-            end = buffer.find(END, end)  # a payload of many FS is not to be walked one by one
+            end = buffer.find(END, end)  # a payload may contain many FS
         # A buffered FS may be half of END, so it does not count as payload yet.
         length = end if end >= 0 else len(buffer) - buffer.endswith(END[:1])
         if self._length_before + length > self._max_payload:
@@ -209,7 +210,7 @@ class FrameReader:
         return Frame(payload, START in payload)
 
     def _add(self, length: int, *, ended: bool) -> Frame | None:
-        """Put the buffer's first bytes to those of the frame before them; give it, if complete."""
+        """Append bytes of the buffer to the open large frame; return it if complete."""
         buffer, before = self._buffer, self._before or BytesIO()
         with memoryview(buffer)[:length] as view:
             before.write(view)
@@ -219,6 +220,6 @@ class FrameReader:
         if not ended:
             self._before = before
             return None
-        found = Frame(before.getvalue(), self._truncated)  # its own bytes, and no copy of them
+        found = Frame(before.getvalue(), self._truncated)  # shares the bytes, without a copy
         self._before, self._truncated, self._in_frame = None, False, False
         return found

@@ -1,9 +1,7 @@
-"""MLLP server: a Twisted factory that frames, bounds and orders; a handler answers.
+"""MLLP server: a Twisted factory. It frames, limits and orders; a handler answers.
 
-The turns are `mllp.session`'s; here are the connection's beginning, its end, and the
-time-outs that have to do with neither frames nor replies.
-
-It does not bind ports, knows no TLS settings (`mllp.tls` makes them) and no HL7.
+`mllp.session` handles frames and replies. This module handles the begin and end of connections
+and their timeouts. It does not bind ports and knows no HL7.
 """
 
 from collections.abc import Callable
@@ -16,105 +14,122 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
-from mllp.admission import Activity, Admission, Ceiling, Refusal, source_of
+from mllp.admission import (
+    Admission,
+    AdmissionRefusal,
+    ConnectionActivity,
+    SharedConnectionLimit,
+    source_of,
+)
 from mllp.contract import (
     Clock,
     Deadline,
     Handler,
+    ListenerContext,
     NakBuilder,
-    Pace,
     Peer,
+    ReadThrottle,
     ServerLimits,
     ServerObserver,
-    Service,
     Timer,
-    directly,
+    direct_handler,
 )
 from mllp.errors import FramingError
 from mllp.framing import frame
 from mllp.memory_budget import FrameBudget
-from mllp.session import Conversation
-from mllp.transport import Gate, Gathering, Hold, Outlet, Wire, end_writing, is_tls, tune
+from mllp.session import ServerSession
+from mllp.transport import (
+    ConnectionSet,
+    ImmediateWriter,
+    PauseReason,
+    ReadGate,
+    Transport,
+    end_writing,
+    is_tls,
+    tune,
+)
 
 LINGER = 2.0
-"""How long a connection that we end still swallows what the peer is sending: closing with
-unread bytes resets the connection, and a reset can overtake our last reply."""
+"""
+Seconds for which a connection that we end still reads: closing with unread bytes resets the
+connection, and a reset can overtake our last reply.
+"""
 
 
 @implementer(IHalfCloseableProtocol, IHandshakeListener)
 class ServerConnection(Protocol):
-    """One connection, and the `Peer` that its handler sees."""
+    """One connection, and the `Peer` for its handler."""
 
-    transport: Wire  # type: ignore[assignment]  # Twisted's is optional and knows less
+    transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
     def __init__(
         self,
-        service: Service,
+        context: ListenerContext,
         connection_id: int,
         on_gone: Callable[["ServerConnection"], None],
         source: str = "",
     ) -> None:
         self.host, self.port, self.connection_id = "", 0, connection_id
         self.source = source
-        self._active = service.clock.seconds()  # when it came, or when it answered last
-        self._observer = service.observer
+        self._active = context.clock.seconds()  # time of accept, or of the last reply
+        self._observer = context.observer
         self._on_gone = on_gone
-        self._gate = Gate()
+        self._gate = ReadGate()
         self._eof = False  # the peer will send no more
-        self._shaking = False  # the TLS handshake is not over
-        self._ended = False  # nothing more is written: we have closed, or are gone
-        limits, clock = service.limits, service.clock
+        self._in_handshake = False  # the TLS handshake is not over
+        self._ended = False  # nothing more is written
+        limits, clock = context.limits, context.clock
         self._clock = clock
-        self._rest: Timer | None = None  # while large frames are read too fast
-        self._idle = Deadline(clock, limits.idle_timeout, self._idle_overdue)
+        self._pause_timer: Timer | None = None  # while large frames are read too fast
+        self._idle = Deadline(clock, limits.idle_timeout, self._on_idle_timeout)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
         self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
         self._lingering = Deadline(clock, LINGER, self.abort)
-        self._turns = Conversation(
-            service, self, self._gate, source=source, write=self._write, end=self._end
+        self._session = ServerSession(
+            context, self, self._gate, source=source, write=self._write, end=self._end
         )
 
-    # What the transport calls
+    # Called by the transport
 
     @override
     def connectionMade(self) -> None:
         address = self.transport.getPeer()
         self.host, self.port = getattr(address, "host", ""), getattr(address, "port", 0)
         tune(self.transport)
-        self._outlet = Outlet(self.transport)
+        self._outlet = ImmediateWriter(self.transport)
         self.transport.registerProducer(self, True)
         self._observer.connection_opened(self)
         self._gate.attach(self.transport)
         self._idle.start()
         if is_tls(self.transport):
-            self._shaking = True
+            self._in_handshake = True
             self._handshake.start()
 
     def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
-        """Take note that TLS stands."""
-        self._shaking = False
+        """Handle the end of the TLS handshake."""
+        self._in_handshake = False
         self._handshake.stop()
 
     @override
     def dataReceived(self, data: bytes) -> None:
         if not self._ended:
             self._idle.touch()
-            rest = self._turns.receive(data)
-            if rest and not self._gate.holds:
+            pause = self._session.receive(data)
+            if pause and not self._gate.reasons:
                 self.transport.pauseProducing()
-                self._rest = self._clock.callLater(rest, self._rested)
+                self._pause_timer = self._clock.callLater(pause, self._resume_reading)
 
     def readConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
-        """Answer what is in hand: the peer has only said that it will send no more."""
+        """Handle a half-close: the peer sends no more, but frames are still answered."""
         self._eof = True
         self._gate.detach()
         if self._ended:
             self.transport.loseConnection()
         else:
-            self._turns.receive_eof()
+            self._session.receive_eof()
 
     def writeConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
-        """Nothing to do: it was us who ended the writing side."""
+        """Do nothing: we ended the writing side ourselves."""
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -122,84 +137,84 @@ class ServerConnection(Protocol):
         self._gate.detach()
         for deadline in (self._handshake, self._idle, self._stalled, self._lingering):
             deadline.stop()
-        self._turns.stop()
-        if self._rest is not None:
-            self._rest.cancel()
-        self._gate.hold(Hold.ENDING)
-        if self._shaking:
+        self._session.stop()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        self._gate.hold(PauseReason.ENDING)
+        if self._in_handshake:
             self._observer.handshake_failed(self)
         self._observer.connection_closed(self)
         self._on_gone(self)
 
     def pauseProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """Read no more: what we wrote has not been taken."""
+        """Stop reading: the peer does not read what we wrote."""
         self._stalled.start()
-        self._turns.hold(Hold.OUTPUT)
+        self._session.hold(PauseReason.OUTPUT)
 
     def resumeProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """Read again: what we wrote has been taken."""
+        """Read again: the peer has read what we wrote."""
         self._stalled.stop()
-        self._turns.let_go(Hold.OUTPUT)
+        self._session.release(PauseReason.OUTPUT)
 
     def stopProducing(self) -> None:  # noqa: N802  # Twisted's name
-        """Nothing to do: `connectionLost` follows."""
+        """Do nothing: `connectionLost` follows."""
 
-    # What the factory and the handler call
+    # Called by the factory and the handler
 
     def send(self, payload: bytes) -> bool:
-        """Send a frame that answers no frame; False when the connection is gone or ending."""
+        """Send a frame that is not a reply; False if the connection is gone or ending."""
         if self._ended:
             return False
         self._outlet.write(frame(payload))
         return True
 
     def pause(self) -> None:
-        """Read no more until `resume`; answer what is in hand."""
-        self._turns.hold(Hold.OPERATOR)
+        """Stop reading until `resume`; frames that have arrived are answered."""
+        self._session.hold(PauseReason.OPERATOR)
 
     def resume(self) -> None:
         """Read again."""
-        self._turns.let_go(Hold.OPERATOR)
+        self._session.release(PauseReason.OPERATOR)
 
     def finish(self) -> None:
-        """Take no further frame, answer those in hand, close."""
-        self._turns.hold(Hold.ENDING)
-        if not self._turns.in_hand and not self._ended:
-            self._leave()
+        """Accept no more frames, answer those that have arrived, close."""
+        self._session.hold(PauseReason.ENDING)
+        if not self._session.unanswered and not self._ended:
+            self._stop_writing()
             self.transport.loseConnection()
 
     @property
-    def activity(self) -> Activity:
-        """What the connection is doing, as far as admission control is concerned."""
-        if self._turns.in_hand:
-            return Activity.BUSY
-        return Activity.UNFINISHED if self._turns.frame_began else Activity.IDLE
+    def activity(self) -> ConnectionActivity:
+        """What the connection is doing, for admission control."""
+        if self._session.unanswered:
+            return ConnectionActivity.BUSY
+        return ConnectionActivity.UNFINISHED if self._session.in_frame else ConnectionActivity.IDLE
 
     @property
     def since(self) -> float:
-        """When it became idle, or when its unfinished frame began (s of the clock)."""
-        return self._turns.began if self._turns.frame_began else self._active
+        """When it became idle, or when its unfinished frame began (seconds of the clock)."""
+        return self._session.frame_started_at if self._session.in_frame else self._active
 
     def evict(self) -> None:
         """Close in favour of another connection; an unfinished frame is refused."""
         self._observer.evicted(self.host)
-        if self._shaking or self._turns.frame_began or self._ended:
+        if self._in_handshake or self._session.in_frame or self._ended:
             self.abort()
         else:
             self.finish()
-            self._lingering.start()  # a peer that does not take our last reply must not stay
+            self._lingering.start()  # a peer that does not read our last reply must not stay
 
     def abort(self) -> None:
         """Close now."""
         self.transport.abortConnection()
 
-    def _rested(self) -> None:
-        """Read on, unless somebody has a reason not to."""
-        self._rest = None
-        if not self._gate.holds:
+    def _resume_reading(self) -> None:
+        """Read again, unless there is another reason to pause."""
+        self._pause_timer = None
+        if not self._gate.reasons:
             self.transport.resumeProducing()
 
-    # What the turns call, and the time-outs
+    # Called by the session, and timeouts
 
     def _write(self, data: bytes) -> None:
         self._idle.touch()
@@ -207,8 +222,8 @@ class ServerConnection(Protocol):
         self._outlet.write(data)
 
     def _end(self) -> None:
-        """Close, so that what we have written arrives: swallow the rest of what is sent to us."""
-        self._leave()
+        """Close so that the peer gets all replies: read and drop what it still sends."""
+        self._stop_writing()
         if self._eof:
             self.transport.loseConnection()
         else:
@@ -217,13 +232,13 @@ class ServerConnection(Protocol):
             self.transport.resumeProducing()
             end_writing(self.transport)
 
-    def _leave(self) -> None:
+    def _stop_writing(self) -> None:
         self._ended = True
         self._idle.stop()
         self.transport.unregisterProducer()
 
-    def _idle_overdue(self) -> None:
-        if self._turns.quiet and not self._gate.holds:
+    def _on_idle_timeout(self) -> None:
+        if self._session.is_idle and not self._gate.reasons:
             self.finish()
         else:
             self._idle.start()
@@ -241,13 +256,16 @@ __all__ = [
 
 
 def close_in_silence(_error: FramingError, _head: bytes) -> None:
-    """Answer nothing to what is no frame: the connection just closes."""
+    """Send nothing for an abandoned frame: the connection just closes."""
 
 
-class _Refused(Protocol):
-    """A connection closed at accept. (Returning None would not do: TLS wraps what it is given.)"""
+class _RejectedConnection(Protocol):
+    """
+    A connection that is closed at accept. (Returning None would not work: TLS wraps the
+    protocol.)
+    """
 
-    transport: Wire  # type: ignore[assignment]  # Twisted's is optional and knows less
+    transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
     @override
     def connectionMade(self) -> None:
@@ -258,8 +276,8 @@ class MLLPServerFactory(Factory):
     """
     Makes the connections of one listener.
 
-    `handle` gets every whole frame, truncated ones too (`Frame.truncated`), and answers for
-    them. `clock` is the reactor, or a `twisted.internet.task.Clock`.
+    `handle` gets every complete frame, truncated ones too (`Frame.truncated`). `clock` is the
+    reactor, or a `twisted.internet.task.Clock`.
     """
 
     noisy = False
@@ -274,17 +292,17 @@ class MLLPServerFactory(Factory):
         on_unframed: NakBuilder = close_in_silence,
         grace: float = 30.0,
         budget: FrameBudget | None = None,
-        ceiling: Ceiling | None = None,
+        ceiling: SharedConnectionLimit | None = None,
     ) -> None:
         """`budget` and `ceiling` are shared with the other listeners of the process."""
         limits = limits or ServerLimits()
-        self._service = Service(
-            directly(handle),
+        self._context = ListenerContext(
+            direct_handler(handle),
             limits,
             clock,
             observer or ServerObserver(),
             on_unframed,
-            Pace(),
+            ReadThrottle(),
             budget or FrameBudget(),
         )
         self._admission = Admission(
@@ -294,7 +312,7 @@ class MLLPServerFactory(Factory):
             ceiling=ceiling,
         )
         self._ids = count(1)
-        self._connections: Gathering[ServerConnection] = Gathering(clock, grace)
+        self._connections: ConnectionSet[ServerConnection] = ConnectionSet(clock, grace)
         self._paused = False
         self._draining = False
 
@@ -312,14 +330,14 @@ class MLLPServerFactory(Factory):
     def buildProtocol(self, addr: IAddress | None) -> Protocol:
         host = getattr(addr, "host", "")
         reason = (
-            Refusal.DRAINING
+            AdmissionRefusal.DRAINING
             if self._draining
-            else self._admission.request(host, self._service.clock.seconds())
+            else self._admission.request(host, self._context.clock.seconds())
         )
         if reason is not None:
-            self._service.observer.refused(reason, host)
-            return _Refused()
-        connection = ServerConnection(self._service, next(self._ids), self._left, source_of(host))
+            self._context.observer.refused(reason, host)
+            return _RejectedConnection()
+        connection = ServerConnection(self._context, next(self._ids), self._remove, source_of(host))
         self._admission.enter(connection)
         connection.factory = self
         if self._paused:
@@ -327,12 +345,15 @@ class MLLPServerFactory(Factory):
         self._connections.add(connection)
         return connection
 
-    def _left(self, connection: ServerConnection) -> None:
+    def _remove(self, connection: ServerConnection) -> None:
         self._admission.leave(connection)
         self._connections.discard(connection)
 
     def pause(self) -> None:
-        """Read from nobody. Connections stay and come; frames in hand are answered."""
+        """
+        Stop reading. Connections stay open and new ones are accepted; received frames are
+        answered.
+        """
         self._paused = True
         for connection in self._connections.all():
             connection.pause()
@@ -345,10 +366,10 @@ class MLLPServerFactory(Factory):
 
     def drain(self) -> Deferred[None]:
         """
-        Stop for good: read no more, answer the frames in hand, close.
+        Stop for good: stop reading, answer the frames that have arrived, close.
 
-        Fires when all connections have ended; after `grace` seconds they are aborted. The
-        listening port is its owner's to stop, before this.
+        Fires when all connections have ended; after `grace` seconds they are aborted. The owner
+        of the listening port stops it first.
         """
         self._draining = True
         for connection in self._connections.all():

@@ -1,10 +1,8 @@
-"""Test doubles of the MLLP endpoints, and a network in memory.
+"""Test doubles of the MLLP endpoints, and a network in memory. No sockets, no reactor, no threads.
 
-Bytes, ends and resets travel when the clock is advanced, by 0 too: `settle` lets everything
-arrive. No sockets, no reactor, no threads. For tests; `mllp.testing` builds on it.
-
-`MemoryServer` is the real server on a network in memory; `MemoryEndpoint` leads a real client
-to it; `MemoryClient` stands in for a client and answers as told. No sockets, no reactor.
+`MemoryServer` is the real server on a network in memory; `MemoryEndpoint` connects a real client
+to it; `MemoryClient` replaces a client. Bytes, closes and resets travel when the clock is
+advanced, also by 0: `deliver_all` delivers everything.
 """
 
 from collections import deque
@@ -35,12 +33,12 @@ from mllp.server import (
 END_OF_STREAM: Final = b""
 
 
-class MemoryWire:
+class MemoryTransport:
     """One end of a connection: what Twisted's TCP transports do, without TCP."""
 
     def __init__(self, clock: Clock, protocol: Any, peer: IPv4Address) -> None:
         self.protocol = protocol
-        self.other: MemoryWire | None = None
+        self.other: MemoryTransport | None = None
         self.open = True
         self.reading = True
         self._clock = clock
@@ -60,7 +58,7 @@ class MemoryWire:
         self._clock.callLater(0, self._lost, ConnectionDone())
 
     def loseWriteConnection(self) -> None:  # noqa: N802  # Twisted's name
-        """Send no more, but go on reading."""
+        """Close the writing side; continue to read."""
         if self.open and self._writable and self.other is not None:
             self._writable = False
             self.other._arrive(END_OF_STREAM)  # noqa: SLF001  # the other end of one thing
@@ -81,24 +79,24 @@ class MemoryWire:
         self._clock.callLater(0, self._deliver)
 
     def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: N802  # Twisted's
-        """Take note of who to tell that the peer does not take what is written."""
+        """Set the producer to pause when the peer does not read."""
         self._producer = producer
 
     def unregisterProducer(self) -> None:  # noqa: N802  # Twisted's name
-        """Tell nobody any more."""
+        """Remove the producer."""
         self._producer = None
 
     def getPeer(self) -> IPv4Address:  # noqa: N802  # Twisted's name
-        """Return the other end's address."""
+        """Return the address of the other end."""
         return self._peer
 
     def stall(self) -> None:
-        """Behave as if the peer had stopped taking what is written."""
+        """Simulate a peer that stops reading."""
         if self._producer is not None:
             self._producer.pauseProducing()
 
     def flow(self) -> None:
-        """Behave as if the peer took it again."""
+        """Simulate a peer that reads again."""
         if self._producer is not None:
             self._producer.resumeProducing()
 
@@ -123,36 +121,36 @@ class MemoryWire:
             self.protocol.connectionLost(Failure(reason))  # type: ignore[no-untyped-call]
 
 
-def join(clock: Clock, server: Any, client: Any) -> None:
-    """Connect two protocols, the server's first."""
-    serving = MemoryWire(clock, server, IPv4Address("TCP", "192.0.2.7", 49152))
-    calling = MemoryWire(clock, client, IPv4Address("TCP", "192.0.2.1", 2575))
+def connect_protocols(clock: Clock, server: Any, client: Any) -> None:
+    """Connect two protocols."""
+    serving = MemoryTransport(clock, server, IPv4Address("TCP", "192.0.2.7", 49152))
+    calling = MemoryTransport(clock, client, IPv4Address("TCP", "192.0.2.1", 2575))
     serving.other, calling.other = calling, serving
     server.makeConnection(serving)
     client.makeConnection(calling)
 
 
-def settle(clock: Clock) -> None:
-    """Let everything that is under way arrive."""
+def deliver_all(clock: Clock) -> None:
+    """Deliver everything that is under way."""
     clock.advance(0)
 
 
 __all__ = [
-    "Caller",
+    "MemoryCaller",
     "MemoryClient",
     "MemoryEndpoint",
     "MemoryPeer",
     "MemoryServer",
-    "RawEnd",
+    "RawConnection",
     "answering",
-    "settle",
+    "deliver_all",
 ]
 
 
-class RawEnd(Protocol):
-    """An end of a connection that sends the bytes it is told and keeps the bytes it gets."""
+class RawConnection(Protocol):
+    """One end of a connection: sends and records bytes."""
 
-    transport: MemoryWire  # type: ignore[assignment]  # Twisted's is optional and knows less
+    transport: MemoryTransport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
     def __init__(self) -> None:
         self.received = b""
@@ -160,7 +158,7 @@ class RawEnd(Protocol):
 
     @property
     def frames(self) -> list[bytes]:
-        """The payloads of all whole frames received."""
+        """The payloads of all complete frames received."""
         reader = FrameReader()
         reader.receive(self.received)
         events = iter(reader.next_event, None)
@@ -175,24 +173,24 @@ class RawEnd(Protocol):
         self.closed = True
 
     def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes."""
         self.transport.write(data)
 
     def send(self, *payloads: bytes) -> None:
-        """Send payloads, framed, in one piece."""
+        """Send payloads as frames in one write."""
         self.transport.write(b"".join(map(frame, payloads)))
 
     def close(self) -> None:
-        """Close in good order."""
+        """Close after everything is sent."""
         self.transport.loseConnection()
 
     def reset(self) -> None:
-        """Cut the connection."""
+        """Reset the connection."""
         self.transport.abortConnection()
 
 
-class Caller(RawEnd):
-    """A sender's end; after each step the network has settled."""
+class MemoryCaller(RawConnection):
+    """A sender's end; each method delivers everything."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -201,37 +199,37 @@ class Caller(RawEnd):
     @override
     def write(self, data: bytes) -> None:
         super().write(data)
-        settle(self._clock)
+        deliver_all(self._clock)
 
     @override
     def send(self, *payloads: bytes) -> None:
         super().send(*payloads)
-        settle(self._clock)
+        deliver_all(self._clock)
 
     @override
     def close(self) -> None:
         super().close()
-        settle(self._clock)
+        deliver_all(self._clock)
 
     @override
     def reset(self) -> None:
         super().reset()
-        settle(self._clock)
+        deliver_all(self._clock)
 
     def end_writing(self) -> None:
-        """Say that nothing more comes, and go on reading."""
+        """Close the writing side; continue to read."""
         self.transport.loseWriteConnection()
-        settle(self._clock)
+        deliver_all(self._clock)
 
     def exchange(self, payload: bytes) -> list[bytes]:
-        """Send one payload and return the payloads that have come back since."""
+        """Send one payload and return the replies."""
         before = len(self.frames)
         self.send(payload)
         return self.frames[before:]
 
 
 class MemoryServer:
-    """The real server, called by `Caller`s; `clock` moves only when you advance it."""
+    """The real server, called by `MemoryCaller`s; the test advances `clock`."""
 
     def __init__(
         self,
@@ -247,30 +245,30 @@ class MemoryServer:
             handle, limits, clock=self.clock, observer=observer, on_unframed=on_unframed
         )
 
-    def connect(self) -> Caller:
+    def connect(self) -> MemoryCaller:
         """Open a connection."""
-        caller = Caller(self.clock)
-        join(self.clock, self.factory.buildProtocol(None), caller)
-        settle(self.clock)
+        caller = MemoryCaller(self.clock)
+        connect_protocols(self.clock, self.factory.buildProtocol(None), caller)
+        deliver_all(self.clock)
         return caller
 
     @property
     def endpoint(self) -> "MemoryEndpoint":
-        """Where a real client finds this server."""
+        """The endpoint for a real client."""
         return MemoryEndpoint(self.clock, lambda: self.factory.buildProtocol(None))
 
 
 class MemoryEndpoint:
-    """Leads a client to the protocols that `accept` makes, or nowhere: see `refusing`, `mute`."""
+    """Connects a client to the protocols that `accept` makes; see `refusing` and `mute`."""
 
-    def __init__(self, clock: Clock, accept: Callable[[], Any] = RawEnd) -> None:
+    def __init__(self, clock: Clock, accept: Callable[[], Any] = RawConnection) -> None:
         self.refusing = False
         """Whether attempts fail at once."""
         self.mute = False
         """Whether attempts neither succeed nor fail."""
         self.attempts = 0
         self.accepted: list[Any] = []
-        """The server's end of every connection."""
+        """The server's end of each connection."""
         self._clock = clock
         self.accept = accept
         """Makes the server's end of the next connection."""
@@ -284,16 +282,16 @@ class MemoryEndpoint:
             return Deferred()
         server, client = self.accept(), factory.buildProtocol(None)
         self.accepted.append(server)
-        join(self._clock, server, client)
+        connect_protocols(self._clock, server, client)
         return succeed(client)
 
 
 class MemoryClient:
     """
-    Stands in for `MLLPClient`.
+    Replaces `MLLPClient` in tests.
 
-    `answer` returns the reply, raises what `send` shall fail with, or returns None: then the
-    reply is yours to fire, in `pending`.
+    `answer` returns the reply, raises the error of `send`, or returns None: then the test fires
+    the reply in `pending`.
     """
 
     def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
@@ -303,7 +301,7 @@ class MemoryClient:
         self._answer = answer
 
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Keep the payload and answer as told."""
+        """Record the payload and answer."""
         if self.closed:
             return fail(NotConnected())
         self.sent.append(payload)
@@ -317,13 +315,13 @@ class MemoryClient:
         return self.pending[-1]
 
     def close(self) -> Deferred[None]:
-        """Take no more."""
+        """Close."""
         self.closed = True
         return succeed(None)
 
 
 class MemoryPeer:
-    """Stands in for a `Peer`, for calling a handler without any server."""
+    """A `Peer` for calling a handler without a server."""
 
     def __init__(self, host: str = "192.0.2.7", port: int = 49152, connection_id: int = 1) -> None:
         self.host, self.port, self.connection_id = host, port, connection_id
@@ -331,12 +329,12 @@ class MemoryPeer:
         self.gone = False
 
     def send(self, payload: bytes) -> bool:
-        """Keep the payload, unless gone."""
+        """Record the payload, unless gone."""
         if not self.gone:
             self.sent.append(payload)
         return not self.gone
 
 
 def answering(reply: Callable[[bytes], Sequence[bytes]]) -> Handler:
-    """Make a handler that answers at once."""
+    """Return a handler that answers at once."""
     return lambda arrived, _peer: succeed(reply(arrived.payload))

@@ -1,15 +1,13 @@
 """TLS settings as Twisted context factories: TLS 1.2 or newer, mutual TLS, host names, reload of
 changed files.
 
-Twisted looks as well, but takes a certificate without a single subjectAltName, or with one that is
-no name, for any server at all: service_identity says so by another exception than it expects
-(Twisted 24.11 to 26.10 with service-identity 24.1 and later). So its word is not asked for.
+Errors name the setting, never the content of a file. Files are checked for changes when a
+connection begins; open connections keep their context. Files that do not match (half of a pair
+is written), or that cannot be read yet, change nothing until they can be used.
 
-Reads the files once. Errors name the setting, never what stands in a file.
-
-Looks at the files' times when a connection begins; those that stand keep what they have. Files
-that do not fit together (half of a pair is written), or may not be read yet, change nothing until
-they do.
+Twisted's own check of the server's name is not used: it accepts a certificate without a valid
+subjectAltName for any server, because service_identity reports that case by another exception
+than Twisted expects (Twisted 24.11 to 26.10 with service-identity 24.1 and later).
 """
 
 from collections.abc import Callable, Sequence
@@ -48,25 +46,28 @@ _Verify = Callable[[Any, Any, int, int, int], bool]
 
 
 @implementer(IOpenSSLClientConnectionCreator)
-class Named:
-    """Twisted's options of a client, but for who has proven to be the server."""
+class VerifyingClientOptions:
+    """Twisted's client options with our own check of the server's name."""
 
     def __init__(self, options: Any, server_name: str) -> None:
-        """Take the options of `twisted.internet.ssl.optionsForClientTLS` for this very name."""
+        """`options` are those of `twisted.internet.ssl.optionsForClientTLS` for this name."""
         self._options = options
         address = isIPAddress(server_name) or isIPv6Address(server_name)
         self._wanted = IPAddress_ID(server_name) if address else DNS_ID(_ascii(server_name))
 
     def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
-        """Give the TLS side of a connection."""
+        """Return the TLS side of a connection."""
         connection = self._options.clientConnectionForTLS(protocol)
         mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-        connection.set_verify(mode, verifier(self._wanted, protocol.failVerification))
+        connection.set_verify(mode, certificate_verifier(self._wanted, protocol.failVerification))
         return connection
 
 
-def verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
-    """Make what OpenSSL asks of each certificate of a chain; only the server's own has a name."""
+def certificate_verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
+    """
+    Return OpenSSL's callback for each certificate of a chain; only the server's own
+    has a name.
+    """
 
     def verify(_: Any, certificate: Any, __: int, depth: int, trusted: int) -> bool:
         if depth or not trusted:
@@ -76,16 +77,16 @@ def verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
         except (VerificationError, CertificateError):
             refuse(Failure())  # type: ignore[no-untyped-call]
             return False
-        return True  # whatever else is raised, pyOpenSSL takes for a no
+        return True  # pyOpenSSL treats any other exception as a refusal
 
     return verify
 
 
 def _names(certificate: Any) -> list[CertificatePattern]:
     """
-    Give what a certificate is for; its common name where it has no DNS name, as OpenSSL does.
+    Return the names of a certificate; the common name if it has no DNS name, as OpenSSL does.
 
-    Many a hospital's own authority has issued such ones (RFC 6125 §6.4.4).
+    Authorities of hospitals have issued many such certificates (RFC 6125 §6.4.4).
     """
     names = [*extract_patterns(certificate)]
     common = certificate.get_subject().commonName
@@ -102,10 +103,10 @@ def server_options(
     certificate: Path, key: Path, client_ca: Path | None = None, client_crl: Path | None = None
 ) -> CertificateOptions:
     """
-    Return what a listener needs: its certificate, followed by its chain, and its key (PEM).
+    Return the options of a listener: its certificate, followed by its chain, and its key (PEM).
 
-    With `client_ca`, every client must show a certificate that these authorities have issued,
-    and that the revocation lists in `client_crl` do not name.
+    With `client_ca`, every client must present a certificate that these authorities have issued
+    and that the revocation lists in `client_crl` do not contain.
     """
     options = CertificateOptions(
         **_identity(certificate, key),
@@ -126,12 +127,12 @@ def client_options(
     crl: Path | None = None,
 ) -> Any:
     """
-    Return what a sender needs, for `twisted.internet.endpoints.wrapClientTLS`.
+    Return the options of a sender, for `twisted.internet.endpoints.wrapClientTLS`.
 
-    The server must prove to be `server_name`, a host name or an IP address, by a certificate
-    that the authorities in `ca` have issued and the revocation lists in `crl` do not name;
-    without `ca`, the machine's own authorities.
-    Certificate and key, together, are shown to servers that ask.
+    The server must prove to be `server_name`, a host name or an IP address, with a certificate
+    that the authorities in `ca` have issued and the revocation lists in `crl` do not contain;
+    without `ca`, the system's authorities apply. Certificate and key, together, are presented to
+    servers that ask.
     """
     if (certificate is None) != (key is None):
         raise TLSConfigurationError(
@@ -145,13 +146,13 @@ def client_options(
             trustRoot=trust,
             extraCertificateOptions={**identity, "raiseMinimumTo": TLSVersion.TLSv1_2},
         )
-        return Named(options, server_name)
+        return VerifyingClientOptions(options, server_name)
     except (ValueError, UnicodeError):
         raise TLSConfigurationError("server_name", "is no host name") from None
 
 
 def _identity(certificate: Path, key: Path) -> dict[str, Any]:
-    """Return the CertificateOptions arguments for who we are."""
+    """Return the CertificateOptions arguments for our own identity."""
     chain = _certificates("certificate", certificate)
     private = _private_key(key)
     if chain[0].public_key() != private.public_key():
@@ -176,8 +177,8 @@ def _private_key(path: Path) -> Any:
 
 
 @implementer(IOpenSSLTrustRoot)
-class _Trust:
-    """Authorities, and what they have revoked."""
+class _TrustRoot:
+    """Authorities and revoked certificates."""
 
     def __init__(self, roots: Sequence[x509.Certificate], revoked: Sequence[Any]) -> None:
         self._roots = [crypto.X509.from_cryptography(one) for one in roots]
@@ -197,11 +198,11 @@ class _Trust:
 
 def _authorities(setting: str, path: Path, crl_setting: str, crl: Path | None) -> Any:
     revoked = [] if crl is None else _revocations(crl_setting, crl)
-    return _Trust(_certificates(setting, path), revoked)
+    return _TrustRoot(_certificates(setting, path), revoked)
 
 
 def _revocations(setting: str, path: Path) -> list[x509.CertificateRevocationList]:
-    """Read the revocation lists of a file, one behind the other."""
+    """Read the revocation lists of a file."""
     marker = b"-----END X509 CRL-----"
     parts = [part + marker for part in _read(setting, path).split(marker)[:-1]]
     try:
@@ -228,7 +229,7 @@ def _read(setting: str, path: Path) -> bytes:
 
 
 def _try_out(options: CertificateOptions) -> None:
-    """Build the context now: OpenSSL has opinions too, on short keys for one."""
+    """Build the context now: OpenSSL has rules of its own, such as the length of keys."""
     try:
         options.getContext()
     except SSL.Error:
@@ -236,14 +237,19 @@ def _try_out(options: CertificateOptions) -> None:
 
 
 _Stamp = tuple[int, int, int, int]
-Trouble = Callable[[TLSConfigurationError], object]
+ErrorCallback = Callable[[TLSConfigurationError], object]
 
 
-class Reloading:
-    """Options made of files, made anew when the files change and can be used."""
+class ReloadingOptions:
+    """Options that are rebuilt when their files change and can be used."""
 
-    def __init__(self, make: Callable[[], Any], files: Sequence[Path], trouble: Trouble) -> None:
-        """Make them; raises TLSConfigurationError. Later `trouble` is told, once a change."""
+    def __init__(
+        self, make: Callable[[], Any], files: Sequence[Path], trouble: ErrorCallback
+    ) -> None:
+        """
+        Build the options; raises TLSConfigurationError. Later errors go to `trouble`, once a
+        change.
+        """
         self._make = make
         self._files = tuple(files)
         self._trouble = trouble
@@ -252,7 +258,7 @@ class Reloading:
 
     @property
     def options(self) -> Any:
-        """Today's options."""
+        """The current options."""
         seen = self._stamp()
         if seen != self._seen:
             self._seen = seen
@@ -266,25 +272,25 @@ class Reloading:
         return tuple(map(_stamp, self._files))
 
 
-class ReloadingServer(Reloading):
-    """What a listener needs, from `tls.server_options`."""
+class ReloadingServerOptions(ReloadingOptions):
+    """The options of a listener, from `tls.server_options`."""
 
     def getContext(self) -> Any:  # noqa: N802  # Twisted's name
-        """Give the context of the next connection."""
+        """Return the context of the next connection."""
         return self.options.getContext()
 
 
 @implementer(IOpenSSLClientConnectionCreator)
-class ReloadingClient(Reloading):
-    """What a sender needs, from `tls.client_options`."""
+class ReloadingClientOptions(ReloadingOptions):
+    """The options of a sender, from `tls.client_options`."""
 
     def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
-        """Give the TLS side of the next connection."""
+        """Return the TLS side of the next connection."""
         return self.options.clientConnectionForTLS(protocol)
 
 
 def _stamp(file: Path) -> _Stamp | None:
-    """Give what changes with a file: its bytes, or (`st_ctime`) who may read it."""
+    """Return values that change with a file's content or (`st_ctime`) its permissions."""
     try:
         seen = file.stat()
     except OSError:

@@ -1,13 +1,4 @@
-"""Twisted transports as one typed interface: flow control, open connections, shared ports.
-
-Decides nothing about frames.
-
-The reasons are independent; the transport is told only when the first comes or the last goes.
-
-Opens and closes none, except those that outstay the wait.
-
-SO_REUSEPORT. All of them must ask for it, and run as one user. Linux and BSDs.
-"""
+"""Twisted transports as one typed interface: flow control, open connections, shared ports."""
 
 import socket
 from enum import Enum, auto
@@ -22,18 +13,20 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 from mllp.contract import Clock, Deadline
 
 KEEP_ALIVE_SECONDS = 120
-"""Silence after which TCP asks whether the peer is still there: firewalls forget after 5 to 10
-minutes, and the kernel's own default is two hours."""
+"""
+Idle time after which TCP checks whether the peer is alive: firewalls forget connections after 5
+to 10 minutes, and the kernel's default is two hours.
+"""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """A TCP transport, plain or under TLS."""
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send, or buffer until it can be sent."""
 
     def loseConnection(self) -> None:  # noqa: N802  # Twisted's name
-        """Close when all is written."""
+        """Close when everything is written."""
 
     def abortConnection(self) -> None:  # noqa: N802  # Twisted's name
         """Close now, with a reset."""
@@ -45,59 +38,59 @@ class Wire(Protocol):
         """Read again."""
 
     def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: N802  # Twisted's
-        """Name who is to be paused while the peer does not take what we write."""
+        """Set the producer to pause while the peer does not read."""
 
     def unregisterProducer(self) -> None:  # noqa: N802  # Twisted's name
-        """Name nobody."""
+        """Remove the producer."""
 
     def getPeer(self) -> Any:  # noqa: N802  # Twisted's name
         """Return the peer's address."""
 
 
-def is_tls(wire: Wire) -> bool:
-    """Whether TLS lies between us and TCP."""
+def is_tls(wire: Transport) -> bool:
+    """Whether the transport uses TLS."""
     return bool(ISSLTransport.providedBy(wire))
 
 
-def end_writing(wire: Wire) -> None:
-    """Tell the peer that nothing more comes, but keep reading where the transport can do that."""
+def end_writing(wire: Transport) -> None:
+    """Close the writing side but continue to read, if the transport can do that."""
     if not is_tls(wire) and hasattr(wire, "loseWriteConnection"):
         wire.loseWriteConnection()
     else:
         wire.loseConnection()
 
 
-class Outlet:
+class ImmediateWriter:
     """
-    Writes to a transport, and does not wait for the reactor's next turn where it need not.
+    Writes to the socket at once instead of in the reactor's next turn.
 
-    A reply is small and the peer waits for it: nearly always the socket takes it whole, and the
-    reactor need not watch it. Once it does not, the transport's own buffer does all the rest.
+    A reply is small and the peer waits for it: usually the socket takes it whole. If it does
+    not, the transport's own buffer is used from then on.
     """
 
     __slots__ = ("_send", "_wire")
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Transport) -> None:
         self._wire = wire
         handle = None if is_tls(wire) else getattr(wire, "getHandle", lambda: None)()
         self._send = handle.send if isinstance(handle, socket.socket) else None
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send, or buffer until it can be sent."""
         if self._send is not None:
             try:
                 sent = self._send(data)
-            except OSError:  # full, or gone: the transport finds out which
+            except OSError:  # full or gone: the transport handles it
                 sent = 0
             if sent == len(data):
                 return
-            self._send = None  # what is buffered goes first, from now on
+            self._send = None  # from now on, buffered bytes go first
             data = data[sent:]
         self._wire.write(data)
 
 
-def tune(wire: Wire) -> None:
-    """Notice dead peers, and do not hold small frames back."""
+def tune(wire: Transport) -> None:
+    """Enable keep-alive, and disable the delay of small packets."""
     tcp = cast(Any, wire)
     if not hasattr(tcp, "setTcpKeepAlive"):
         return
@@ -108,53 +101,53 @@ def tune(wire: Wire) -> None:
         handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
 
 
-class Hold(Enum):
+class PauseReason(Enum):
     """Why a connection is not read."""
 
     WINDOW = auto()
-    """As many frames are in hand as may be."""
+    """The limit of unanswered frames is reached."""
     MEMORY = auto()
     """All memory for unfinished frames is in use."""
     OUTPUT = auto()
-    """The peer does not take our replies."""
+    """The peer does not read our replies."""
     OPERATOR = auto()
     """The listener is paused."""
     ENDING = auto()
-    """No further frame is wanted."""
+    """No more frames are accepted."""
 
 
-class Gate:
-    """The reasons to hold one connection."""
+class ReadGate:
+    """Pauses reading of one connection while there is a reason; the reasons are independent."""
 
-    __slots__ = ("_wire", "holds")
+    __slots__ = ("_wire", "reasons")
 
     def __init__(self) -> None:
-        self.holds: set[Hold] = set()
-        """Empty: the connection is read. Look, but change it by the methods only."""
-        self._wire: Wire | None = None
+        self.reasons: set[PauseReason] = set()
+        """Empty: the connection is read. Change it by the methods only."""
+        self._wire: Transport | None = None
 
-    def attach(self, wire: Wire) -> None:
-        """Govern this transport from now on."""
+    def attach(self, wire: Transport) -> None:
+        """Control this transport from now on."""
         self._wire = wire
-        if self.holds:
+        if self.reasons:
             wire.pauseProducing()
 
     def detach(self) -> None:
-        """Leave the transport alone: there is nothing more to read, or we no longer decide."""
+        """Stop controlling the transport."""
         self._wire = None
 
-    def hold(self, reason: Hold) -> None:
-        """Stop reading, if nobody has already."""
-        if not self.holds and self._wire is not None:
+    def hold(self, reason: PauseReason) -> None:
+        """Pause reading for this reason."""
+        if not self.reasons and self._wire is not None:
             self._wire.pauseProducing()
-        self.holds.add(reason)
+        self.reasons.add(reason)
 
-    def let_go(self, reason: Hold) -> bool:
-        """Read again, if this was the last reason; say whether it was."""
-        if reason not in self.holds:
+    def release(self, reason: PauseReason) -> bool:
+        """Remove a reason; continue reading if it was the last one, and tell whether it was."""
+        if reason not in self.reasons:
             return False
-        self.holds.remove(reason)
-        if self.holds:
+        self.reasons.remove(reason)
+        if self.reasons:
             return False
         if self._wire is not None:
             self._wire.resumeProducing()
@@ -162,36 +155,36 @@ class Gate:
 
 
 class Abortable(Protocol):
-    """A connection, as far as this file is concerned."""
+    """A connection that can be closed."""
 
     def abort(self) -> None:
         """Close now."""
 
 
-C = TypeVar("C", bound=Abortable)
+ConnectionT = TypeVar("ConnectionT", bound=Abortable)
 
 
-class Gathering(Generic[C]):
-    """A set of connections; `grace` is how many seconds they have to end by themselves."""
+class ConnectionSet(Generic[ConnectionT]):
+    """A set of open connections; `grace` is the time in seconds that they have to end."""
 
     def __init__(self, clock: Clock, grace: float) -> None:
-        self._present: set[C] = set()
+        self._present: set[ConnectionT] = set()
         self._waiting: list[Deferred[None]] = []
         self._deadline = Deadline(clock, grace, self._abort_all)
 
     def __len__(self) -> int:
         return len(self._present)
 
-    def all(self) -> tuple[C, ...]:
-        """Return them; they may come and go while you look."""
+    def all(self) -> tuple[ConnectionT, ...]:
+        """Return the connections; the set may change meanwhile."""
         return tuple(self._present)
 
-    def add(self, connection: C) -> None:
-        """Take note of a connection."""
+    def add(self, connection: ConnectionT) -> None:
+        """Add a connection."""
         self._present.add(connection)
 
-    def discard(self, connection: C) -> None:
-        """Take note that it has ended."""
+    def discard(self, connection: ConnectionT) -> None:
+        """Remove a connection that has ended."""
         self._present.discard(connection)
         if not self._present:
             self._deadline.stop()
@@ -200,7 +193,7 @@ class Gathering(Generic[C]):
                 done.callback(None)
 
     def ended(self) -> Deferred[None]:
-        """Fire when none is left; those that take longer than the grace are aborted."""
+        """Fire when none is left; after the grace time they are aborted."""
         if not self._present:
             return succeed(None)
         if not self._deadline.running:
@@ -216,7 +209,12 @@ class Gathering(Generic[C]):
 
 @implementer(IStreamServerEndpoint)
 class SharedPort:
-    """Where to listen, beside others; with TLS where `tls` is given (its context factory)."""
+    """
+    A server endpoint whose port several processes share (SO_REUSEPORT), with TLS if `tls` is
+    given.
+
+    All processes must use it and run as the same user. Linux and BSD only.
+    """
 
     def __init__(
         self, reactor: Any, host: str, port: int, *, backlog: int, tls: Any = None
@@ -227,7 +225,7 @@ class SharedPort:
         self._tls = tls
 
     def listen(self, protocolFactory: Any) -> Deferred[Any]:  # noqa: N803  # Twisted's name
-        """Listen; fires with the port, or fails with CannotListenError."""
+        """Listen; fire with the port, or fail with CannotListenError."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         factory = protocolFactory
         if self._tls is not None:
@@ -241,5 +239,5 @@ class SharedPort:
                 made.listen(self._backlog)
             except OSError as error:
                 return fail(CannotListenError(self._host, self._port, error))  # type: ignore[no-untyped-call]
-            # It keeps a duplicate of the descriptor.
+            # The reactor keeps a duplicate of the descriptor.
             return succeed(self._reactor.adoptStreamPort(made.fileno(), family, factory))

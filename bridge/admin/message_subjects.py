@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from bridge.console.ownership import MessageOrigin
-from bridge.intake.receive.offload import Recipe, subjects
+from bridge.intake.receive.offload import DefinitionSource, subjects
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import active_sources, version_finder
 from bridge.wiring.active_settings import ActiveSettings
@@ -54,7 +54,7 @@ class MessageSubjects:
     ) -> Subjects:
         if self._offload is None or len(payload) < LARGE:
             return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
-        given = Recipe.of(mapping), charset, defaults
+        given = DefinitionSource.of(mapping), charset, defaults
         found: Subjects = self._offload.run(subjects, payload, *given)
         return found
 

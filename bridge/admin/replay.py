@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge.errors import BridgeError
-from bridge.intake.receive.acknowledgments import Answers
-from bridge.intake.receive.listener import Listening
-from bridge.intake.receive.verdict import Judge, Verdict
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.metrics import Metrics
 from bridge.queue import operations, queries
 from bridge.queue.ledger.arrivals import signed64
@@ -71,11 +71,11 @@ class StoredMessageReplay:
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
         """Return why the active definitions refuse a message; empty if they accept it."""
-        return _told(self._judged(listener, payload)[1])
+        return _told(self._evaluate(listener, payload)[1])
 
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
         """Return the sites of a message, by the definition that accepts it."""
-        listening, verdict = self._judged(listener, payload)
+        listening, verdict = self._evaluate(listener, payload)
         if not isinstance(verdict.definition, InboundMapping):
             return frozenset()
         message = Message.parse(payload, fallback=listening.charset)
@@ -89,12 +89,12 @@ class StoredMessageReplay:
         An identical copy is stored only once. Raises StillRefused.
         """
         origin = queries.message(self._database, origin_id).row
-        listening, verdict = self._judged(origin.listener, payload)
+        listening, verdict = self._evaluate(origin.listener, payload)
         if verdict.refusals:
             raise _refused(verdict)
         now = datetime.now(UTC)
         arrival = replace(
-            Answers(listening, ControlIds()).arrival(verdict, payload, now),
+            AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
             acknowledgment=AcknowledgmentState.NOT_OWED,  # there is no sender to answer
             refuse_reuse=None,
@@ -113,7 +113,7 @@ class StoredMessageReplay:
         refused = detail.row.state is QueueState.REFUSED
         if detail.row.listener not in self._listenings and not refused:
             return None
-        verdict = self._judged(detail.row.listener, detail.payload)[1]
+        verdict = self._evaluate(detail.row.listener, detail.payload)[1]
         if verdict.definition is not None and not verdict.refusals:
             definition = verdict.definition
             lanes = verdict.lanes_for(detail.row.flags)
@@ -122,14 +122,16 @@ class StoredMessageReplay:
             raise _refused(verdict)
         return None  # keep the routing of its arrival
 
-    def _judged(self, listener: str, payload: bytes) -> tuple[Listening, Verdict]:
+    def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         listening = self._listenings.get(listener)
         if listening is None:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
         checked = with_checks(listening, validator(self._settings, section, Metrics()))
         troubles: list[BaseException] = []
-        return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
+        return checked, FrameEvaluator(checked, troubles.append).evaluate(
+            Frame(payload), datetime.now(UTC)
+        )
 
 
 class BatchReplay:

@@ -158,7 +158,7 @@ def _inbound_json(each: "InboundTrial") -> dict[str, Any]:
     if each.findings is not None:
         found["validation"] = [
             {
-                "severity": "error" if finding.grave else "warning",
+                "severity": "error" if finding.is_error else "warning",
                 "code": finding.refusal.error_code.value,
                 "place": finding.refusal.place,
                 "message": finding.refusal.text,

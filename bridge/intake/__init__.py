@@ -1,6 +1,7 @@
-"""
-From frame to acknowledged order to report: what comes in.
+"""Intake: HL7 messages are received, stored, acknowledged, and applied to the report engine as
+orders.
 
-The pure part is in `identity`, `routing`, `replies`, `order_rules`, `grouping`; the shells are
-`handler` (frames) and `forwarder` (the report service).
+* `receive`   frame, verdict, stored message, acknowledgment
+* `process`   stored message, plan, calls to the report engine
+* `patients`  demographics, merges and visits of the orders that are known
 """

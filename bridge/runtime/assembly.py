@@ -21,7 +21,7 @@ from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.message_subjects import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import Tally
+from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.otlp_export import open_tracer
 from bridge.monitoring.tracing import Tracer
@@ -51,7 +51,7 @@ from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings
 from config.quantities import HostPort
-from mllp.admission import Ceiling
+from mllp.admission import SharedConnectionLimit
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
@@ -93,7 +93,7 @@ def assemble(
             schedule=schedule,
             offload=offload,
             tracer=tracer,
-            ceiling=Ceiling(descriptors.listeners),
+            ceiling=SharedConnectionLimit(descriptors.listeners),
         )
     parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
@@ -111,13 +111,13 @@ def _queue_parts(
     schedule: Schedule,
     offload: Offload,
     tracer: Tracer | None,
-    ceiling: Ceiling,
+    ceiling: SharedConnectionLimit,
 ) -> list[ServicePart]:
     """Return intake, delivery and the jobs of the database; `ceiling` limits all listeners."""
     intake, delivery = f"{node}-intake", f"{node}-delivery"
     may_lead = Role.DELIVERY in roles
     membership = Membership(database, (intake, delivery), schedule, jobs=may_lead)
-    tally = Tally()
+    tally = UnmappedCodeCounter()
     parts = [membership.part(), unknown_code_counts(schedule, database, tally)]
     shared = (settings, database, client, metrics)
     options: dict[str, Any] = {"schedule": schedule, "tally": tally, "tracer": tracer}

@@ -25,7 +25,7 @@ from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import Tally
+from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     ChannelCircuit,
@@ -191,7 +191,7 @@ class DeliveryParts:
         membership: Membership,
         *,
         schedule: Schedule,
-        tally: Tally,
+        tally: UnmappedCodeCounter,
         tracer: Tracer | None = None,
     ) -> None:
         """`owner` claims deliveries; `tally` counts unmapped codes."""

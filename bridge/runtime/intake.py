@@ -12,13 +12,13 @@ from typing import Any
 
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.process.order_processor import Forwarder
-from bridge.intake.process.order_repository import Memory
-from bridge.intake.process.outcomes import Waiting
-from bridge.intake.receive.listener import Listening
-from bridge.intake.receive.offload import FrameOffload, offloaded
-from bridge.intake.receive.statistics import Timed
-from bridge.intake.receive.unmapped_codes import Tally
+from bridge.intake.process.order_processor import OrderProcessor
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.receive.completion import CompletionWaiter
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.offload import FrameOffload, with_offload
+from bridge.intake.receive.statistics import TimedHandler
+from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
@@ -64,7 +64,7 @@ from bridge.wiring.ports import (
 from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import ListenerSettings
-from mllp.admission import Ceiling
+from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler
 from mllp.memory_budget import FrameBudget
 
@@ -81,10 +81,10 @@ class IntakeParts:
         owner: str,
         reactor: Any,
         membership: Membership,
-        ceiling: Ceiling,
+        ceiling: SharedConnectionLimit,
         *,
         schedule: Schedule,
-        tally: Tally,
+        tally: UnmappedCodeCounter,
         offload: Offload,
         tracer: Tracer | None = None,
     ) -> None:
@@ -105,11 +105,11 @@ class IntakeParts:
         self._seen: Counter[str] = Counter()
         self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor
-        self._asking = Threads.MERGED_PATIENTS.executor
-        self._waiting = Waiting(self._state_of)
+        self._lookup_threads = Threads.MERGED_PATIENTS.executor
+        self._waiting = CompletionWaiter(self._state_of)
         known = self._known(self._first)
-        memory = Memory(database, now_ms)
-        self._forwarder = Forwarder(client, memory, known, self._waiting, metrics)
+        memory = OrderRepository(database, now_ms)
+        self._forwarder = OrderProcessor(client, memory, known, self._waiting, metrics)
         self._worker = self._applying(
             Inbox(database, owner, write_records=memory.write, acknowledgments=self._ledger.notes)
         )
@@ -191,7 +191,7 @@ class IntakeParts:
         made = make_listeners(settings, find, self._find_version, self._tally.note)
         return ActiveListeners(
             activation,
-            {name: offloaded(each, self._offload) for name, each in made.items()},
+            {name: with_offload(each, self._offload) for name, each in made.items()},
             {each.name: without_mappings(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )
@@ -200,7 +200,7 @@ class IntakeParts:
         """Return the definitions of all listeners, which load newer ones on demand."""
         seen = found.activation
 
-        def again() -> Mapping[str, Listening]:
+        def again() -> Mapping[str, ListenerPolicy]:
             nonlocal seen
             if latest_activation(self._database) == seen:
                 return {}
@@ -210,19 +210,25 @@ class IntakeParts:
 
         return ListenerDefinitions(found.listenings, again)
 
-    def _create_listener(self, listener: ListenerSettings, plain: Listening) -> RunningListener:
+    def _create_listener(
+        self, listener: ListenerSettings, plain: ListenerPolicy
+    ) -> RunningListener:
         check = validator(self._settings, listener, self._metrics)
         known = merged_patient_check(plain, self._database)
         listening = with_checks(plain, check, known)
-        counted = sequencer(listener, self._ledger, self._database)
-        answering = make_handler(listening, self._ledger, self._waiting, self._metrics, counted)
-        asks = None if known is None else known.asks
+        numbering = sequencer(listener, self._ledger, self._database)
+        answering = make_handler(listening, self._ledger, self._waiting, self._metrics, numbering)
+        needs_lookup = None if known is None else known.applies_to
         hooks = Threads.HOOKS.executor
         offload = FrameOffload(
-            answering, self._threads, asks=asks, asking=self._asking, hooks=hooks
+            answering,
+            self._threads,
+            needs_lookup=needs_lookup,
+            lookup_threads=self._lookup_threads,
+            hooks=hooks,
         )
-        taken: Handler = offload if counted is None else counted.in_front(offload.hand_over)
-        timed: Handler = Timed(with_validation(check, taken), self._metrics, listener.name)
+        taken: Handler = offload if numbering is None else numbering.serialized(offload.submit)
+        timed: Handler = TimedHandler(with_validation(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
         handle = FrameHandlers(timed, answering.unframed, self._seen)

@@ -14,9 +14,9 @@ from twisted.internet.error import CannotListenError
 from typing_extensions import override
 
 from bridge.errors import BridgeError
-from bridge.intake.patients.merged_patients import Acquaintance
+from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.validation import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
@@ -125,7 +125,7 @@ class ActiveListeners(NamedTuple):
     """
 
     activation: int
-    listenings: Mapping[str, Listening]
+    listenings: Mapping[str, ListenerPolicy]
     settings: Mapping[str, ListenerSettings]
     paused: Collection[str]
 
@@ -141,16 +141,16 @@ class RunningListener(NamedTuple):
     port: Port
     handler: IntakeHandler
     validator: Validator | None
-    acquaintance: Acquaintance | None
+    acquaintance: PatientCheck | None
 
-    def adopt(self, listening: Listening) -> None:
+    def adopt(self, listening: ListenerPolicy) -> None:
         """Use other definitions for frames that arrive from now on."""
         if self.acquaintance is not None:
             self.acquaintance.adopt(listening)
         self.handler.adopt(with_checks(listening, self.validator, self.acquaintance))
 
 
-class ListenerDefinitions(Mapping[str, Listening]):
+class ListenerDefinitions(Mapping[str, ListenerPolicy]):
     """
     The definitions of listeners, by name.
 
@@ -159,14 +159,14 @@ class ListenerDefinitions(Mapping[str, Listening]):
     """
 
     def __init__(
-        self, found: Mapping[str, Listening], again: Callable[[], Mapping[str, Listening]]
+        self, found: Mapping[str, ListenerPolicy], again: Callable[[], Mapping[str, ListenerPolicy]]
     ) -> None:
         """`again` loads newer definitions, if there are any."""
         self._found = found
         self._again = again
 
     @override
-    def __getitem__(self, name: str) -> Listening:
+    def __getitem__(self, name: str) -> ListenerPolicy:
         if name not in self._found:
             self._found = {**self._found, **self._again()}
         return self._found[name]
@@ -183,7 +183,7 @@ class ListenerDefinitions(Mapping[str, Listening]):
 class ListenerRegistry:
     """Opens, replaces and closes listeners on the event loop's thread."""
 
-    def __init__(self, make: Callable[[ListenerSettings, Listening], RunningListener]) -> None:
+    def __init__(self, make: Callable[[ListenerSettings, ListenerPolicy], RunningListener]) -> None:
         """`make` creates a listener. It raises BridgeError or TLSConfigurationError."""
         self._log = structlog.get_logger("intake")
         self._make = make

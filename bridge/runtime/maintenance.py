@@ -23,7 +23,7 @@ from bridge.console.message_index import (
 )
 from bridge.console.ownership import SubjectReader
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import Tally
+from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.membership import Membership
@@ -55,7 +55,9 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
     return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
 
 
-def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) -> ServicePart:
+def unknown_code_counts(
+    schedule: Schedule, database: Database, tally: UnmappedCodeCounter
+) -> ServicePart:
     """Store the counts of unmapped codes. Counts that cannot be stored are lost."""
 
     async def store() -> None:

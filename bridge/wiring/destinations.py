@@ -35,7 +35,7 @@ from config.quantities import Address
 from config.sections import DestinationSettings
 from mappings.outbound.results import ResultEvent
 from mllp.client import MLLPClient
-from mllp.tls import ReloadingClient, client_options
+from mllp.tls import ReloadingClientOptions, client_options
 
 
 class MissingMessage(BridgeError):  # noqa: N818  # named for what happened
@@ -162,7 +162,7 @@ def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
         None if file is None else settings.path(file) for file in named
     ]
     make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
-    return ReloadingClient(make, [file for file in files if file], log_reload_failure)
+    return ReloadingClientOptions(make, [file for file in files if file], log_reload_failure)
 
 
 _DIGEST = text("SELECT digest FROM message WHERE id = :id")

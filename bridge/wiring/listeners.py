@@ -8,33 +8,28 @@ from itertools import count
 import structlog
 
 from bridge.errors import BridgeError
-from bridge.intake.patients.merged_patients import Acquaintance
+from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.listener import (
-    Acknowledge,
-    Listening,
-    Merged,
-    Missing,
-    PatientConflict,
-    Recall,
-    Replies,
-    Reuse,
-    forgotten,
-    unmoved,
+    ListenerPolicy,
+    UnmappedCodeSink,
+    VersionLookup,
+    ignore_unmapped_codes,
+    no_earlier_version,
 )
-from bridge.intake.receive.validation import Check, ValidatingHandler, Validator, validated
+from bridge.intake.receive.validation import MessageCheck, ValidatingHandler, Validator, with_check
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import SourceFinder, file_sources
 from config import Settings
-from config.listeners import ListenerSettings, ListenerTLS, Validation
+from config.listeners import Acknowledge, ListenerSettings, ListenerTLS, Validation
 from mappings.compiler import compile_sources
 from mappings.hl7.charset import is_codec
 from mappings.inbound.definition import InboundMapping
 from mllp.contract import Handler
 from mllp.errors import TLSConfigurationError
-from mllp.tls import ReloadingServer, server_options
+from mllp.tls import ReloadingServerOptions, server_options
 
 _MOST_COUNTED = 0xFFFFFF
 
@@ -56,9 +51,9 @@ class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
 def make_listeners(
     settings: Settings,
     find: SourceFinder | None = None,
-    recall: Recall = forgotten,
-    missing: Missing = unmoved,
-) -> dict[str, Listening]:
+    recall: VersionLookup = no_earlier_version,
+    missing: UnmappedCodeSink = ignore_unmapped_codes,
+) -> dict[str, ListenerPolicy]:
     """
     Compile what each listener reads with: what `find` gives, or the files of HOME.
 
@@ -71,19 +66,19 @@ def make_listeners(
 
 def _listening(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None
-) -> Listening:
-    return Listening(
+) -> ListenerPolicy:
+    return ListenerPolicy(
         name=listener.name,
         definitions=compile_inbound(settings, listener, find),
         site=listener.site,
         time_zone=listener.time_zone,
-        acknowledge=Acknowledge(listener.acknowledge.value),
-        reuse=Reuse(listener.reused_control_id.value),
+        acknowledge=listener.acknowledge,
+        reuse=listener.reused_control_id,
         processing_ids=frozenset(listener.processing_ids),
         charset=listener.charset,
-        replies=Replies(listener.replies.value),
-        merged=Merged(listener.merged_patients.value),
-        patient_conflict=PatientConflict(listener.patient_conflict.value),
+        replies=listener.replies,
+        merged=listener.merged_patients,
+        patient_conflict=listener.patient_conflict,
         commit_blocks=listener.commit_blocks,
     )
 
@@ -102,14 +97,14 @@ def compile_inbound(
     return tuple(each for each in made if isinstance(each, InboundMapping))
 
 
-def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServer:
+def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServerOptions:
     """Read a listener's certificates and key. Raises TLSConfigurationError."""
     client_ca = settings.path(tls.client_ca) if tls.client_ca else None
     certificate, key = settings.path(tls.certificate), settings.path(tls.key)
     crl = settings.path(tls.client_crl) if tls.client_crl else None
     make = partial(server_options, certificate, key, client_ca, crl)
     files = [file for file in (certificate, key, client_ca, crl) if file]
-    return ReloadingServer(make, files, log_reload_failure)
+    return ReloadingServerOptions(make, files, log_reload_failure)
 
 
 def log_reload_failure(error: TLSConfigurationError) -> None:
@@ -150,10 +145,10 @@ def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) 
     return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
 
 
-def merged_patient_check(listening: Listening, database: Database) -> Acquaintance | None:
+def merged_patient_check(listening: ListenerPolicy, database: Database) -> PatientCheck | None:
     """Return the check for merged patients; None if the listener only stores."""
     checks = listening.acknowledge is not Acknowledge.STORED
-    return Acquaintance(listening, database) if checks else None
+    return PatientCheck(listening, database) if checks else None
 
 
 def with_validation(check: Validator | None, handle: Handler) -> Handler:
@@ -161,8 +156,8 @@ def with_validation(check: Validator | None, handle: Handler) -> Handler:
     return handle if check is None else ValidatingHandler(check, handle)
 
 
-def with_checks(listening: Listening, *checks: Check | None) -> Listening:
+def with_checks(listening: ListenerPolicy, *checks: MessageCheck | None) -> ListenerPolicy:
     """Return a listener with these checks added."""
     for check in filter(None, checks):
-        listening = validated(listening, check)
+        listening = with_check(listening, check)
     return listening

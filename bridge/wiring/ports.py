@@ -18,8 +18,9 @@ from typing import Any
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 
 from bridge.errors import BridgeError
+from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import Inbox, Listening, Outcomes, SequenceNumbers
+from bridge.intake.receive.listener import ArrivalStore, ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter, WireCounter
 from bridge.metrics import Metrics
@@ -33,9 +34,9 @@ from bridge.transports.http.server import MessageSite
 from bridge.wiring.listeners import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
-from config.listeners import ListenerSettings
+from config.listeners import ListenerSettings, SequenceNumbers
 from config.quantities import Address
-from mllp.admission import Ceiling
+from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.memory_budget import FrameBudget
 from mllp.server import MLLPServerFactory
@@ -106,7 +107,7 @@ class SharedLimits:
     """Limits that all listeners of a process share."""
 
     budget: FrameBudget
-    ceiling: Ceiling
+    ceiling: SharedConnectionLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +121,29 @@ class FrameHandlers:
 
 
 def make_handler(
-    listener: Listening,
-    inbox: Inbox,
-    outcomes: Outcomes,
+    listener: ListenerPolicy,
+    inbox: ArrivalStore,
+    completions: CompletionWaiter,
     metrics: Metrics,
-    counted: Sequencer | None = None,
+    sequencer: Sequencer | None = None,
 ) -> IntakeHandler:
     """Return the intake handler of a listener, with its counters."""
     return IntakeHandler(
         listener,
-        counted or inbox,
-        outcomes,
+        sequencer or inbox,
+        completions,
         AckCounter(metrics, listener.name),
         clock=lambda: datetime.now(UTC),
         new_id=ControlIds(),
-        rule=None if counted is None else counted.rule,
+        rule=None if sequencer is None else sequencer.rule,
     )
 
 
-def sequencer(listener: ListenerSettings, inbox: Inbox, database: Database) -> Sequencer | None:
+def sequencer(
+    listener: ListenerSettings, inbox: ArrivalStore, database: Database
+) -> Sequencer | None:
     """Return the sequence number check of a listener, or None."""
-    mode = SequenceNumbers(listener.sequence_numbers.value)
+    mode = listener.sequence_numbers
     if mode is SequenceNumbers.OFF:
         return None
     return Sequencer(inbox, SequenceLinks(database, listener.name), mode)

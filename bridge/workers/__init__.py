@@ -1,6 +1,6 @@
-"""
-The one host for child processes: hooks, foreign documents and large messages.
+"""Worker processes: hooks, uploaded documents and large messages run outside of the service's
+process.
 
-`pools` has the pools of sealed processes, `offload` the process for large messages; `host` starts,
-limits, replaces and ends both kinds.
+`host` starts, limits, replaces and ends the processes. `pool` has pools of sealed processes,
+`offload` the process for large messages.
 """

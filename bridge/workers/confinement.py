@@ -1,13 +1,13 @@
-"""
-Confine the current process with what the kernel offers.
+"""Confinement of the current process by the kernel.
 
-Linux has all of it, some containers and older kernels less, other systems only limits. Each step
-is taken where it is possible; the names of those that were taken are returned, so that
-`bridge check` can list them. Nothing here can be undone by the process.
+Linux supports all steps, some containers and older kernels fewer, other systems only limits.
+Each step is taken if possible; the names of active steps are returned, so that `bridge check`
+can list them. A process cannot undo them.
 
-A worker process has two stages. `confine` is for the process that starts one child process for
-each call (`zygote`): it never runs foreign code. `seal` is for the child process, before its task
-runs: no further process, no socket, no writing, nothing that the filter of `seccomp` does not name.
+A worker process has two stages. `confine` is for the process that starts a child process for
+each call (`zygote`): it never runs foreign code. `ProcessSeal` is for the child process, before
+its task runs: no further process, no socket, no writing, and no system call that the filter of
+`seccomp` does not allow.
 """
 
 import ctypes
@@ -29,23 +29,23 @@ NAMESPACES = "own network, IPC and user namespaces"
 LANDLOCK = "Landlock: no file but the standard library's"
 FILTER = "system call filter"
 
-ALL = (LIMITS, NO_PRIVILEGES, NAMESPACES, LANDLOCK, FILTER)
-"""What can be active, in the order in which it is reported."""
+ALL_PROTECTIONS = (LIMITS, NO_PRIVILEGES, NAMESPACES, LANDLOCK, FILTER)
+"""The steps in the order in which they are reported."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
 _NEW_NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000 | 0x04000000  # user, net, ipc, uts
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _MOST_FILES = 64
-_FIRST_TO_GO = "1000"  # the out-of-memory killer takes this process before the service
+_FIRST_TO_GO = "1000"  # the out-of-memory killer ends this process before the service
 
 
 def confine(memory: int, folders: Sequence[Path]) -> list[str]:
     """
-    Confine a process that starts child processes; `memory` in bytes of address space.
+    Confine a process that starts child processes; `memory` is its address space in bytes.
 
-    Reads no files but those below `folders` from now on. Gives what is active.
+    It can read only files below `folders` afterwards. Returns the active steps.
     """
     active = []
     steps: tuple[tuple[str, Callable[[], bool]], ...] = (
@@ -63,9 +63,9 @@ def confine(memory: int, folders: Sequence[Path]) -> list[str]:
 
 def limit(memory: int) -> bool:
     """
-    Limit a process to `memory` bytes of address space, few files and no core; say that it is done.
+    Limit a process to `memory` bytes of address space, few files and no core dump. Returns True.
 
-    Where the system runs out of memory it ends this process before the service.
+    If the system runs out of memory, it ends this process before the service.
     """
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
@@ -78,11 +78,11 @@ def limit(memory: int) -> bool:
     return True
 
 
-class Seal:
-    """The last step, in the child process that runs a task; prepared before it starts."""
+class ProcessSeal:
+    """The last step, in the child process that runs a task. Prepared before the child starts."""
 
     def __init__(self, *, can_open: bool) -> None:
-        """Write the filter; without `can_open` the process opens no file at all."""
+        """Build the filter; without `can_open` the process cannot open files."""
         has_filter = sys.platform == "linux" and seccomp.is_supported()
         code = seccomp.program(can_open=can_open) if has_filter else b""
         self._code = ctypes.create_string_buffer(code, len(code))
@@ -90,8 +90,8 @@ class Seal:
         self._program = ctypes.create_string_buffer(head, len(head))
         self._has_filter = has_filter
 
-    def close(self, seconds: int) -> list[str]:
-        """Confine this process for good; `seconds` of processor time. Gives what is active."""
+    def apply(self, seconds: int) -> list[str]:
+        """Confine this process; `seconds` of processor time. Returns the active steps."""
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for kind, most in (
             (resource.RLIMIT_CPU, seconds),
@@ -109,7 +109,7 @@ class Seal:
 
 
 def library_folders() -> list[Path]:
-    """Give the folders of the standard library, which a task may read."""
+    """Return the folders of the standard library, which a task may read."""
     modules = sys.modules.values()
     files = [os.__file__, *(getattr(each, "__file__", None) for each in modules)]
     native = [Path(each).parent for each in files if each and "lib-dynload" in each]
@@ -129,7 +129,7 @@ def _leave_namespaces() -> bool:
 
 
 def _restrict_files(folders: Sequence[Path]) -> bool:
-    """Use Landlock (landlock(7)): all access is handled, reading below `folders` is granted."""
+    """Use Landlock (landlock(7)): all access is restricted, reading below `folders` is granted."""
     if _LIBRARY is None or sys.platform != "linux":
         return False
     call = _LIBRARY.syscall
@@ -155,7 +155,7 @@ def _restrict_files(folders: Sequence[Path]) -> bool:
 
 
 def _grant_reading(ruleset: int, folder: Path) -> None:
-    assert _LIBRARY is not None  # noqa: S101  # asked before
+    assert _LIBRARY is not None  # noqa: S101  # checked by the caller
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         rule = pack("=Qi", _READ_FILE | _READ_DIR, descriptor)

@@ -1,9 +1,8 @@
-"""
-The one way to parse a document that a user brought: in a worker process, within its limits.
+"""Parsing of uploaded documents in a worker process, within its limits.
 
-`parse` runs a task of `pools.PARSERS`. A document that exceeds the limits of time or memory is
-refused like a malformed one: `TooCostly`. Calls block: make them in a thread, outside of
-transactions and locks.
+`parse` runs a task of `pool.PARSERS`. A document that exceeds the limits of time or memory is
+refused: `DocumentTooCostly`. Calls block: make them on a thread, outside of transactions and
+locks.
 """
 
 import time
@@ -16,19 +15,19 @@ from bridge.workers.pool import PARSERS
 from parsers.limits import DOCUMENTS_OF_A_REQUEST, Limits
 
 _CLOCK_FACTOR: Final = 5
-"""Seconds by the clock for each second of processor time, on a busy machine."""
+"""Wall-clock seconds for each second of processor time, on a busy machine."""
 _WAIT: Final = 10.0  # seconds for a free worker
 _ANSWER: Final = 64 * 2**20  # bytes
 
 
-class TooCostly(BridgeError):  # noqa: N818  # named for what happened
+class DocumentTooCostly(BridgeError):  # noqa: N818  # named for what happened
     """The document cannot be parsed within the limits of time and memory."""
 
     def __init__(self) -> None:
         super().__init__("the document is too costly to read")
 
 
-class Unparsable(BridgeError):  # noqa: N818  # named for what happened
+class DocumentUnparsable(BridgeError):  # noqa: N818  # named for what happened
     """The parser raised an error of its own; `nature` is the name of its class."""
 
     def __init__(self, nature: str) -> None:
@@ -36,21 +35,21 @@ class Unparsable(BridgeError):  # noqa: N818  # named for what happened
         super().__init__("the document cannot be read")
 
 
-class Budget:
-    """Seconds by the clock that worker processes may spend on the documents of one request."""
+class ParsingBudget:
+    """Wall-clock seconds that worker processes may spend on the documents of one request."""
 
     def __init__(self, seconds: float = DOCUMENTS_OF_A_REQUEST) -> None:
         self._left = seconds
 
     def spend(self, seconds: float) -> None:
-        """Count what a call took."""
+        """Count the time of a call."""
         self._left -= seconds
 
     @property
     def left(self) -> float:
-        """Seconds that are left; raises TooCostly where there are none."""
+        """The remaining seconds; raises DocumentTooCostly if there are none."""
         if self._left <= 0:
-            raise TooCostly
+            raise DocumentTooCostly
         return self._left
 
 
@@ -60,14 +59,14 @@ def parse(
     arguments: Mapping[str, Any] | None = None,
     *,
     limits: Limits,
-    budget: Budget | None = None,
+    budget: ParsingBudget | None = None,
 ) -> Any:
     """
-    Give what a task makes of a document: bytes, or what JSON can say.
+    Run a parsing task on a document; return bytes or a JSON value.
 
-    Raises TooCostly, Unparsable, and WorkerBusy where no worker becomes free.
+    Raises DocumentTooCostly, DocumentUnparsable, and WorkerBusy if no worker becomes free.
     """
-    budget = budget or Budget()
+    budget = budget or ParsingBudget()
     seconds = min(float(limits.seconds * _CLOCK_FACTOR), budget.left)
     begun = time.monotonic()
     try:
@@ -81,11 +80,11 @@ def parse(
             wait=_WAIT,
         )
     except WorkerTimeout:
-        raise TooCostly from None
+        raise DocumentTooCostly from None
     except WorkerFailed as failure:
-        # A worker without a name ended by itself: it had no memory left, or answered too much.
+        # Without a class name the worker ended: out of memory, or its answer was too large.
         if not failure.names or "MemoryError" in failure.names:
-            raise TooCostly from None
-        raise Unparsable(failure.names[0]) from None
+            raise DocumentTooCostly from None
+        raise DocumentUnparsable(failure.names[0]) from None
     finally:
         budget.spend(time.monotonic() - begun)

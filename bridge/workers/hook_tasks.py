@@ -1,4 +1,4 @@
-"""Tasks for administrators' hooks; the worker process imports this. See `hooks`."""
+"""Tasks that run administrators' hooks; imported by the worker process. See `hooks`."""
 
 import importlib
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ _OFTEN_USED = """
     unicodedata uuid zoneinfo
 """
 for _each in _OFTEN_USED.split():
-    importlib.import_module(_each)  # once, and not with each call
+    importlib.import_module(_each)  # once, instead of in each call
 
 
 def load(payload: bytes, given: Mapping[str, Any]) -> list[str]:
-    """Run a hook file; name the functions that are defined in it."""
+    """Run a hook file; return the names of its functions."""
     found = _module(payload, given["module"])
     return [name for name, each in vars(found).items() if _is_own(each, found)]
 
 
 def call(payload: bytes, given: Mapping[str, Any]) -> str:
-    """Ask a hook about a message; no answer is an empty text."""
+    """Call a hook with a message; None becomes an empty text."""
     found = _module(payload, given["module"])
     function = getattr(found, given["function"])
     if not _is_own(function, found):
@@ -36,15 +36,15 @@ TASKS = {"load": load, "call": call}
 
 
 def _module(source: bytes, name: str) -> ModuleType:
-    """Run a hook file, as if it were imported."""
+    """Run a hook file as if it were imported."""
     made = ModuleType(name)
     made.__file__ = f"{name}.py"
-    exec(compile(source, made.__file__, "exec"), made.__dict__)  # noqa: S102  # the author's own code, on purpose
+    exec(compile(source, made.__file__, "exec"), made.__dict__)  # noqa: S102  # the purpose of a hook
     return made
 
 
 def _is_own(value: object, module: ModuleType) -> bool:
-    """Say whether something is a function of this file, and not one that it imports."""
+    """Tell whether a value is a function that this file defines, not one that it imports."""
     return (
         isinstance(value, FunctionType)
         and value.__module__ == module.__name__

@@ -1,8 +1,8 @@
-"""
-Run the hooks of mappings in worker processes (`mappings.language.hooks.Runner`).
+"""Hooks of mappings, run in worker processes (`mappings.language.hooks.Runner`).
 
-A hook gets its file and one message, and answers text. An exception is told by its class: one of
-Python's own, or a name that the hook's file contains; anything else could be a patient's name.
+A hook gets its file and one message, and returns text. Only the class of an exception is
+reported, if it is one of Python's own or its name occurs in the hook's file; any other text may
+contain patient data.
 """
 
 import builtins
@@ -16,39 +16,39 @@ from bridge.workers.pool import HOOKS, WorkerPool
 from mappings.language.hooks import HookStopped, set_hook_executor
 
 SECONDS = 5.0
-"""By the clock, for one answer; a machine that is busy with other work takes its time."""
+"""Wall-clock limit of a call; a busy machine needs more than the processor time."""
 PROCESSOR_SECONDS = 1
-"""Of computing, for one answer."""
+"""Processor time of a call."""
 LOADING_SECONDS = 10.0
-"""By the clock and of computing, for a file to be loaded."""
+"""Wall-clock and processor limit for loading a file."""
 WAIT = 20.0
-"""Seconds that a call waits for a free process."""
+"""Seconds for which a call waits for a free process."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_ANSWER = 4 * MEBIBYTE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
-class HookRunner:
+class WorkerHookRunner:
     """Runs hooks in a pool of worker processes."""
 
     def __init__(self, pool: WorkerPool = HOOKS) -> None:
         self._pool = pool
 
     def load(self, module: str, source: str) -> list[str]:
-        """Run a hook file; name the functions that it defines. Raises HookStopped."""
+        """Run a hook file; return the names of its functions. Raises HookStopped."""
         limits = {"seconds": LOADING_SECONDS, "processor": round(LOADING_SECONDS)}
         known = self._asked("load", source, {"module": module}, limits)
         return [each for each in known if isinstance(each, str)] if isinstance(known, list) else []
 
     def call(self, module: str, source: str, function: str, text: str) -> str:
-        """Ask a hook about a message. Raises HookStopped."""
+        """Call a hook with a message. Raises HookStopped."""
         given = {"module": module, "function": function, "text": text}
         limits = {"seconds": SECONDS, "processor": PROCESSOR_SECONDS}
         answer = self._asked("call", source, given, limits)
         if not isinstance(answer, str):
             return ""
-        if _UNSTORABLE.search(answer):  # no database, and no character set, takes these
+        if _UNSTORABLE.search(answer):  # databases and charsets cannot store these
             raise HookStopped("answered with a NUL character or an unpaired surrogate")
         return answer
 
@@ -65,8 +65,8 @@ class HookRunner:
 
 
 def install() -> None:
-    """Let hooks of this process run in its worker processes."""
-    set_hook_executor(HookRunner())
+    """Run the hooks of this process in its worker processes."""
+    set_hook_executor(WorkerHookRunner())
 
 
 def _reason(names: Iterable[str], source: str) -> str:

@@ -1,13 +1,12 @@
-"""
-The one host for child processes: their start, limits of time, restart and end.
+"""The host of child processes: start, time limits, restart and end.
 
-A host runs up to a number of processes of one program, and has two profiles:
+A host runs up to a number of processes of one program. It has two subclasses:
 
-* `pool.WorkerPool`    runs foreign code and parses foreign documents: program `zygote`, sealed
-* `offload.Offload`    runs our own functions on large messages: program `trusted`
+* `pool.WorkerPool`    runs foreign code and parses uploaded documents: program `zygote`, sealed
+* `offload.Offload`    runs our own functions on large messages: program `function_server`
 
-A program serves one call at a time by pipes and knows nothing that a call does not bring. Calls
-block: make them in a thread, outside of transactions and locks.
+A program serves one call at a time by pipes and keeps no state between calls. Calls block: make
+them on a thread, outside of transactions and locks.
 """
 
 import atexit
@@ -34,7 +33,7 @@ MEBIBYTE = 2**20
 
 START_WITHIN = 30.0
 """Seconds for the start of a process with all its imports on a busy machine."""
-_ATTEMPTS = 2  # to make a call, where workers are killed from outside
+_ATTEMPTS = 2  # per call: a worker may be killed from outside
 
 _BOOTSTRAP = (
     "import sys, json, importlib; given = json.loads(sys.argv[1]); sys.path += given.pop('path'); "
@@ -44,25 +43,25 @@ _BOOTSTRAP = (
 
 class WorkerHost:
     """
-    Up to `size` processes of a program; started when they are needed.
+    Up to `size` processes of a program, started on demand.
 
-    `given` are the arguments of the program's `main`, `idle` the seconds after which unused
-    processes end, and `waiting` how many calls may wait for a process.
+    `arguments` are those of the program's `main`, `idle` the seconds after which unused
+    processes end, and `waiting` the number of calls that may wait for a process.
     """
 
     def __init__(
         self,
         name: str,
         program: str,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         *,
         size: int,
         waiting: int = 64,
         idle: float = 60.0,
     ) -> None:
         self.name = name
-        self._program, self._given = program, given
-        self._size, self._most_waiting, self._rest = size, waiting, idle
+        self._program, self._arguments = program, arguments
+        self._size, self._most_waiting, self._idle_seconds = size, waiting, idle
         self._changed = threading.Condition()
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -73,44 +72,44 @@ class WorkerHost:
 
     def ask(self, call: bytes, payload: bytes, *, seconds: float, wait: float) -> bytes:
         """
-        Give the answer of a process to a call, within `seconds` after `wait` for a free process.
+        Return the answer to a call, within `seconds` after `wait` for a free process.
 
-        A process that ends meanwhile is replaced once. Raises WorkerTimeout, WorkerBusy,
+        A process that ends during the call is replaced once. Raises WorkerTimeout, WorkerBusy,
         WorkerFailed.
         """
         until = time.monotonic() + wait
         for _ in range(_ATTEMPTS):
-            worker = self._taken(until)
+            worker = self._acquire(until)
             try:
                 answer = worker.ask(call, payload, seconds)
             except BrokenPipeError:
-                closed = worker.is_over
-                self._dropped(worker)
+                closed = worker.is_killed
+                self._discard(worker)
                 if closed:
                     break
                 _log.warning("worker process ended before it answered", pool=self.name)
             except BaseException:
-                self._dropped(worker)
+                self._discard(worker)
                 raise
             else:
-                self._returned(worker)
+                self._release(worker)
                 return answer
         raise WorkerFailed
 
     @property
     def active(self) -> list[str]:
-        """What confines the processes, as the one that was used last reported it."""
+        """The confinement of the processes, as the last used one reported it."""
         with self._changed:
             return self._idle[-1].active if self._idle else []
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of the processes that run."""
+        """The ids of the running processes."""
         with self._changed:
             return sorted(each.pid for each in [*self._idle, *self._busy])
 
     def close(self) -> None:
-        """End all processes, with the calls in them; a later call starts another."""
+        """End all processes and their calls. A later call starts a new one."""
         with self._changed:
             idle, self._idle = self._idle, []
             busy = list(self._busy)
@@ -122,8 +121,8 @@ class WorkerHost:
         for each in busy:
             each.kill()
 
-    def _taken(self, until: float) -> "_Worker":
-        """Take a worker, or the right to start one. Raises WorkerBusy, WorkerFailed."""
+    def _acquire(self, until: float) -> "_Worker":
+        """Take an idle worker or start one. Raises WorkerBusy, WorkerFailed."""
         with self._changed:
             if self._waiting >= self._most_waiting:
                 raise WorkerBusy
@@ -141,7 +140,7 @@ class WorkerHost:
             self._starting += 1
         started: _Worker | None = None
         try:
-            started = _Worker(self._program, self._given)
+            started = _Worker(self._program, self._arguments)
         finally:
             with self._changed:
                 self._starting -= 1
@@ -150,10 +149,10 @@ class WorkerHost:
                 self._changed.notify()
         return started
 
-    def _returned(self, worker: "_Worker") -> None:
+    def _release(self, worker: "_Worker") -> None:
         with self._changed:
             self._busy.discard(worker)
-            if worker.is_over:  # the pool was closed meanwhile
+            if worker.is_killed:  # the pool was closed meanwhile
                 return
             worker.used = time.monotonic()
             self._idle.append(worker)
@@ -161,21 +160,21 @@ class WorkerHost:
             if self._retiring is None:
                 self._retire_later()
 
-    def _dropped(self, worker: "_Worker") -> None:
+    def _discard(self, worker: "_Worker") -> None:
         worker.end()
         with self._changed:
             self._busy.discard(worker)
             self._changed.notify()
 
     def _retire_later(self) -> None:
-        self._retiring = threading.Timer(self._rest, self._retire)
+        self._retiring = threading.Timer(self._idle_seconds, self._retire)
         self._retiring.daemon = True
         self._retiring.start()
 
     def _retire(self) -> None:
-        """End the processes that nobody used for a while."""
+        """End processes that were idle for a while."""
         with self._changed:
-            since = time.monotonic() - self._rest
+            since = time.monotonic() - self._idle_seconds
             ended = [each for each in self._idle if each.used <= since]
             self._idle = [each for each in self._idle if each.used > since]
             self._retiring = None
@@ -186,11 +185,11 @@ class WorkerHost:
 
 
 class _Worker:
-    """One worker process, and the pipes to it."""
+    """One worker process and its pipes."""
 
-    def __init__(self, program: str, given: Mapping[str, Any]) -> None:
-        """Start it, and wait until it is ready. Raises WorkerFailed."""
-        described = json.dumps({"path": _path(), "program": program, **given})
+    def __init__(self, program: str, arguments: Mapping[str, Any]) -> None:
+        """Start the process and wait until it is ready. Raises WorkerFailed."""
+        described = json.dumps({"path": _import_path(), "program": program, **arguments})
         try:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP, described],
@@ -201,11 +200,11 @@ class _Worker:
                 start_new_session=True,
                 bufsize=0,
             )
-        except OSError:  # no descriptor or process is left
+        except OSError:  # out of descriptors or processes
             raise WorkerFailed from None
         self.pid = self._process.pid
         self.used = 0.0
-        self.is_over = False
+        self.is_killed = False
         self._to = cast("IO[bytes]", self._process.stdin).fileno()
         self._from = cast("IO[bytes]", self._process.stdout).fileno()
         os.set_blocking(self._to, False)
@@ -218,13 +217,13 @@ class _Worker:
             self.end()
             raise
         self.active: list[str] = json.loads(ready)
-        """What confines it (`confinement`)."""
+        """Its active confinement (see `confinement`)."""
 
     def ask(self, call: bytes, payload: bytes, seconds: float) -> bytes:
         """
-        Send a call; give the answer.
+        Send a call and return the answer.
 
-        Raises WorkerTimeout, and BrokenPipeError where the worker has ended.
+        Raises WorkerTimeout, and BrokenPipeError if the worker has ended.
         """
         until = time.monotonic() + seconds
         for part in (HEAD.pack(len(call), len(payload)) + call, payload):
@@ -259,22 +258,22 @@ class _Worker:
             raise WorkerTimeout
 
     def kill(self) -> None:
-        """Kill it and whatever it started; who waits for its answer gets WorkerFailed."""
-        self.is_over = True
+        """Kill the process group; a waiting call gets WorkerFailed."""
+        self.is_killed = True
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def end(self) -> None:
-        """Kill it, and close the pipes: for the one thread that uses it."""
+        """Kill the process and close the pipes: for the thread that uses it."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 cast("IO[bytes]", pipe).close()
 
 
-def _path() -> list[str]:
-    """Give the folders that the service imports from; the interpreter's own come first there."""
+def _import_path() -> list[str]:
+    """Return the folders that the service imports from."""
     return [str(Path(each or ".").resolve()) for each in sys.path]
 
 

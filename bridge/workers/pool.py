@@ -1,17 +1,17 @@
-"""Pools of sealed worker processes, and how to call a task in one: `WorkerPool.call`.
+"""Pools of sealed worker processes.
 
-A task is a named function `(payload: bytes, arguments: Mapping) -> bytes | JSON` in the dictionary
+A task is a function `(payload: bytes, arguments: Mapping) -> bytes | JSON` in the dictionary
 `TASKS` of one of the pool's modules. Each call runs in a process of its own, which is confined
-(`confinement`): it has an empty environment, no network, no files but the standard library's, no
-further processes, and limits on time, memory and the size of its answer. So a module with tasks
-imports at its top whatever its tasks need; an import inside a task finds the standard library only.
+(`confinement`): it has an empty environment, no network, no files except the standard library's, no
+further processes, and limits on time, memory and the size of its answer. A module with tasks must
+import at its top whatever the tasks need: an import inside a task finds the standard library only.
 
-Payload and answer are bytes or JSON; nothing that a worker says is unpickled or run.
+Payload and answer are bytes or JSON; the output of a worker is never unpickled or run.
 
-* HOOKS      administrators' Python hooks: on the way of messages, so as urgent as the service
-* PARSERS    documents that users bring: less urgent than the service
+* HOOKS      administrators' Python hooks: part of message processing, same priority as the service
+* PARSERS    uploaded documents: lower priority than the service
 
-A module with tasks for PARSERS is named in `_PARSERS`; see `pool` for what it has to have.
+The modules of PARSERS are listed in `_PARSERS`.
 """
 
 import json
@@ -23,15 +23,15 @@ from bridge.workers import zygote
 from bridge.workers.errors import WorkerFailed, WorkerTimeout
 from bridge.workers.host import MEBIBYTE, START_WITHIN, WorkerHost
 
-_MARGIN = 5.0  # seconds beyond the limit of a call, until its worker is replaced
-_MOST_NAMES = 32  # of the classes of an exception
+_MARGIN = 5.0  # seconds after the limit of a call until its worker is replaced
+_MOST_NAMES = 32  # class names of an exception
 
 
 class WorkerPool(WorkerHost):
     """
     A host of processes with the same tasks.
 
-    `modules` are imported by each process; `memory` is the address space of one in bytes.
+    Each process imports `modules`; `memory` is its address space in bytes.
     """
 
     def __init__(
@@ -60,12 +60,11 @@ class WorkerPool(WorkerHost):
         wait: float | None = None,
     ) -> Any:
         """
-        Run a task in a worker; give its answer: bytes, or what JSON can say.
+        Run a task in a worker; return its answer: bytes or a JSON value.
 
-        The call may take `seconds` by the clock, of these `processor` seconds of computing (as
-        many as by the clock, where it is not given), may answer `most` bytes, and waits up to
-        `wait` seconds for a free worker (as long as it may take). Raises WorkerTimeout,
-        WorkerBusy, WorkerFailed.
+        The call may take `seconds` of wall-clock time and `processor` seconds of computing
+        (default: as many), may answer `most` bytes, and waits up to `wait` seconds for a free
+        worker (default: `seconds`). Raises WorkerTimeout, WorkerBusy, WorkerFailed.
         """
         limits = {"seconds": seconds, "processor": processor or max(1, round(seconds))}
         call = {"task": task, "arguments": dict(arguments or {}), "most": most, **limits}
@@ -74,13 +73,16 @@ class WorkerPool(WorkerHost):
         return _read_answer(self.ask(body, payload, seconds=seconds + _MARGIN, wait=patience))
 
     def protections(self) -> list[str]:
-        """Name what confines the process of a call, in the order of `confinement.ALL`."""
+        """
+        Return the confinement of a call's process, in the order of
+        `confinement.ALL_PROTECTIONS`.
+        """
         sealed = self.call(zygote.PROTECTIONS, seconds=10, wait=START_WITHIN)
         return [*self.active, *sealed]
 
 
 def _read_answer(answer: bytes) -> Any:
-    """Read what a worker says. Raises WorkerTimeout, WorkerFailed."""
+    """Read the answer of a worker. Raises WorkerTimeout, WorkerFailed."""
     verdict, kind, said = answer[:1], answer[1:2], answer[2:]
     if verdict == zygote.OVERDUE:
         raise WorkerTimeout

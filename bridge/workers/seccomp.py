@@ -1,10 +1,9 @@
-"""
-The system call filter of worker processes: an allow-list in the kernel's packet filter language.
+"""The system call filter of worker processes: an allow-list as a seccomp BPF program.
 
-A task computes: it needs memory, clocks, locks, the descriptors that it has, and read-only files
-of the standard library. Every other system call fails with EPERM: sockets, new processes and
-threads, signals to processes, tracing, mounting, keys, shared memory, io_uring, and whatever a
-later kernel adds. Source: seccomp(2), and the kernel's tables of system call numbers.
+A task computes: it needs memory, clocks, locks, its open descriptors, and read-only files of the
+standard library. Every other system call fails with EPERM: sockets, new processes and threads,
+signals to processes, tracing, mounting, keys, shared memory, io_uring, and calls that later
+kernels add. Source: seccomp(2), and the kernel's tables of system call numbers.
 """
 
 import os
@@ -49,7 +48,7 @@ _FREE = {
     "statx": (332, 291),
     "write": (1, 64),
     "writev": (20, 66),
-    # clocks, locks, chance, and the process itself
+    # clocks, locks, random numbers, and the process itself
     "clock_getres": (229, 114),
     "clock_gettime": (228, 113),
     "clock_nanosleep": (230, 115),
@@ -97,15 +96,15 @@ Not F_SETFL with F_SETOWN and F_SETSIG: these make the kernel send any signal to
 
 
 def is_supported() -> bool:
-    """Say whether the filter is written for this machine's processor."""
+    """Tell whether the filter supports this machine's processor."""
     return platform.machine() in _AUDIT and struct.calcsize("P") == 8  # noqa: PLR2004  # bytes
 
 
 def program(*, can_open: bool) -> bytes:
     """
-    Write the filter for this machine, as an array of `struct sock_filter`.
+    Return the filter for this machine, as an array of `struct sock_filter`.
 
-    `can_open` allows opening files to read: for a process that Landlock keeps from all others.
+    `can_open` allows opening files for reading: for a process that Landlock restricts.
     """
     machine = platform.machine()
     column = _COLUMN[machine]
@@ -132,7 +131,7 @@ def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
 
 
 def _if_number(number: int, then: list[bytes]) -> list[bytes]:
-    """Do `then`, which returns, for one system call; else go on. Nothing for one that is not."""
+    """Run `then`, which returns, for one system call. Empty if the processor lacks the call."""
     return [] if number == _NONE else [_step(_EQUAL, number, no=len(then)), *then]
 
 
@@ -154,7 +153,7 @@ def _if_one_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
 
 
 def _if_null(first: int, second: int) -> list[bytes]:
-    """Allow where both arguments are 0: prlimit(2) that reads the limits of the process itself."""
+    """Allow the call if both arguments are 0: prlimit(2) that reads the process's own limits."""
     words = [8 * first, 8 * second, 8 * second + 4]
     code = []
     for word in words:

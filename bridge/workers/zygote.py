@@ -1,13 +1,13 @@
-"""
-The main program of a worker process: one confined child process for each call.
+"""The program of a sealed worker: one confined child process for each call.
 
-The process imports the modules with the tasks, confines itself (`confinement`) and then serves
-calls from stdin, one at a time. Each call runs in a child process that is forked for it, sealed,
-and killed afterwards: no call sees the state that another one left, and a task that takes over its
-process can forge its own answer only. The child process has one descriptor, its answer's pipe.
+The process imports the modules with the tasks, confines itself (`confinement`), and serves calls
+from stdin, one at a time. Each call runs in a child process that is forked for it, sealed, and
+killed afterwards: calls share no state, and a task that takes over its process can forge only
+its own answer. The child process has one descriptor, the pipe for its answer.
 
 Framing, both ways: a head (length of the JSON or of the answer, length of the payload) and that
-many bytes. An answer starts with one byte of this process, then what the child process wrote.
+many bytes. An answer starts with one byte of this process, followed by the output of the child
+process.
 """
 
 import gc
@@ -23,23 +23,23 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from bridge.workers.confinement import LANDLOCK, Seal, confine, library_folders
+from bridge.workers.confinement import LANDLOCK, ProcessSeal, confine, library_folders
 
 HEAD = struct.Struct("!IQ")
-"""Bytes of the JSON (or of the answer), and of the payload behind it."""
+"""Length of the JSON (or of the answer), and of the payload that follows."""
 
 ANSWERED, FAILED, OVERDUE = b"A", b"F", b"T"
-"""What this process says of a call: the child process ended well, badly, or was out of time."""
+"""The result of a call: the child process answered, failed, or exceeded its time."""
 JSON_ANSWER, BYTES_ANSWER, RAISED = b"J", b"B", b"E"
-"""How the child process marks what it says."""
+"""The kind of the child's output."""
 
 LENGTH = struct.Struct("!I")
-"""Bytes of what the child process says, before it."""
+"""Length of the child's output, which follows."""
 PROTECTIONS = "protections"
-"""The task that every worker has: name what confines the process of a call."""
+"""The task that every worker has: return the confinement of a call's process."""
 
 Task = Callable[[bytes, Mapping[str, Any]], Any]
-"""Takes the payload and the arguments; gives bytes, or what JSON can say."""
+"""Takes the payload and the arguments; returns bytes or a JSON value."""
 
 _STOPPED = (signal.SIGKILL, signal.SIGXCPU)
 
@@ -62,27 +62,29 @@ def main(modules: list[str], memory: int, nice: int) -> None:
     folders = library_folders()
     sys.path[:] = [str(each) for each in folders if each.name != "zoneinfo"]
     active = confine(memory, folders)
-    seal = Seal(can_open=LANDLOCK in active)
+    seal = ProcessSeal(can_open=LANDLOCK in active)
     gc.collect()
     gc.freeze()
-    os.dup2(nowhere, 2)  # until here, a mistake of ours is reported
+    os.dup2(nowhere, 2)  # errors until here are reported
     os.close(nowhere)
     _reply(replies, json.dumps(active).encode())
-    server = _Server(requests, replies, tasks, seal)
+    server = _CallServer(requests, replies, tasks, seal)
     with suppress(BrokenPipeError):
         while server.serve():
             pass
 
 
-class _Server:
+class _CallServer:
     """Serves one call after the other."""
 
-    def __init__(self, requests: int, replies: int, tasks: Mapping[str, Task], seal: Seal) -> None:
+    def __init__(
+        self, requests: int, replies: int, tasks: Mapping[str, Task], seal: ProcessSeal
+    ) -> None:
         self._requests, self._replies = requests, replies
         self._tasks, self._seal = tasks, seal
 
     def serve(self) -> bool:
-        """Serve one call; False when there will be no more."""
+        """Serve one call; return False at the end of the stream."""
         head = _read(self._requests, HEAD.size)
         if head is None:
             return False
@@ -90,33 +92,33 @@ class _Server:
         call, payload = _read(self._requests, asked), _read(self._requests, size)
         if call is None or payload is None:
             return False
-        answer = self._performed(json.loads(call), payload)
+        answer = self._run_in_child(json.loads(call), payload)
         if answer is None:
             return False
         _reply(self._replies, answer)
         return True
 
-    def _performed(self, call: dict[str, Any], payload: bytes) -> bytes | None:
-        """Run a call in a child process; None when the service is gone meanwhile."""
-        ours, theirs = os.pipe()
+    def _run_in_child(self, call: dict[str, Any], payload: bytes) -> bytes | None:
+        """Run a call in a child process; None if the service is gone."""
+        read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
-            for each in (ours, self._requests, self._replies):
+            for each in (read_end, self._requests, self._replies):
                 os.close(each)
-            self._run(call, payload, theirs)
-        os.close(theirs)
+            self._run(call, payload, write_end)
+        os.close(write_end)
         try:
-            return self._collected(call, child, ours)
+            return self._collect(call, child, read_end)
         finally:
-            os.close(ours)
+            os.close(read_end)
 
-    def _collected(self, call: dict[str, Any], child: int, pipe: int) -> bytes | None:
-        """Read what the child process says, within the limits; it is gone afterwards."""
+    def _collect(self, call: dict[str, Any], child: int, pipe: int) -> bytes | None:
+        """Read the output of the child process, within the limits; then end the process."""
         poll = select.poll()
         poll.register(pipe, select.POLLIN)
-        poll.register(self._requests, 0)  # reports a hang-up of the service
+        poll.register(self._requests, 0)  # reports that the service closed the pipe
         until = time.monotonic() + call["seconds"]
-        said, verdict = bytearray(), b""
+        output, verdict = bytearray(), b""
         while not verdict:
             ready = dict(poll.poll(max(0.0, until - time.monotonic()) * 1000))
             if not ready:
@@ -124,35 +126,35 @@ class _Server:
             elif self._requests in ready:
                 break
             elif piece := os.read(pipe, _PIECE):
-                said += piece
-                verdict = _verdict(said, call["most"])
+                output += piece
+                verdict = _verdict(output, call["most"])
             else:
                 verdict = FAILED
-        # Killed even after it answered: a task may have started what goes on behind it.
+        # Kill it even after it answered: a task may still be running threads.
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if verdict == FAILED and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _STOPPED:
             verdict = OVERDUE  # by its limit of processor time
         if verdict == ANSWERED:
-            (length,) = LENGTH.unpack_from(said)
-            return verdict + said[LENGTH.size : LENGTH.size + length]
+            (length,) = LENGTH.unpack_from(output)
+            return verdict + output[LENGTH.size : LENGTH.size + length]
         return verdict or None
 
     def _run(self, call: dict[str, Any], payload: bytes, pipe: int) -> NoReturn:
-        """Be the child process of a call."""
+        """Run a call; this is the child process."""
         try:
             gc.disable()
-            active = self._seal.close(call["processor"])
-            said = _said(self._tasks[call["task"]], payload, call["arguments"], active)
-            view = memoryview(LENGTH.pack(len(said)) + said)
+            active = self._seal.apply(call["processor"])
+            output = _result_of(self._tasks[call["task"]], payload, call["arguments"], active)
+            view = memoryview(LENGTH.pack(len(output)) + output)
             while view:
                 view = view[os.write(pipe, view) :]
         finally:
             os._exit(0)
 
 
-def _said(task: Task, payload: bytes, given: Mapping[str, Any], active: list[str]) -> bytes:
-    """Run a task; give its answer, or the names of the class that it raised and of its bases."""
+def _result_of(task: Task, payload: bytes, given: Mapping[str, Any], active: list[str]) -> bytes:
+    """Run a task; return its answer, or the class names of its exception and the bases."""
     try:
         answer = active if task is _protections else task(payload, given)
         if isinstance(answer, bytes):
@@ -163,22 +165,22 @@ def _said(task: Task, payload: bytes, given: Mapping[str, Any], active: list[str
 
 
 def _protections(payload: bytes, given: Mapping[str, Any]) -> list[str]:
-    """Stand for the task that answers what the seal of its own process has made active."""
+    """Mark the task whose answer is the active confinement of its own process."""
     return []
 
 
-def _verdict(said: bytearray, most: int) -> bytes:
-    """Say whether an answer is complete, or larger than it may be; empty while neither."""
-    if len(said) < LENGTH.size:
+def _verdict(output: bytearray, most: int) -> bytes:
+    """Tell whether the output is complete or too large; empty if neither."""
+    if len(output) < LENGTH.size:
         return b""
-    (length,) = LENGTH.unpack_from(said)
+    (length,) = LENGTH.unpack_from(output)
     if length > most:
         return FAILED
-    return ANSWERED if len(said) >= LENGTH.size + length else b""
+    return ANSWERED if len(output) >= LENGTH.size + length else b""
 
 
 def _read(descriptor: int, size: int) -> bytes | None:
-    """Read so many bytes; None where the pipe ends before."""
+    """Read `size` bytes; None if the pipe ends before."""
     found = bytearray()
     while len(found) < size:
         piece = os.read(descriptor, min(size - len(found), 2**20))

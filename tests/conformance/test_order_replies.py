@@ -7,12 +7,12 @@ from itertools import count
 
 import pytest
 
-from bridge.intake.receive.acknowledgments import Answers, split
-from bridge.intake.receive.listener import Acknowledge, Replies
-from bridge.intake.receive.verdict import Judge
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split
+from bridge.intake.receive.verdict import FrameEvaluator
+from config.listeners import Acknowledge, Replies
 from mappings.hl7.message import Message
 from mllp.framing import Frame
-from tests.bridge.intake.desk import LISTENING
+from tests.bridge.intake.fixture import LISTENING
 from tests.conformance.parsers import agree, structure_errors
 
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
@@ -75,8 +75,8 @@ def replies(payload: bytes, **changes: object) -> list[bytes]:
     def fail(error: Exception) -> None:
         raise error
 
-    verdict = Judge(listening, fail).judge(Frame(payload), NOW)
-    answers = Answers(listening, lambda: f"B{next(ids)}")
+    verdict = FrameEvaluator(listening, fail).evaluate(Frame(payload), NOW)
+    answers = AcknowledgmentBuilder(listening, lambda: f"B{next(ids)}")
     return split(answers.arrival(verdict, payload, NOW).ack)
 
 

@@ -1,4 +1,4 @@
-"""A clock that nobody may be left waiting for, and real processes for real sockets."""
+"""A test clock that must have no pending calls at the end, and processes for real sockets."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from mllp.testing import settle
-from tests.mllp.bench import Bench
-from tests.mllp.desk import Counter, Desk
-from tests.mllp.papers import Papers
+from mllp.testing import deliver_all
+from tests.mllp.certificates import Papers
+from tests.mllp.client_fixture import Bench
 from tests.mllp.process import Live
+from tests.mllp.server_fixture import Counter, Desk
 
 
 @pytest.fixture
 def live() -> Iterator[Callable[..., Live]]:
-    """Start `live.py` with options; whatever still runs at the end is killed."""
+    """Start `live.py` with options; it is killed at the end if it still runs."""
     running: list[Live] = []
 
     def start(command: str, **options: Any) -> Live:
@@ -29,7 +29,7 @@ def live() -> Iterator[Callable[..., Live]]:
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """The time; at the end nobody may be waiting for any of it."""
+    """A clock; at the end it must have no pending calls."""
     clock = Clock()
     yield clock
     assert not clock.getDelayedCalls()
@@ -43,18 +43,18 @@ def desk() -> Desk:
 
 @pytest.fixture
 def counter() -> Counter:
-    """An observer that remembers."""
+    """An observer that records events."""
     return Counter()
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """Everything set up; at the end the client closes and leaves nothing behind."""
+    """A client with its receiver; at the end it closes and leaves nothing pending."""
     bench = Bench(Clock())
     yield bench
     closed: list[object] = []
     bench.client.close().addCallback(closed.append)
-    settle(bench.clock)
+    deliver_all(bench.clock)
     assert closed == [None]
     assert not bench.clock.getDelayedCalls()
 

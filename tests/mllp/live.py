@@ -44,7 +44,7 @@ def path(options: dict[str, Any], name: str) -> Path | None:
 
 
 class Teller(ServerObserver):
-    """Tells what concerns the connection."""
+    """Reports the events of the connection."""
 
     @override
     def connection_refused(self) -> None:
@@ -95,7 +95,7 @@ async def serve(options: dict[str, Any]) -> None:
 
 
 async def send(options: dict[str, Any]) -> None:
-    """Send the payloads and tell what came of each."""
+    """Send the payloads and report each result."""
     endpoint: Any = endpoints.HostnameEndpoint(the_reactor, "127.0.0.1", options["port"])
     if options.get("server_name"):
         ca, certificate, key = (path(options, name) for name in ("ca", "certificate", "key"))

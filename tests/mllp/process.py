@@ -1,4 +1,4 @@
-"""A `live.py` in a process of its own, and what it tells."""
+"""A process that runs `live.py`, and its reports."""
 
 import json
 import os
@@ -26,13 +26,13 @@ class Live:
         self.port = int(self.next()[1]) if command == "serve" else 0
 
     def next(self) -> list[Any]:
-        """Return what it tells next; an empty list when it has ended."""
+        """Return its next report; an empty list if it has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return list(json.loads(line)) if line else []
 
     def rest(self) -> list[list[Any]]:
-        """End its stdin, and return all that it still tells."""
+        """Close its stdin, and return its remaining reports."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         told = list(iter(self.next, []))
@@ -40,7 +40,7 @@ class Live:
         return told
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill it."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):

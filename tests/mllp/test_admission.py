@@ -1,4 +1,4 @@
-"""Admission control: who gets a connection, and whose is closed for it."""
+"""Admission control: which connections are accepted, and which are closed for them."""
 
 from ipaddress import ip_network
 
@@ -6,16 +6,24 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.task import Clock
 
-from mllp.admission import Activity, Admission, Ceiling, Refusal, source_of
+from mllp.admission import (
+    Admission,
+    AdmissionRefusal,
+    ConnectionActivity,
+    SharedConnectionLimit,
+    source_of,
+)
 from mllp.contract import ServerLimits
-from mllp.testing import Caller, MemoryServer, join, settle
-from tests.mllp.desk import Counter, Desk, echo
+from mllp.testing import MemoryCaller, MemoryServer, connect_protocols, deliver_all
+from tests.mllp.server_fixture import Counter, Desk, echo
 
 
 class Slot:
-    """A connection, as far as admission control knows it."""
+    """A connection as admission control sees it."""
 
-    def __init__(self, host: str, since: float, activity: Activity = Activity.IDLE) -> None:
+    def __init__(
+        self, host: str, since: float, activity: ConnectionActivity = ConnectionActivity.IDLE
+    ) -> None:
         self.source, self.since, self.activity = source_of(host), since, activity
         self.evicted = False
 
@@ -25,7 +33,7 @@ class Slot:
 
 
 def fill(admission: Admission, *slots: Slot) -> None:
-    """Let connections in that nobody objects to."""
+    """Add connections that are admitted."""
     for slot in slots:
         admission.enter(slot)
 
@@ -44,7 +52,7 @@ def fill(admission: Admission, *slots: Slot) -> None:
     ],
 )
 def test_sources(host: str, source: str) -> None:
-    """A host of IPv6 chooses the lower half of its address itself, so that half does not count."""
+    """An IPv6 host chooses the lower half of its address, so only the /64 counts."""
     assert source_of(host) == source
 
 
@@ -60,18 +68,18 @@ class TestAllowList:
 
     @pytest.mark.parametrize("host", ["10.2.0.1", "192.0.2.10", "::1", "", "localhost"])
     def test_others(self, host: str) -> None:
-        """All others are refused, and nobody is closed for them."""
+        """Other addresses are refused, and no connection is closed for them."""
         allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9")]
         admission = Admission(1, allow=allow)
         idle = Slot("10.1.0.1", since=0)
         fill(admission, idle)
 
-        assert admission.request(host, 100) is Refusal.NOT_ALLOWED
+        assert admission.request(host, 100) is AdmissionRefusal.NOT_ALLOWED
         assert not idle.evicted
 
 
 class TestLimits:
-    """Who gives way."""
+    """Which connection is closed for a new one."""
 
     def test_a_source_with_all_slots(self) -> None:
         """Idle connections of one address never keep out another, however new they are."""
@@ -85,7 +93,7 @@ class TestLimits:
         assert len(admission) == 9
 
     def test_the_heaviest_source_gives_way(self) -> None:
-        """The one idle connection of a quiet sender stays, although it is idle the longest."""
+        """The only connection of a quiet sender stays, although it is idle the longest."""
         admission = Admission(4)
         quiet, *crowd = Slot("10.0.0.9", since=0), *(Slot("10.0.0.1", since=50) for _ in range(3))
         fill(admission, quiet, *crowd)
@@ -96,74 +104,74 @@ class TestLimits:
         assert sum(each.evicted for each in crowd) == 1
 
     def test_a_crowd_takes_no_slots_of_lighter_sources(self) -> None:
-        """A source that holds many connections gets no further one from those that hold few."""
+        """A source with many connections does not displace sources with few."""
         admission = Admission(3)
         quiet = Slot("10.0.0.9", since=0)
-        crowd = [Slot("10.0.0.1", 0, Activity.UNFINISHED) for _ in range(2)]
+        crowd = [Slot("10.0.0.1", 0, ConnectionActivity.UNFINISHED) for _ in range(2)]
         fill(admission, quiet, *crowd)
 
-        assert admission.request("10.0.0.1", 100) is Refusal.LIMIT
+        assert admission.request("10.0.0.1", 100) is AdmissionRefusal.LIMIT
         assert not quiet.evicted
 
     def test_unfinished_frames_give_way_to_lighter_sources(self) -> None:
         """The oldest one; equals do not displace each other."""
         admission = Admission(3)
-        crowd = [Slot("10.0.0.1", 5 - number, Activity.UNFINISHED) for number in range(3)]
+        crowd = [Slot("10.0.0.1", 5 - number, ConnectionActivity.UNFINISHED) for number in range(3)]
         fill(admission, *crowd)
 
-        assert admission.request("10.0.0.1", 6) is Refusal.LIMIT
+        assert admission.request("10.0.0.1", 6) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.2", 6) is None
         assert [each.evicted for each in crowd] == [False, False, True]
 
     def test_sources_of_equal_weight_take_nothing_from_each_other(self) -> None:
-        """They are refused; a source with few connections still gets one at the same time."""
+        """They are refused; a source with few connections still gets one."""
         admission = Admission(12)
         for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            fill(admission, *(Slot(host, 0, Activity.UNFINISHED) for _ in range(4)))
+            fill(admission, *(Slot(host, 0, ConnectionActivity.UNFINISHED) for _ in range(4)))
 
-        assert admission.request("10.0.0.1", 5) is Refusal.LIMIT
-        assert admission.request("10.0.0.2", 5.01) is Refusal.LIMIT
+        assert admission.request("10.0.0.1", 5) is AdmissionRefusal.LIMIT
+        assert admission.request("10.0.0.2", 5.01) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.9", 5.02) is None
 
     def test_owed_replies_are_never_given_up(self) -> None:
         """Then the new connection is refused."""
         admission = Admission(2)
-        fill(admission, *(Slot("10.0.0.1", 0, Activity.BUSY) for _ in range(2)))
+        fill(admission, *(Slot("10.0.0.1", 0, ConnectionActivity.BUSY) for _ in range(2)))
 
-        assert admission.request("10.0.0.2", 100) is Refusal.LIMIT
+        assert admission.request("10.0.0.2", 100) is AdmissionRefusal.LIMIT
 
     def test_limit_of_a_source(self) -> None:
-        """It exchanges its own idle connections; others have their own limit."""
+        """It replaces its own idle connections; others have their own limit."""
         admission = Admission(10, per_source=2)
         first, second = Slot("10.0.0.1", since=0), Slot("10.0.0.1", since=1)
         fill(admission, first, second)
         assert admission.request("10.0.0.1", 1.5) is None
         assert first.evicted
 
-        fill(admission, Slot("10.0.0.1", 1, Activity.UNFINISHED))
-        assert admission.request("10.0.0.1", 1.5) is Refusal.SOURCE_LIMIT
+        fill(admission, Slot("10.0.0.1", 1, ConnectionActivity.UNFINISHED))
+        assert admission.request("10.0.0.1", 1.5) is AdmissionRefusal.SOURCE_LIMIT
         assert admission.request("10.0.0.2", 1.5) is None
 
     def test_the_ceiling_of_the_process(self) -> None:
-        """Counts the connections of all listeners together."""
-        ceiling = Ceiling(2)
+        """The limit counts the connections of all listeners."""
+        ceiling = SharedConnectionLimit(2)
         one, other = (Admission(9, ceiling=ceiling) for _ in range(2))
-        slots = [Slot("10.0.0.1", 0, Activity.BUSY) for _ in range(2)]
+        slots = [Slot("10.0.0.1", 0, ConnectionActivity.BUSY) for _ in range(2)]
         fill(one, *slots)
 
-        assert other.request("10.0.0.2", 9) is Refusal.LIMIT
+        assert other.request("10.0.0.2", 9) is AdmissionRefusal.LIMIT
         one.leave(slots[0])
         one.leave(slots[0])
         assert other.request("10.0.0.2", 9) is None
         assert ceiling.open == 1
 
 
-def call(server: MemoryServer, host: str) -> Caller:
+def call(server: MemoryServer, host: str) -> MemoryCaller:
     """Connect from an address."""
     version = IPv6Address if ":" in host else IPv4Address
-    caller = Caller(server.clock)
-    join(server.clock, server.factory.buildProtocol(version("TCP", host, 1)), caller)
-    settle(server.clock)
+    caller = MemoryCaller(server.clock)
+    connect_protocols(server.clock, server.factory.buildProtocol(version("TCP", host, 1)), caller)
+    deliver_all(server.clock)
     return caller
 
 
@@ -171,7 +179,7 @@ class TestServer:
     """The same rules, by an MLLP server's own connections."""
 
     def test_idle_connections_of_one_address(self, clock: Clock, counter: Counter) -> None:
-        """Five hundred of them keep nobody out."""
+        """Five hundred idle connections do not block other sources."""
         server = MemoryServer(echo, ServerLimits(max_connections=5), clock=clock, observer=counter)
         crowd = [call(server, "192.0.2.1") for _ in range(5)]
 
@@ -203,12 +211,12 @@ class TestServer:
 
         assert not call(server, "192.0.2.2").closed
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
 
         assert (waiting.frames, idle.closed) == ([b"A"], True)
 
     def test_allow_list(self, clock: Clock, counter: Counter) -> None:
-        """Others are closed at accept, and counted."""
+        """Other addresses are closed at accept, and counted."""
         limits = ServerLimits(allow=[ip_network("192.0.2.0/28")])
         server = MemoryServer(echo, limits, clock=clock, observer=counter)
 

@@ -1,18 +1,18 @@
-"""The sending side without a connection: nothing was sent; in memory."""
+"""The client without a connection: nothing was sent; in memory."""
 
 from twisted.internet.defer import CancelledError
 
 from mllp import NotConnected
-from mllp.exchange import State
-from mllp.testing import settle
-from tests.mllp.bench import Bench, Full, Outcome
+from mllp.exchange import ClientState
+from mllp.testing import deliver_all
+from tests.mllp.client_fixture import Bench, Full, Outcome
 
 
 class TestNotConnected:
     """Nothing was sent: sending again cannot duplicate."""
 
     def test_refused(self, bench: Bench) -> None:
-        """All that waits is told, in order, and why."""
+        """All queued payloads fail in order, with the cause."""
         bench.endpoint.refusing = True
 
         outcome = bench.send(b"1")
@@ -21,7 +21,7 @@ class TestNotConnected:
         assert outcome.error.cause == "ConnectionRefusedError"
 
     def test_one_failure_withdraws_the_next(self, bench: Bench) -> None:
-        """Who is told may cancel what stands behind; the one after that is told all the same."""
+        """A callback may cancel a later payload; the others still fail."""
         bench.endpoint.mute = True
         first, second = bench.client.send(b"1"), bench.client.send(b"2")
         withdrawn, third = Outcome(second), bench.send(b"3")
@@ -44,7 +44,7 @@ class TestNotConnected:
         assert isinstance(second.error, NotConnected)
 
     def test_backoff(self, bench: Bench) -> None:
-        """Between attempts it waits as told; what is sent meanwhile waits along."""
+        """It waits between attempts, and payloads sent meanwhile wait too."""
         bench.endpoint.refusing = True
         bench.send(b"1")
         waits = bench.send(b"2")
@@ -63,13 +63,13 @@ class TestNotConnected:
         assert bench.counter.seen == [1, 2, "connected"]
 
     def test_a_good_reply_makes_the_backoff_short_again(self, bench: Bench) -> None:
-        """The count starts anew."""
+        """A good reply resets the count of failures."""
         bench.endpoint.refusing = True
         bench.send(b"1")
         bench.clock.advance(2)
         bench.endpoint.refusing = False
         bench.send(b"2")
-        settle(bench.clock)
+        deliver_all(bench.clock)
         bench.reply(b"AA 2")
         bench.send(b"3")
         bench.clock.advance(30)
@@ -81,7 +81,7 @@ class TestNotConnected:
         bench.reply(b"AA 4")
 
     def test_no_attempt_without_a_payload(self, bench: Bench) -> None:
-        """Nobody knocks at a door for nothing."""
+        """It does not connect without a payload."""
         bench.endpoint.refusing = True
         bench.send(b"1")
 
@@ -90,12 +90,12 @@ class TestNotConnected:
         assert bench.endpoint.attempts == 1
 
     def test_hung_up_while_idle(self, bench: Bench) -> None:
-        """Seen before anything is sent: the next payload goes over a new connection."""
+        """The close is noticed before sending: the next payload uses a new connection."""
         bench.send(b"1")
         bench.reply(b"AA 1")
         bench.receivers[0].close()
-        settle(bench.clock)
-        assert bench.client.state is State.DISCONNECTED
+        deliver_all(bench.clock)
+        assert bench.client.state is ClientState.DISCONNECTED
 
         outcome = bench.send(b"2")
         bench.reply(b"AA 2")
@@ -104,7 +104,7 @@ class TestNotConnected:
         assert len(bench.receivers) == 2
 
     def test_hung_up_at_the_moment_of_sending(self, bench: Bench) -> None:
-        """An end that is on its way, but not yet seen, is seen before the payload leaves."""
+        """A close that is under way is noticed before the payload leaves."""
         bench.send(b"1")
         bench.reply(b"AA 1")
         bench.receivers[0].close()  # not settled: the client does not know
@@ -116,33 +116,33 @@ class TestNotConnected:
         assert outcome.value == b"AA 2"
 
     def test_a_peer_that_hangs_up_after_every_reply(self, bench: Bench) -> None:
-        """Its good-bye may come a little behind the reply: it is waited for, after the first."""
+        """The close may follow the reply: after the first one the client waits for it."""
         outcomes = [bench.send(b"1"), bench.send(b"2"), bench.send(b"3")]
         bench.receivers[0].send(b"AA 1")
         bench.receivers[0].close()
-        settle(bench.clock)
+        deliver_all(bench.clock)
         for number in (2, 3):
             bench.reply(b"AA %d" % number)
             bench.clock.advance(0.01)
             bench.receivers[-1].close()
-            settle(bench.clock)
+            deliver_all(bench.clock)
 
         assert [one.value for one in outcomes] == [b"AA 1", b"AA 2", b"AA 3"]
         assert [one.frames for one in bench.receivers] == [[b"1"], [b"2"], [b"3"]]
 
     def test_closed_at_accept(self, bench: Bench) -> None:
-        """A receiver that is full counts as a failed attempt, or we would knock for ever."""
+        """A close at accept counts as a failed attempt, so that the client backs off."""
         bench.endpoint.accept = Full
 
         outcome = bench.send(b"1")
 
         assert isinstance(outcome.error, NotConnected)
-        assert bench.client.state is State.BACKING_OFF
+        assert bench.client.state is ClientState.BACKING_OFF
         assert bench.receivers[0].frames == []
         assert bench.counter.seen == ["connected", "disconnected", 1]
 
     def test_withdrawn_while_waiting(self, bench: Bench) -> None:
-        """A payload that nobody wants any more is not sent."""
+        """A cancelled payload is not sent."""
         first, second, third = bench.send(b"1"), bench.client.send(b"2"), bench.send(b"3")
         Outcome(second)
         second.cancel()
@@ -157,8 +157,8 @@ class TestNotConnected:
         reply = bench.client.send(b"1")
         Outcome(reply)
         reply.cancel()
-        settle(bench.clock)
-        assert bench.client.state is State.READY
+        deliver_all(bench.clock)
+        assert bench.client.state is ClientState.READY
 
         outcome = bench.send(b"2")
         bench.reply(b"AA 2")

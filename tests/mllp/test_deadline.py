@@ -1,4 +1,4 @@
-"""Time limits on a clock that only the test moves."""
+"""Deadlines on a test clock."""
 
 from twisted.internet.task import Clock
 
@@ -6,7 +6,7 @@ from mllp.contract import Deadline
 
 
 def test_it_expires() -> None:
-    """Once, after its seconds."""
+    """It expires once."""
     clock, expired = Clock(), list[int]()
     Deadline(clock, 5, lambda: expired.append(1)).start()
     clock.advance(4.9)
@@ -36,7 +36,7 @@ def test_touching_puts_it_off() -> None:
 
 
 def test_what_comes_in_the_same_turn_is_in_time() -> None:
-    """Stopped, or put off, by what the reactor does next."""
+    """Bytes of the same reactor turn still stop or postpone it."""
     clock, expired = Clock(), list[int]()
     stopped, put_off = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
     stopped.start()
@@ -53,7 +53,7 @@ def test_what_comes_in_the_same_turn_is_in_time() -> None:
 
 
 def test_stopping_leaves_no_call() -> None:
-    """A stopped deadline is gone, and touching does not bring it back."""
+    """A stopped deadline does not expire, also after a touch."""
     clock = Clock()
     deadline = Deadline(clock, 5, lambda: None)
     deadline.start()

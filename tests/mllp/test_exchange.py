@@ -1,40 +1,44 @@
-"""The client's turns, as a table."""
+"""The state table of the client."""
 
 from itertools import product
 
 import pytest
 
-from mllp.exchange import TRANSITIONS, Event, IllegalTurnError, State, after
+from mllp.exchange import TRANSITIONS, ClientEvent, ClientState, IllegalTransitionError, next_state
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_every_pair(state: State, event: Event) -> None:
-    """A pair in the table leads where the table says; any other raises."""
+@pytest.mark.parametrize(("state", "event"), list(product(ClientState, ClientEvent)))
+def test_every_pair(state: ClientState, event: ClientEvent) -> None:
+    """A pair in the table has its result; any other raises an error."""
     if (state, event) in TRANSITIONS:
-        assert after(state, event) is TRANSITIONS[state, event]
+        assert next_state(state, event) is TRANSITIONS[state, event]
     else:
-        with pytest.raises(IllegalTurnError, match=f"{event} cannot happen .* {state}"):
-            after(state, event)
+        with pytest.raises(IllegalTransitionError, match=f"{event} cannot happen .* {state}"):
+            next_state(state, event)
 
 
 def test_every_state_is_reachable() -> None:
-    """No state is left over from an earlier design."""
-    assert set(State) == {State.DISCONNECTED, *TRANSITIONS.values()}
+    """Every state can be reached."""
+    assert set(ClientState) == {ClientState.DISCONNECTED, *TRANSITIONS.values()}
 
 
 def test_every_event_is_used() -> None:
-    """No event is left over either."""
-    assert {event for _, event in TRANSITIONS} == set(Event)
+    """Every event has a transition."""
+    assert {event for _, event in TRANSITIONS} == set(ClientEvent)
 
 
 def test_a_connection_without_its_reply_is_never_used_again() -> None:
-    """From AWAITING only a reply leads back to READY: a late one meets nobody."""
-    onwards = {event: to for (state, event), to in TRANSITIONS.items() if state is State.AWAITING}
+    """From AWAITING only a reply leads back to READY."""
+    onwards = {
+        event: to for (state, event), to in TRANSITIONS.items() if state is ClientState.AWAITING
+    }
 
-    assert [event for event, to in onwards.items() if to is State.READY] == [Event.REPLIED]
-    assert onwards[Event.UNANSWERED] is State.BACKING_OFF
+    assert [event for event, to in onwards.items() if to is ClientState.READY] == [
+        ClientEvent.REPLIED
+    ]
+    assert onwards[ClientEvent.UNANSWERED] is ClientState.BACKING_OFF
 
 
 def test_closed_is_the_end() -> None:
     """Nothing happens to a client that is closed."""
-    assert not [event for state, event in TRANSITIONS if state is State.CLOSED]
+    assert not [event for state, event in TRANSITIONS if state is ClientState.CLOSED]

@@ -1,4 +1,4 @@
-"""Frames out of bytes: every case whole, byte by byte, and cut anywhere."""
+"""Framing: every case in one piece, byte by byte, and cut anywhere."""
 
 import time
 import tracemalloc
@@ -59,7 +59,7 @@ def events(reader: FrameReader, *parts: bytes) -> list[Event]:
 
 @pytest.mark.parametrize(("wire", "expected"), list(CASES.values()), ids=list(CASES))
 class TestEveryCase:
-    """What a table of byte streams means, however it arrives."""
+    """A table of byte streams and their events, however they arrive."""
 
     def test_whole(self, wire: bytes, expected: list[Event]) -> None:
         """The stream arrives at once."""
@@ -75,13 +75,13 @@ class TestEveryCase:
             assert events(FrameReader(), wire[:cut], wire[cut:]) == expected
 
     def test_at_one_look(self, wire: bytes, expected: list[Event]) -> None:
-        """`whole` gives what the long way gives, for one frame and nothing else; or nothing."""
+        """`whole` returns the same frame as `next_event` for exactly one frame; otherwise None."""
         found = FrameReader().whole(wire)
 
         assert found is None or [found] == expected
 
     def test_a_frame_behind_it(self, wire: bytes, expected: list[Event]) -> None:
-        """A whole case leaves nothing behind that could hurt the next frame."""
+        """After each case the next frame is read correctly."""
         if wire.endswith(END):
             assert events(FrameReader(), wire, b"\x0bZ\x1c\r") == [*expected, Frame(b"Z")]
 
@@ -95,7 +95,7 @@ NOISE = st.binary(max_size=20).filter(lambda data: START not in data)
     cuts=st.lists(st.integers(0, 800), max_size=12),
 )
 def test_any_frames_any_cuts(pieces: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
-    """Whatever lies between the frames and however the stream is cut: the frames come out."""
+    """All frames are found, whatever is between them and however the stream is cut."""
     wire = b"".join(noise + frame(payload) for noise, payload in pieces)
     edges = sorted({0, len(wire), *(min(cut, len(wire)) for cut in cuts)})
     expected: list[Event] = []
@@ -109,7 +109,7 @@ def test_any_frames_any_cuts(pieces: list[tuple[bytes, bytes]], cuts: list[int])
 
 @given(parts=st.lists(st.binary(max_size=80), max_size=30), limit=st.integers(0, 64))
 def test_any_garbage_stays_bounded(parts: list[bytes], limit: int) -> None:
-    """Random bytes raise FrameTooLarge at most, and never pile up beyond the limit."""
+    """Random bytes raise at most FrameTooLarge, and memory stays within the limit."""
     reader = FrameReader(limit)
     for part in parts:
         try:
@@ -123,29 +123,29 @@ def test_any_garbage_stays_bounded(parts: list[bytes], limit: int) -> None:
 
 @given(stream=st.lists(st.sampled_from([b"\x0b", b"\x1c", b"\r", b"A"]), max_size=24))
 def test_the_same_events_byte_by_byte(stream: list[bytes]) -> None:
-    """The few bytes that matter, in any order: one cut is as good as another."""
+    """Delimiter bytes in any order: the events do not depend on the cut."""
     assert events(FrameReader(), b"".join(stream)) == events(FrameReader(), *stream)
 
 
 class TestLimits:
-    """How much a frame may hold."""
+    """The size limit."""
 
     def test_exactly_as_long_as_may_be(self) -> None:
         """The limit is the longest payload, not the first that is too long."""
         assert events(FrameReader(3), b"\x0bABC\x1c", b"\r") == [Frame(b"ABC")]
 
     def test_one_byte_too_long(self) -> None:
-        """A frame that is already whole counts as well."""
+        """It applies to a complete frame too."""
         with pytest.raises(FrameTooLarge, match="longer than 3 bytes"):
             events(FrameReader(3), b"\x0bABCD\x1c\r")
 
     def test_while_the_frame_is_open(self) -> None:
-        """Nobody has to wait for the end of a frame that is too long."""
+        """A frame that is too long is refused before its end."""
         with pytest.raises(FrameTooLarge):
             events(FrameReader(3), b"\x0bABCD")
 
     def test_the_head_of_what_was_too_long(self) -> None:
-        """Its first bytes are there for whoever says no."""
+        """The head of a refused frame is available."""
         reader = FrameReader(3)
         with pytest.raises(FrameTooLarge):
             events(reader, b"\x0bMSH|^~")
@@ -153,7 +153,7 @@ class TestLimits:
         assert reader.head(4) == b"MSH|"
 
     def test_noise_without_end_is_not_kept(self) -> None:
-        """Ten megabytes of noise leave nothing behind."""
+        """Ten megabytes of noise are not kept."""
         reader = FrameReader(10)
         for _ in range(160):
             assert events(reader, b"x" * 65536) == [Noise(65536)]
@@ -162,7 +162,7 @@ class TestLimits:
 
 
 def test_close_inside_a_frame() -> None:
-    """A close inside a frame says how far it got, and no more."""
+    """A close inside a frame reports the received bytes."""
     reader = FrameReader()
     events(reader, b"\x0bPID|SECRET")
 
@@ -173,7 +173,7 @@ def test_close_inside_a_frame() -> None:
 
 
 def test_close_between_frames() -> None:
-    """A close between frames is nothing to talk about."""
+    """A close between frames is not an error."""
     reader = FrameReader()
     events(reader, b"\x0bA\x1c\r\n")
 
@@ -181,7 +181,7 @@ def test_close_between_frames() -> None:
 
 
 def test_what_would_end_too_early_is_not_framed() -> None:
-    """A payload with FS CR inside would reach the peer as two halves."""
+    """A payload with FS CR is refused: the peer would see two frames."""
     with pytest.raises(Unframeable, match="at byte 3"):
         checked_frame(b"MSH\x1c\rPID")
 
@@ -206,7 +206,7 @@ def test_time_is_linear(piece: bytes) -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda data: START not in data)))
 def test_packets_that_wait_together(payloads: list[bytes]) -> None:
-    """Packets that came before anybody asked give their frames in the order they came."""
+    """Buffered packets yield their frames in order."""
     sent = [payload for payload in payloads if END not in payload + END[:1]]
     reader = FrameReader()
     for payload in sent:
@@ -219,7 +219,7 @@ def test_packets_that_wait_together(payloads: list[bytes]) -> None:
 
 @given(payload=PAYLOADS.filter(bool), begun=st.sampled_from([b"", b"\0", b"\x0b", b"\x0bA\x1c"]))
 def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
-    """Is seen at one look where nothing came before it, and only there."""
+    """It is recognized only if nothing is buffered."""
     reader = FrameReader()
     reader.receive(begun)
 
@@ -228,13 +228,13 @@ def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
 
 
 class TestLargeFrames:
-    """Put together as they come."""
+    """They are assembled as they arrive."""
 
     LENGTH = 2**20 + 17
 
     @pytest.mark.parametrize("step", [2**16, 2**16 + 1, 300_000, 2**21])
     def test_however_they_are_cut(self, step: int) -> None:
-        """With an end that is cut in two, a lone FS at each packet's end, and a frame behind."""
+        """With a split end, a lone FS at each packet's end, and a following frame."""
         payload = (b"x" * (step - 2) + b"\x1c")[: self.LENGTH] * (self.LENGTH // step + 1)
         wire = frame(payload) + frame(b"next")
         parts = [wire[at : at + step] for at in range(0, len(wire), step)]
@@ -244,14 +244,14 @@ class TestLargeFrames:
 
     @pytest.mark.parametrize("at", [1, 2**18, 2**18 + 1, 2**20])
     def test_a_second_start_makes_it_truncated(self, at: int) -> None:
-        """Wherever it stands; and the next frame is none the less whole."""
+        """At any place; the next frame is not affected."""
         payload = b"x" * at + START + b"x" * (self.LENGTH - at)
         wire = frame(payload) + frame(b"A" * self.LENGTH)
         parts = [wire[at : at + 2**16] for at in range(0, len(wire), 2**16)]
         assert [each[1] for each in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
 
     def test_one_that_is_given_up(self) -> None:
-        """Tells its length and its head, cut off or too large."""
+        """Its length and head are available, also if it is broken off or too large."""
         reader = FrameReader(self.LENGTH)
         assert events(reader, START + b"MSH|" + b"x" * 2**19) == []
         assert (reader.received, reader.head(5)) == (2**19 + 4, b"MSH|x")
@@ -262,7 +262,7 @@ class TestLargeFrames:
         assert reader.head(5) == b"MSH|x"
 
     def test_it_is_not_copied_at_its_end(self) -> None:
-        """Memory never holds it twice: others wait for its last packet as for any."""
+        """It is never copied: its last packet takes no longer than others."""
         part, reader = b"x" * 2**16, FrameReader()
         tracemalloc.start()
         try:

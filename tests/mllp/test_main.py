@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mllp import Frame
-from mllp.__main__ import Tray, address, parse
+from mllp.__main__ import FileRecorder, address, parse
 from mllp.testing import MemoryPeer
 
 
@@ -37,7 +37,7 @@ def test_kept_files_are_never_overwritten(
 ) -> None:
     """What is there from an earlier run stays."""
     (tmp_path / "000001.hl7").write_bytes(b"OLD")
-    tray = Tray(tmp_path, None)
+    tray = FileRecorder(tmp_path, None)
 
     tray(Frame(b"NEW"), MemoryPeer())
 
@@ -52,7 +52,7 @@ def test_a_truncated_frame_gets_no_reply(
     """Not even the one that all others get."""
     reply = tmp_path / "reply"
     reply.write_bytes(b"AA")
-    tray = Tray(None, reply)
+    tray = FileRecorder(None, reply)
     found: list[object] = []
 
     tray(Frame(b"A"), MemoryPeer()).addCallback(found.append)

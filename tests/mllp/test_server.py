@@ -1,4 +1,4 @@
-"""The listening side: frames and replies, the window, failures and ends; in memory."""
+"""The server: frames and replies, the window, failures and closes; in memory."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ from twisted.internet.task import Clock
 from mllp import Frame, TruncatedFrame
 from mllp.contract import Peer, ServerLimits
 from mllp.errors import FramingError
-from mllp.testing import Caller, MemoryServer, settle
-from tests.mllp.desk import Counter, Desk, echo, server_for
+from mllp.testing import MemoryCaller, MemoryServer, deliver_all
+from tests.mllp.server_fixture import Counter, Desk, echo, server_for
 
 
 class TestFramesAndReplies:
-    """What comes in, and what goes out."""
+    """Frames and replies."""
 
     def test_one(self, clock: Clock) -> None:
         """A frame gets its reply."""
         assert MemoryServer(echo, clock=clock).connect().exchange(b"ONE") == [b"one"]
 
     def test_many_at_once_with_noise_between(self, clock: Clock, counter: Counter) -> None:
-        """Every frame is answered; the noise is counted, and does no harm."""
+        """Every frame is answered, and noise is counted."""
         caller = MemoryServer(echo, clock=clock, observer=counter).connect()
 
         caller.write(b"\r\n\x0bONE\x1c\r\0\0\0\x0bTWO\x1c\r")
@@ -29,7 +29,7 @@ class TestFramesAndReplies:
         assert counter.seen == [("opened", 1), ("noise", 2), ("noise", 3)]
 
     def test_a_commit_block_is_not_answered(self, clock: Clock, counter: Counter) -> None:
-        """Peers of release 2 send one for each of our replies: it is counted as noise."""
+        """Peers with MLLP release 2 send one for each reply: it counts as noise."""
         caller = MemoryServer(echo, clock=clock, observer=counter).connect()
 
         caller.write(b"\x0b\x06\x1c\r")
@@ -41,22 +41,22 @@ class TestFramesAndReplies:
     def test_frames_that_arrive_together_are_handed_over_together(
         self, clock: Clock, desk: Desk
     ) -> None:
-        """None of them waits for the one before to be answered: they share one commit."""
+        """Frames are handed over without waiting for earlier replies: they share a commit."""
         server_for(desk, clock).connect().send(b"1", b"2", b"3")
 
         assert desk.payloads == [b"1", b"2", b"3"]
 
     def test_replies_keep_the_order_of_the_frames(self, clock: Clock, desk: Desk) -> None:
-        """However the replies become ready."""
+        """In whatever order they become ready."""
         caller = server_for(desk, clock).connect()
         caller.send(b"1", b"2", b"3")
 
         desk.answer(2, b"C")
         desk.answer(1, b"B")
-        settle(clock)
+        deliver_all(clock)
         assert caller.received == b""
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
 
         assert caller.frames == [b"A", b"B", b"C"]
 
@@ -67,33 +67,33 @@ class TestFramesAndReplies:
 
         desk.answer(0)
         desk.answer(1, b"CA", b"AA")
-        settle(clock)
+        deliver_all(clock)
 
         assert caller.frames == [b"CA", b"AA"]
 
     def test_a_truncated_frame_is_the_handlers_to_refuse(self, clock: Clock, desk: Desk) -> None:
-        """It says so itself."""
+        """It marks the frame as truncated."""
         server_for(desk, clock).connect().write(b"\x0bONE\x0bTWO\x1c\r")
 
         assert desk.frames == [Frame(b"ONE\x0bTWO", truncated=True)]
 
     def test_a_frame_out_of_turn(self, clock: Clock, desk: Desk) -> None:
-        """The peer can be told something later, as long as it is there."""
+        """A later message can be sent while the connection is open."""
         caller = server_for(desk, clock).connect()
         caller.send(b"1")
         desk.answer(0, b"CA")
-        settle(clock)
+        deliver_all(clock)
 
         assert desk.peers[0].send(b"AA")
-        settle(clock)
+        deliver_all(clock)
         assert caller.frames == [b"CA", b"AA"]
 
         caller.close()
         assert not desk.peers[0].send(b"AA")
-        settle(clock)
+        deliver_all(clock)
 
     def test_a_thousand_small_frames_in_one_packet(self, clock: Clock) -> None:
-        """A handler that answers at once does not go deeper with every window."""
+        """A handler that answers at once does not recurse."""
         caller = MemoryServer(echo, ServerLimits(window=2), clock=clock).connect()
 
         caller.send(*[b"X"] * 5000)
@@ -105,7 +105,7 @@ class TestWindow:
     """Back-pressure: beyond the window nothing is read."""
 
     def test_reading_pauses_and_goes_on(self, clock: Clock, desk: Desk) -> None:
-        """The frames beyond wait; they come when there is room, and in order."""
+        """Further frames wait and are handed over in order."""
         caller = server_for(desk, clock, window=2).connect()
         caller.send(b"1", b"2", b"3")
         assert desk.payloads == [b"1", b"2"]
@@ -113,19 +113,19 @@ class TestWindow:
         assert not caller.transport.other.reading
 
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
 
         assert desk.payloads == [b"1", b"2", b"3"]
         desk.answer(1, b"B")
         desk.answer(2, b"C")
-        settle(clock)
+        deliver_all(clock)
         assert caller.frames == [b"A", b"B", b"C"]
         assert caller.transport.other.reading
 
     def test_a_peer_that_takes_no_replies_is_not_read(
         self, clock: Clock, desk: Desk, counter: Counter
     ) -> None:
-        """Its replies would pile up; after the write time-out it is gone."""
+        """It is closed after the write timeout."""
         caller = server_for(desk, clock, counter, write_timeout=60).connect()
         server_end = caller.transport.other
         assert server_end is not None
@@ -134,7 +134,7 @@ class TestWindow:
         assert not desk.frames
 
         server_end.flow()
-        settle(clock)
+        deliver_all(clock)
         assert desk.payloads == [b"1"]
 
         server_end.stall()
@@ -144,21 +144,21 @@ class TestWindow:
 
 
 class TestFailures:
-    """Silence is no reply, and nothing passes it."""
+    """A failed frame blocks later replies."""
 
     def test_a_failure_closes_without_a_reply(
         self, clock: Clock, desk: Desk, counter: Counter
     ) -> None:
-        """What came before is answered, what came after is not."""
+        """Earlier frames are answered, later ones are not."""
         caller = server_for(desk, clock, counter).connect()
         caller.send(b"1", b"2", b"3")
 
         desk.answers[1].errback(ValueError("SECRET"))
         desk.answer(2, b"C")
-        settle(clock)
+        deliver_all(clock)
         assert not caller.closed
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         caller.close()
 
         assert caller.frames == [b"A"]
@@ -170,7 +170,7 @@ class TestFailures:
         ]
 
     def test_a_handler_that_raises(self, clock: Clock, counter: Counter) -> None:
-        """Is a handler that fails."""
+        """An exception counts as a failure."""
 
         def broken(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
             raise KeyError(arrived.payload)
@@ -185,7 +185,7 @@ class TestFailures:
     def test_the_peer_goes_while_frames_are_in_hand(
         self, clock: Clock, desk: Desk, counter: Counter
     ) -> None:
-        """The handler may still finish; its replies go nowhere, and are counted."""
+        """The handler may finish; its replies are dropped and counted."""
         caller = server_for(desk, clock, counter).connect()
         caller.send(b"1", b"2")
 
@@ -197,10 +197,10 @@ class TestFailures:
 
 
 class TestEnds:
-    """How connections end, and that what is owed is still sent."""
+    """Closing connections: replies are still sent."""
 
     def test_half_close(self, clock: Clock, desk: Desk) -> None:
-        """A sender that shuts its writing side gets its replies, then the end."""
+        """A sender that half-closes gets its replies, then the close."""
         caller = server_for(desk, clock).connect()
         caller.send(b"1", b"2")
         caller.end_writing()
@@ -208,26 +208,26 @@ class TestEnds:
 
         desk.answer(0, b"A")
         desk.answer(1, b"B")
-        settle(clock)
+        deliver_all(clock)
 
         assert caller.frames == [b"A", b"B"]
         assert caller.closed
 
     def test_half_close_with_more_than_a_window(self, clock: Clock, desk: Desk) -> None:
-        """Frames that wait for room are handed over after the end of the stream, too."""
+        """Waiting frames are handed over also after the end of the stream."""
         caller = server_for(desk, clock, window=1).connect()
         caller.send(b"1", b"2", b"3")
         caller.end_writing()
 
         for number in range(3):
             desk.answer(number, b"%d" % number)
-            settle(clock)
+            deliver_all(clock)
 
         assert caller.frames == [b"0", b"1", b"2"]
         assert caller.closed
 
     def test_an_end_inside_a_frame(self, clock: Clock, desk: Desk, counter: Counter) -> None:
-        """The partial frame is an event that an operator can see, and nothing else."""
+        """The partial frame is only reported to the observer."""
         caller = server_for(desk, clock, counter).connect()
         caller.write(b"\x0bHALF")
         caller.close()
@@ -245,7 +245,7 @@ class TestEnds:
 
 
 def test_what_was_broken_off_is_told_and_not_answered(clock: Clock) -> None:
-    """Whoever ended inside a frame hears nothing; who keeps the rest of it sees its beginning."""
+    """The sender gets no answer; the handler of abandoned frames gets the head."""
     told: list[tuple[str, bytes]] = []
 
     def note(error: FramingError, head: bytes) -> bytes:
@@ -265,7 +265,7 @@ def test_what_was_broken_off_is_told_and_not_answered(clock: Clock) -> None:
 def test_every_connection_has_a_number_and_an_address(clock: Clock, desk: Desk) -> None:
     """Numbers are never used twice."""
     server = server_for(desk, clock)
-    first: Caller = server.connect()
+    first: MemoryCaller = server.connect()
     first.send(b"1")
     first.close()
     server.connect().send(b"2")

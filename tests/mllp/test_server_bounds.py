@@ -1,26 +1,26 @@
-"""The listening side: what is too large, slow, quiet or many, and what operators do; in memory."""
+"""The limits of the server, and pause, resume and drain; in memory."""
 
 import pytest
 from twisted.internet.task import Clock
 
 from mllp import FrameTimedOut, FrameTooLarge, FramingError
 from mllp.contract import ServerLimits
-from mllp.testing import MemoryServer, join, settle
-from tests.mllp.desk import Counter, Desk, Stubborn, echo, server_for
+from mllp.testing import MemoryServer, connect_protocols, deliver_all
+from tests.mllp.server_fixture import Counter, Desk, Stubborn, echo, server_for
 
 
 class TestBounds:
-    """What is too large, too slow, too quiet or too many."""
+    """Limits of size, time and number."""
 
     def test_too_large(self, clock: Clock, desk: Desk, counter: Counter) -> None:
-        """The replies owed come first, then the farewell, then the end."""
+        """Earlier replies come first, then the refusal, then the close."""
         caller = server_for(desk, clock, counter, max_frame=8).connect()
         caller.send(b"1")
         caller.write(b"\x0bMSH|123456789")
         assert caller.received == b""
 
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         caller.write(b"and so on, without end")
         clock.advance(3)
 
@@ -30,12 +30,12 @@ class TestBounds:
         assert desk.payloads == [b"1"]
 
     def test_a_sender_that_goes_on_and_on(self, clock: Clock, desk: Desk) -> None:
-        """Is listened to a little longer, for the farewell's sake, and then cut off."""
+        """The server reads a little longer, so that the refusal arrives, then closes."""
         server = server_for(desk, clock, max_frame=8)
         caller = Stubborn()
-        join(clock, server.factory.buildProtocol(None), caller)
+        connect_protocols(clock, server.factory.buildProtocol(None), caller)
         caller.write(b"\x0bMSH|123456789")
-        settle(clock)
+        deliver_all(clock)
         assert caller.frames == [b"FrameTooLarge MSH|"]
         assert server.factory.connections == 1
 
@@ -45,7 +45,7 @@ class TestBounds:
         assert server.factory.connections == 0
 
     def test_too_slow(self, clock: Clock, desk: Desk, counter: Counter) -> None:
-        """A frame has so much time from its first byte to its last, drop by drop or not."""
+        """The timeout covers the frame from its first byte to its last."""
         caller = server_for(desk, clock, counter, frame_timeout=10).connect()
         caller.write(b"\x0bMSH|")
         for _ in range(3):
@@ -60,7 +60,7 @@ class TestBounds:
         assert ("frame refused", FrameTimedOut) in counter.seen
 
     def test_every_frame_has_its_own_time(self, clock: Clock, desk: Desk) -> None:
-        """A new frame that begins with the end of the last starts from zero."""
+        """A frame that begins in the packet of the previous one has its own timeout."""
         caller = server_for(desk, clock, frame_timeout=10).connect()
         caller.write(b"\x0b1")
         clock.advance(8)
@@ -73,14 +73,14 @@ class TestBounds:
         assert not caller.closed
 
     def test_our_own_delay_is_not_the_peers(self, clock: Clock, desk: Desk) -> None:
-        """While a full window keeps us from reading, the clock of an open frame stands."""
+        """Time in which a full window stops reading does not count."""
         caller = server_for(desk, clock, frame_timeout=10, window=1).connect()
         caller.write(b"\x0b1\x1c\r\x0b2")
         clock.advance(60)
         assert not caller.closed
 
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         caller.write(b"\x1c\r")
 
         assert desk.payloads == [b"1", b"2"]
@@ -93,7 +93,7 @@ class TestBounds:
         assert caller.exchange(b"ONE") == [b"one"]
 
     def test_idle_time_out(self, clock: Clock, desk: Desk) -> None:
-        """Where a limit is set: silence ends the connection, work in hand does not."""
+        """With a limit, silence closes the connection, an unanswered frame does not."""
         caller = server_for(desk, clock, idle_timeout=30).connect()
         clock.advance(20)
         caller.send(b"1")
@@ -101,14 +101,14 @@ class TestBounds:
         assert not caller.closed
 
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         clock.advance(29)
         assert not caller.closed
         clock.advance(31)
         assert caller.closed
 
     def test_too_many(self, clock: Clock, desk: Desk, counter: Counter) -> None:
-        """The connection beyond the limit is closed at accept; the others are not disturbed."""
+        """A connection beyond the limit is closed at accept; others are not affected."""
         server = server_for(desk, clock, counter, max_connections=2)
         first, second, third = server.connect(), server.connect(), server.connect()
 
@@ -119,7 +119,7 @@ class TestBounds:
 
     @pytest.mark.parametrize("answer", [None, b""])
     def test_a_farewell_is_optional(self, clock: Clock, answer: bytes | None) -> None:
-        """Without one the connection just ends; an empty one is still a frame."""
+        """Without a payload the connection just closes; an empty payload is a frame."""
         server = MemoryServer(
             echo, ServerLimits(max_frame=1), clock=clock, on_unframed=lambda _e, _h: answer
         )
@@ -146,10 +146,13 @@ class TestBounds:
 
 
 class TestOperations:
-    """What operators do with a listener."""
+    """Pause, resume and drain."""
 
     def test_pause_and_resume(self, clock: Clock, desk: Desk) -> None:
-        """A paused listener answers what is in hand and reads nothing, from newcomers neither."""
+        """
+        A paused listener answers received frames and reads nothing, also from new
+        connections.
+        """
         server = server_for(desk, clock)
         old = server.connect()
         old.send(b"1")
@@ -158,13 +161,13 @@ class TestOperations:
         old.send(b"2")
         new.send(b"3")
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         assert old.frames == [b"A"]
         assert desk.payloads == [b"1"]
         assert server.factory.paused
 
         server.factory.resume()
-        settle(clock)
+        deliver_all(clock)
 
         assert sorted(desk.payloads) == [b"1", b"2", b"3"]
 
@@ -178,27 +181,27 @@ class TestOperations:
         assert not caller.closed
 
         server.factory.resume()
-        settle(clock)
+        deliver_all(clock)
         clock.advance(11)
         caller.close()
 
         assert caller.frames == [b"FrameTimedOut 1"]
 
     def test_drain(self, clock: Clock, desk: Desk, counter: Counter) -> None:
-        """Frames in hand are answered, others not even looked at; then all is closed."""
+        """Received frames are answered, others ignored; then all connections close."""
         server = server_for(desk, clock, counter)
         busy, idle = server.connect(), server.connect()
         busy.send(b"1")
         drained: list[object] = []
         server.factory.drain().addCallback(drained.append)
         busy.send(b"2")
-        settle(clock)
+        deliver_all(clock)
         assert idle.closed
         assert not busy.closed
         assert not drained
 
         desk.answer(0, b"A")
-        settle(clock)
+        deliver_all(clock)
         busy.close()
 
         assert busy.frames == [b"A"]
@@ -208,7 +211,7 @@ class TestOperations:
         assert server.connect().closed
 
     def test_drain_does_not_wait_for_ever(self, clock: Clock, desk: Desk) -> None:
-        """After the grace what has not finished is cut off."""
+        """After the grace time connections are aborted."""
         server = server_for(desk, clock)
         caller = server.connect()
         caller.send(b"1")

@@ -74,7 +74,7 @@ class TestServer:
             assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
 
     def test_connection_limit(self, live: Start) -> None:
-        """The one beyond is closed at accept; when one has gone there is room again."""
+        """A connection beyond the limit is closed at accept; a closed one makes room."""
         server = live("serve", limits={"max_connections": 1})
         with dial(server.port) as first:
             first.sendall(b"\x0bA\x1c\r")
@@ -88,7 +88,7 @@ class TestServer:
             assert read(third, 4) == b"\x0ba\x1c\r"
 
     def test_a_reset(self, live: Start) -> None:
-        """In the middle of a frame it is an event, and nothing more."""
+        """Inside a frame it is only reported."""
         server = live("serve")
         with dial(server.port) as wire:
             wire.sendall(b"\x0bHALF")
@@ -98,7 +98,7 @@ class TestServer:
         assert server.next() == ["closed"]
 
     def test_replies_that_nobody_takes(self, live: Start) -> None:
-        """A sender that never reads is not read either, and gone after the write time-out."""
+        """A sender that never reads is not read, and closed after the write timeout."""
         server = live("serve", limits={"write_timeout": 0.5})
         with dial(server.port) as wire:
             wire.settimeout(10)
@@ -113,7 +113,7 @@ class TestServer:
         assert told == ["closed"]
 
     def test_drain(self, live: Start) -> None:
-        """What is in hand is answered; then the server ends by itself."""
+        """Received frames are answered; then the server exits."""
         server = live("serve")
         with dial(server.port) as wire, dial(server.port):
             wire.sendall(b"\x0bQUICK\x1c\r\x0bSLOW\x1c\r")
@@ -129,7 +129,7 @@ class TestServer:
 
 
 def flood(wire: socket.socket) -> None:
-    """Send a frame without end, for as long as anybody takes it."""
+    """Send an endless frame until the connection closes."""
     try:
         wire.sendall(b"\x0bMSH|")
         for _ in range(200):
@@ -142,7 +142,7 @@ class TestClient:
     """Our client, on the application's reactor."""
 
     def test_against_our_server(self, live: Start) -> None:
-        """Three payloads over one connection; nothing is left to come afterwards."""
+        """Three payloads over one connection."""
         server = live("serve")
         client = live("send", port=server.port, payloads=["A", "SLOW", "B"])
 
@@ -150,7 +150,7 @@ class TestClient:
         assert server.next() == ["closed"]
 
     def test_a_peer_that_hangs_up_after_every_reply(self, live: Start) -> None:
-        """Costs connections, but no reply is lost."""
+        """It needs new connections, but no reply is lost."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             served = threading.Thread(target=one_each, args=(listening, 5))
             served.start()
@@ -183,7 +183,7 @@ class TestClient:
 
 
 def one_each(listening: socket.socket, times: int) -> None:
-    """Answer one frame on each connection, and hang up."""
+    """Answer one frame on each connection, and close it."""
     for _ in range(times):
         wire, _ = listening.accept()
         with wire:

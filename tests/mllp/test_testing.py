@@ -1,22 +1,29 @@
-"""The doubles that ship: they behave as what they stand for."""
+"""The test doubles behave like the real endpoints."""
 
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from mllp import Frame, LossReason, NotConnected, ReplyLost
-from mllp.testing import MemoryClient, MemoryEndpoint, MemoryPeer, MemoryServer, RawEnd, answering
+from mllp.testing import (
+    MemoryClient,
+    MemoryEndpoint,
+    MemoryPeer,
+    MemoryServer,
+    RawConnection,
+    answering,
+)
 
 
 def result(deferred: Deferred[bytes]) -> object:
-    """Return what it has come to, or None."""
+    """Return its result, or None."""
     found: list[object] = []
     deferred.addBoth(lambda value: found.append(getattr(value, "value", value)))
     return found[0] if found else None
 
 
 class TestMemoryClient:
-    """A client that answers as told."""
+    """A client with scripted answers."""
 
     def test_it_replies(self) -> None:
         """And keeps what was sent."""
@@ -34,7 +41,7 @@ class TestMemoryClient:
         assert isinstance(result(MemoryClient(silence).send(b"1")), ReplyLost)
 
     def test_it_waits(self) -> None:
-        """Without an answer the reply is the test's to fire."""
+        """Without an answer the test fires the reply."""
         client = MemoryClient(lambda _: None)
         reply = client.send(b"1")
         assert not reply.called
@@ -82,7 +89,7 @@ def test_both_ends_see_a_close() -> None:
 @pytest.mark.parametrize("attribute", ["refusing", "mute"])
 def test_an_endpoint_that_leads_nowhere(attribute: str) -> None:
     """It refuses, or says nothing."""
-    endpoint = MemoryEndpoint(Clock(), RawEnd)
+    endpoint = MemoryEndpoint(Clock(), RawConnection)
     setattr(endpoint, attribute, True)
     errors: list[object] = []
 

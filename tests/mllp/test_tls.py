@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.mllp.papers import Papers
+from tests.mllp.certificates import Papers
 from tests.mllp.process import Live
 
 Start = Callable[..., Live]
@@ -35,7 +35,7 @@ class TestServer:
         assert ask(live("serve", **papers.server), context) == b"\x0ba\x1c\r"
 
     def test_a_client_that_trusts_others(self, live: Start, papers: Papers) -> None:
-        """Hangs up; the server says so."""
+        """A failed handshake closes the connection and is reported."""
         server = live("serve", **papers.server)
 
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -54,7 +54,7 @@ class TestServer:
             ask(live("serve", **papers.server), context)
 
     def test_plain_text(self, live: Start, papers: Papers) -> None:
-        """Is never taken for a frame."""
+        """Plain text is not taken for a frame."""
         server = live("serve", **papers.server)
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as wire:
             wire.sendall(b"\x0bA\x1c\r" * 10)
@@ -73,7 +73,7 @@ class TestServer:
             assert server.next() == ["handshake failed"]
 
     def test_mutual(self, live: Start, papers: Papers) -> None:
-        """With an authority for clients, who shows a certificate of its gets a reply."""
+        """With a client authority, a client with its certificate gets a reply."""
         context = ssl.create_default_context(cafile=papers.ca)
         context.load_cert_chain(papers.client_certificate, papers.client_key)
 
@@ -81,7 +81,7 @@ class TestServer:
 
     @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])
     def test_mutual_without_trust(self, live: Start, papers: Papers, shown: str) -> None:
-        """Who shows none, or another authority's, gets none."""
+        """A client without a certificate, or with another authority's, gets none."""
         server = live("serve", **papers.server, client_ca=papers.ca)
         context = ssl.create_default_context(cafile=papers.ca)
         if shown != "nothing":
@@ -134,7 +134,7 @@ class TestServer:
         assert data == b"".join(b"\x0b" + one + b"\x1c\r" for one in expected)
 
     def test_the_farewell_under_tls(self, live: Start, papers: Papers) -> None:
-        """A frame that is too large is refused with a word, there as well."""
+        """A frame that is too large gets a refusal under TLS too."""
         server = live("serve", **papers.server, limits={"max_frame": 10})
         context = ssl.create_default_context(cafile=papers.ca)
 
@@ -159,7 +159,7 @@ class TestClient:
             assert client.rest() == [["reply", "a"], ["reply", "b"], ["closed", 0]]
 
     def test_the_wrong_name(self, live: Start, papers: Papers) -> None:
-        """Nothing is sent to a server that proves to be another."""
+        """Nothing is sent to a server with another name."""
         server = live("serve", **papers.server)
         client = live(
             "send", port=server.port, ca=papers.ca, server_name="pacs.example", payloads=["A"]
@@ -170,7 +170,7 @@ class TestClient:
         assert "VerificationError" in told[1] or "certificate verify failed" in told[1]
 
     def test_the_wrong_authority(self, live: Start, papers: Papers) -> None:
-        """Nothing is sent to a server that anybody could be."""
+        """Nothing is sent to a server with an untrusted certificate."""
         server = live("serve", **papers.server)
         client = live(
             "send", port=server.port, ca=papers.strange_ca, server_name="127.0.0.1", payloads=["A"]

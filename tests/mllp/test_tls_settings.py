@@ -1,12 +1,12 @@
-"""Wrong TLS settings: said by the setting's name, without a word of what the file holds."""
+"""Errors in TLS settings name the setting, and not the content of the file."""
 
 from pathlib import Path
 
 import pytest
 
 from mllp import TLSConfigurationError
-from mllp.tls import Reloading, client_options, server_options
-from tests.mllp.papers import Papers
+from mllp.tls import ReloadingOptions, client_options, server_options
+from tests.mllp.certificates import Papers
 
 
 class TestSettings:
@@ -71,7 +71,7 @@ class TestSettings:
             client_options(Path(papers.ca), None, None, "..")
 
     def test_the_machines_own_authorities(self) -> None:
-        """Without `ca` there is still somebody to trust."""
+        """Without `ca` the system's authorities apply."""
         assert client_options(None, None, None, "ris.example")
 
 
@@ -86,7 +86,7 @@ def test_files_that_may_be_read_again_are_used(tmp_path: Path) -> None:
         return file.read_bytes()
 
     told: list[TLSConfigurationError] = []
-    reloading = Reloading(make, [file], told.append)
+    reloading = ReloadingOptions(make, [file], told.append)
     file.write_bytes(b"new")
     file.chmod(0)
 

@@ -10,7 +10,7 @@ from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from bridge.errors import BridgeError
 from bridge.network_source import Proxies
 from bridge.wiring.stores import engine_is_ready, open_engine_database
-from bridge.workers.confinement import ALL, FILTER, NAMESPACES
+from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
 from bridge.workers.errors import WorkerError
 from bridge.workers.pool import HOOKS
 from config import Settings, SettingsError
@@ -36,7 +36,7 @@ def findings(active: Sequence[str]) -> list[CheckFinding]:
     else:
         text = "no protection is active: hooks run with the rights of the service"
         found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
-    missing = [each for each in ALL if each not in active]
+    missing = [each for each in ALL_PROTECTIONS if each not in active]
     if FILTER in active and NAMESPACES in missing:
         missing.remove(NAMESPACES)
     if active and missing:

@@ -21,7 +21,7 @@ from bridge.admin.definitions.comparison import (
 from bridge.admin.definitions.samples import MessageSample, file_samples, stored_samples
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.intake.validation.findings import Finding
+from bridge.intake.validation.findings import ValidationFinding
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.store.database import Database
@@ -88,12 +88,12 @@ class InboundTrial:
 
     label: str
     trial: Trial
-    findings: Sequence[Finding] | None
+    findings: Sequence[ValidationFinding] | None
 
     @property
     def passed(self) -> bool:
         """Whether the message is accepted and valid."""
-        return self.trial.accepted and not any(each.grave for each in self.findings or ())
+        return self.trial.accepted and not any(each.is_error for each in self.findings or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def require_readable(files: Sources) -> None:
     """
     Read the files of an author in a worker process, before this process reads them.
 
-    Raises TooCostly, Unparsable, WorkerBusy.
+    Raises DocumentTooCostly, DocumentUnparsable, WorkerBusy.
     """
     parse("definitions", json.dumps(dict(files)).encode(), limits=DEFINITIONS)
 

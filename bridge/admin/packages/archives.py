@@ -28,7 +28,7 @@ from bridge.admin.packages.folder_import import (
 from bridge.console.context import InterfacePackages, PackageImport
 from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.store.database import Database
-from bridge.workers.documents import TooCostly, Unparsable, parse
+from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError
 from parsers.limits import PACKAGE
 
@@ -57,9 +57,9 @@ def unpacked(data: bytes) -> Files:
     """
     try:
         answer = parse("package", data, limits=PACKAGE)
-    except TooCostly:
+    except DocumentTooCostly:
         raise NotImported("the ZIP takes too long to read") from None
-    except Unparsable:
+    except DocumentUnparsable:
         raise NotImported("this is not a ZIP file that can be read") from None
     if "fault" in answer:
         raise NotImported(answer["fault"])

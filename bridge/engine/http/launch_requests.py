@@ -47,7 +47,7 @@ from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
 from bridge.store.short_work import SHORT
-from bridge.workers.documents import Budget
+from bridge.workers.documents import ParsingBudget
 
 PATHS = {
     Purpose.LAUNCH: "/reporting/launch-report/clinical",
@@ -108,7 +108,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     engine, context = engine_of(request), launch_context_of(request)
     has_slow = any(map(_is_slow, bodies))
     inline = len(bodies) <= INLINE_BATCH and not has_slow
-    budget = Budget()
+    budget = ParsingBudget()
 
     def parse_all() -> list[_ParsedLaunch | EngineError | ValidationError]:
         return [_parse_item(engine, each, budget) for each in bodies]
@@ -159,7 +159,7 @@ _ParsedLaunch = tuple[LaunchBody, LaunchInput, QrCodeOptions]
 
 
 def _parse_item(
-    engine: EngineState, item: Any, budget: Budget
+    engine: EngineState, item: Any, budget: ParsingBudget
 ) -> _ParsedLaunch | EngineError | ValidationError:
     try:
         body = LaunchBody.model_validate(item)

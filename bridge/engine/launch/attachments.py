@@ -17,24 +17,26 @@ from bridge.engine.launch.errors import BadLaunch
 from bridge.engine.launch.request import Attachment
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
-from bridge.workers.documents import Budget, TooCostly, Unparsable, parse
+from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import STRUCTURED_REPORT
 
 NAME_LENGTH = 255
 
 
 def structured_reports(
-    files: Sequence[str], limits: SizeLimits, budget: Budget | None = None
+    files: Sequence[str], limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> list[Attachment]:
     """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
-    budget = budget or Budget()
+    budget = budget or ParsingBudget()
     if len(files) > limits.structured_reports:
         detail = f"at most {limits.structured_reports} DICOM SR files in one request"
         raise BadLaunch("too_many_files", detail, pointer="/dicomSR")
     return [_structured_report(text, index, limits, budget) for index, text in enumerate(files)]
 
 
-def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget) -> Attachment:
+def _structured_report(
+    text: str, index: int, limits: SizeLimits, budget: ParsingBudget
+) -> Attachment:
     pointer = f"/dicomSR/{index}/fileData"
     data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
     report = _read(data, limits, budget)
@@ -54,16 +56,16 @@ def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget
     )
 
 
-def _read(data: bytes, limits: SizeLimits, budget: Budget) -> dict[str, Any]:
+def _read(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dict[str, Any]:
     """Return the members of a `StructuredReport`, or `fault`."""
     size = {"size": limits.structured_report}
     try:
         found: dict[str, Any] = parse(
             "structured report", data, size, limits=STRUCTURED_REPORT, budget=budget
         )
-    except TooCostly:
+    except DocumentTooCostly:
         return {"fault": SrFault.TOO_COSTLY.value}
-    except Unparsable:
+    except DocumentUnparsable:
         return {"fault": SrFault.MALFORMED.value}
     return found
 
@@ -71,18 +73,18 @@ def _read(data: bytes, limits: SizeLimits, budget: Budget) -> dict[str, Any]:
 def key_images(
     images: Sequence[tuple[str, str, str | None]],
     limits: SizeLimits,
-    budget: Budget | None = None,
+    budget: ParsingBudget | None = None,
 ) -> list[Attachment]:
     """Return the images `(base64, content type, file name)` re-encoded; raise `BadLaunch`."""
     if len(images) > limits.key_images:
         detail = f"at most {limits.key_images} key images in one request"
         raise BadLaunch("too_many_files", detail, pointer="/keyImages")
-    budget = budget or Budget()
+    budget = budget or ParsingBudget()
     return [_key_image(image, index, limits, budget) for index, image in enumerate(images)]
 
 
 def _key_image(
-    sent: tuple[str, str, str | None], index: int, limits: SizeLimits, budget: Budget
+    sent: tuple[str, str, str | None], index: int, limits: SizeLimits, budget: ParsingBudget
 ) -> Attachment:
     text, declared, name = sent
     pointer = f"/keyImages/{index}/imageData"

@@ -19,7 +19,7 @@ from bridge.engine.launch.request import Attachment, LaunchInput, NamedUser, Rep
 from bridge.engine.rules.identity import OrderId, has_invisible
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
-from bridge.workers.documents import Budget
+from bridge.workers.documents import ParsingBudget
 
 IDENTITY_TAGS = ("PatientMRN", "Accession")
 _LOCATION = "SiteLocation"
@@ -45,10 +45,10 @@ class LaunchParts:
 
 
 def read_launch(
-    parts: LaunchParts, limits: SizeLimits, budget: Budget | None = None
+    parts: LaunchParts, limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> LaunchInput:
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
-    budget = budget or Budget()
+    budget = budget or ParsingBudget()
     reports = structured_reports(parts.structured_reports, limits, budget)
     attachments = reports + key_images(parts.key_images, limits, budget)
     own = _tags(parts.clinical_info, limits)

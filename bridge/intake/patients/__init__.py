@@ -1,1 +1,1 @@
-"""Patient identity: merges, demographics, visits, and orders that belong to another patient."""
+"""Patients of known orders: demographics, merges, visits, and conflicts between messages."""

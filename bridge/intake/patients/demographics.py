@@ -1,7 +1,7 @@
-"""Who a patient is, where an order and a correction say different things: the later one is right.
+"""Demographics: the later of an order and a correction takes precedence.
 
-Pure. Corrections reach the orders that are known; what is sent before one and comes after it
-says what the correction said.
+Pure. A correction changes known orders. Orders that were sent before a correction and arrive
+after it get the corrected values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.intake.patients.names import (
-    Words,
-    calls_otherwise,
-    is_former,
-    was_called_so,
-    was_formerly_called_so,
+    KnownDemographics,
+    had_current_name_before,
+    has_conflicting_name,
+    matches_former_name,
+    names_former_identity,
 )
-from bridge.intake.process.order_rules import ORDERS
+from bridge.intake.process.order_rules import ORDER_ACTIONS
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import DemographicsUpdate
@@ -33,105 +33,120 @@ DEMOGRAPHICS = (
 )
 
 
-def said_in(event: OrderEvent) -> dict[str, str]:
-    """Give what an event says of its patient; '' deletes, but nobody is left without a name."""
+def demographics_of(event: OrderEvent) -> dict[str, str]:
+    """Return the demographics in an event; '' deletes a value, but not the name."""
     info = event.clinical_info
-    said = {tag: str(info[tag]) for tag in DEMOGRAPHICS if tag in info}
-    return {tag: value for tag, value in said.items() if value or tag != "PatientName"}
+    given = {tag: str(info[tag]) for tag in DEMOGRAPHICS if tag in info}
+    return {tag: value for tag, value in given.items() if value or tag != "PatientName"}
 
 
-def told_of(event: OrderEvent, known: DemographicsUpdate | None, *, stale: bool) -> dict[str, str]:
+def updates_of(
+    event: OrderEvent, known: DemographicsUpdate | None, *, stale: bool
+) -> dict[str, str]:
     """
-    Give what is true of a patient since an event; nothing where it is `stale`, overtaken by a word.
+    Return the demographics to set after an event; none if it is `stale`: a later one was
+    applied.
 
-    Whose orders a merge brings to the survivor, they are told whatever is known of her.
+    After a merge the reports of the prior patient get all known values of the survivor.
     """
-    said = {} if stale else said_in(event)
+    given = {} if stale else demographics_of(event)
     if known is None or event.action is not OrderAction.PATIENT_MERGE:
-        return said
-    return {**known.tags, **said}
+        return given
+    return {**known.tags, **given}
 
 
-def as_corrected(
+def with_correction(
     event: OrderEvent,
     sent_at: MessageTime | None,
-    words: Words,
+    demographics: KnownDemographics,
     orders: Iterable[IndexedOrder] = (),
 ) -> OrderEvent:
-    """Let an order that was sent before its patient was corrected say what the correction says.
-
-    So does one whose sender has not heard of a merge: it names who she was, number and name. One
-    that was sent after the correction says so only where it is silent itself. The same holds of
-    whom a visit moves to. `orders` are those of patients whom an event calls otherwise.
     """
-    word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS | {OrderAction.VISIT_MOVE}:
+    Apply the correction of its patient to an order that was sent before it.
+
+    This includes an order of a sender that does not know of a merge: it has the former number
+    and name. An order that was sent after the correction gets only values that it does not have.
+    `orders` are those of patients with conflicting names.
+    """
+    correction = demographics.get((event.site, event.mrn))
+    if correction is None or event.action not in ORDER_ACTIONS | {OrderAction.VISIT_MOVE}:
         return event
-    if not (_is_explained(event, sent_at, words, list(orders)) or is_former(event, words)):
-        known = {tag: value for tag, value in word.tags.items() if value}
+    if not (
+        _predates_correction(event, sent_at, demographics, list(orders))
+        or names_former_identity(event, demographics)
+    ):
+        known = {tag: value for tag, value in correction.tags.items() if value}
         return replace(event, clinical_info={**known, **event.clinical_info})
-    return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
+    return replace(event, clinical_info=with_demographics(event.clinical_info, correction.tags))
 
 
-def _is_explained(
-    event: OrderEvent, sent_at: MessageTime | None, words: Words, orders: Sequence[IndexedOrder]
+def _predates_correction(
+    event: OrderEvent,
+    sent_at: MessageTime | None,
+    demographics: KnownDemographics,
+    orders: Sequence[IndexedOrder],
 ) -> bool:
-    """Tell whether an order does not know yet of the correction of its patient."""
-    word = words[event.site, event.mrn]
-    otherwise = calls_otherwise(event, sent_at, words)
-    if sent_at is None or not are_comparable(sent_at, word.sent):
-        return otherwise and was_formerly_called_so(event, word, orders)
-    if not is_earlier(sent_at, word.sent):
+    """Tell whether the sender of an order did not know of the correction."""
+    correction = demographics[event.site, event.mrn]
+    otherwise = has_conflicting_name(event, sent_at, demographics)
+    if sent_at is None or not are_comparable(sent_at, correction.sent):
+        return otherwise and matches_former_name(event, correction, orders)
+    if not is_earlier(sent_at, correction.sent):
         return False
-    return not otherwise or not was_called_so(event, sent_at, str(word.tags["PatientName"]), orders)
+    return not otherwise or not had_current_name_before(
+        event, sent_at, str(correction.tags["PatientName"]), orders
+    )
 
 
-def last_word(
-    event: OrderEvent, sent: MessageTime, words: Words, orders: Iterable[IndexedOrder]
+def former_identity(
+    event: OrderEvent,
+    sent: MessageTime,
+    demographics: KnownDemographics,
+    orders: Iterable[IndexedOrder],
 ) -> list[DemographicsUpdate]:
-    """Give what is to be remembered of who is merged: her name, by which late orders are known."""
+    """Return the demographics to store for a merged patient: the name identifies late orders."""
     prior = (event.site, event.prior_mrn)
     names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
     name = next((str(each) for each in names if each), event.prior_name)
     if not name:
         return []
-    known = words[prior].tags if prior in words else {}
+    known = demographics[prior].tags if prior in demographics else {}
     return [DemographicsUpdate(*prior, sent.at, {**known, "PatientName": name}, sent.clock)]
 
 
 def corrections(
-    event: OrderEvent, told: Mapping[str, str], orders: Iterable[IndexedOrder]
+    event: OrderEvent, updates: Mapping[str, str], orders: Iterable[IndexedOrder]
 ) -> list[IndexedOrder]:
-    """Give the known orders of a patient, and of who is merged into her, that read otherwise."""
+    """Return the changed orders of a patient and of the patient merged into it."""
     patients = {(event.site, event.mrn), (event.site, event.prior_mrn)}
     own = [each for each in orders if (each.key.site, each.key.mrn) in patients]
     kept = {each.key.accession for each in own if each.key.mrn == event.mrn}
     found = []
     for each in own:
         if each.key.mrn != event.mrn and each.key.accession in kept:
-            continue  # the survivor has an order of that name: this one stays behind
+            continue  # the survivor has an order with this accession
         moves = each.key.mrn != event.mrn
         echo = replace_identifiers(each.echo, event.echo) if moves else each.echo
-        after = replace(each, tags=with_demographics(each.tags, told), echo=echo)
+        after = replace(each, tags=with_demographics(each.tags, updates), echo=echo)
         if after != each:
             found.append(after)
     return found
 
 
-def anothers(tags: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
-    """Give an order's tags with nothing of whom it was, and what is said of whose it is."""
-    told = {tag: value for tag, value in said.items() if value}
-    birth, study = told.get("PatientBirthDate", ""), str(tags.get("StudyDate", ""))
-    age = age_at(birth, study) if birth and "PatientAge" not in told else ""
+def with_new_patient(tags: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return an order's tags with the demographics of another patient."""
+    updates = {tag: value for tag, value in given.items() if value}
+    birth, study = updates.get("PatientBirthDate", ""), str(tags.get("StudyDate", ""))
+    age = age_at(birth, study) if birth and "PatientAge" not in updates else ""
     others = {tag: value for tag, value in tags.items() if tag not in DEMOGRAPHICS}
-    return {**others, **({"PatientAge": age} if age else {}), **told}
+    return {**others, **({"PatientAge": age} if age else {}), **updates}
 
 
-def with_demographics(tags: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
-    """Lay demographics over an order's tags; an age goes by the date of birth."""
-    merged = {**tags, **told}
-    reborn = merged.get("PatientBirthDate") != tags.get("PatientBirthDate")
-    if reborn and merged.get("PatientAge") and "PatientAge" not in told:
+def with_demographics(tags: Mapping[str, Any], updates: Mapping[str, str]) -> dict[str, Any]:
+    """Return an order's tags with these demographics; the age follows the date of birth."""
+    merged = {**tags, **updates}
+    new_birth_date = merged.get("PatientBirthDate") != tags.get("PatientBirthDate")
+    if new_birth_date and merged.get("PatientAge") and "PatientAge" not in updates:
         birth, study = (str(merged.get(tag, "")) for tag in ("PatientBirthDate", "StudyDate"))
         merged["PatientAge"] = age_at(birth, study)
     return merged

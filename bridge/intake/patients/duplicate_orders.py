@@ -1,37 +1,41 @@
 """Duplicate orders: one order known under two patient identifiers, or under a number and an
 accession.
 
-Pure. The later word stands, of what is to be done and of whether it is, by the senders' times.
-
-Pure. Messages under the survivor's identifier may come before the merge itself. What closed the
-order then counts for both, unless it was ordered again since.
+Pure. The later event decides values and state, by the senders' times. Messages under the
+survivor's identifier may arrive before the merge. A closing event then counts for both rows,
+unless the order was placed again later.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bridge.intake.patients.demographics import DEMOGRAPHICS
-from bridge.intake.process.cancellations import with_words_of
-from bridge.intake.process.link_signals import bonds, both, has_moved_away, is_unordered
-from bridge.intake.process.order_rules import OPEN, OrderState
-from bridge.intake.process.order_values import said
+from bridge.intake.process.cancellations import with_later_events_of
+from bridge.intake.process.link_signals import (
+    combined_signals,
+    has_moved_away,
+    is_unordered,
+    linking_signals,
+)
+from bridge.intake.process.order_rules import OPEN_STATES, OrderState
+from bridge.intake.process.order_values import updated_values
 from bridge.store.records.message_time import MessageTime, is_earlier, newest
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderEvent
 
 
-def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
-    """Make one order of two rows of it, under the key and with the report of the first."""
+def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Combine two rows of one order, under the key and with the report of the first."""
     behind = one.last_message < other.last_message
-    one_newer = not _is_older(one.said_at, other.said_at, came_first=behind)
-    newer, older = (one, other) if one_newer else (other, one)
-    echo, tags = said(older, newer.echo, newer.tags)
-    stands = _standing(one, other)
+    one_is_newer = not _is_older(one.said_at, other.said_at, came_first=behind)
+    newer, older = (one, other) if one_is_newer else (other, one)
+    echo, tags = updated_values(older, newer.echo, newer.tags)
+    deciding = _deciding_row(one, other)
     first = min(one, other, key=lambda each: (each.first_message, each.place))
     past, last = (one, other) if behind else (other, one)
-    united = replace(
+    index_after_merge = replace(
         one,
-        state=stands.state,
+        state=deciding.state,
         first_message=first.first_message,
         place=first.place,
         last_message=max(one.last_message, other.last_message),
@@ -40,16 +44,16 @@ def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         tags=tags,
         echo=echo,
         report_id=one.report_id or other.report_id,
-        turned_at=stands.turned_at,
+        turned_at=deciding.turned_at,
         opened_at=newest(past.opened_at, last.opened_at),
         said_at=newest(past.said_at, last.said_at),
-        signals=both(one.signals, other.signals),
+        signals=combined_signals(one.signals, other.signals),
     )
-    return with_words_of(united, (one, other))
+    return with_later_events_of(index_after_merge, (one, other))
 
 
 def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first: bool) -> bool:
-    """Compare as `is_earlier` does; a row without a time is older than one with a time."""
+    """Compare as `is_earlier`; a row without a time is older than one with a time."""
     if (one is None) != (other is None):
         return one is None
     return is_earlier(one, other, came_first=came_first)
@@ -57,11 +61,11 @@ def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first:
 
 def is_open(order: IndexedOrder) -> bool:
     """Tell whether an order is to be read."""
-    return OrderState(order.state) in OPEN
+    return OrderState(order.state) in OPEN_STATES
 
 
-def _standing(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
-    """Choose the row by which an order stands, closed, held or open."""
+def _deciding_row(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Return the row that decides the state: closed, held or open."""
     if is_open(one) != is_open(other):
         return _later(one, other)
     if not is_open(one) and one.state != other.state:
@@ -74,31 +78,32 @@ def _standing(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
 
 
 def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
-    """Choose the later word by the senders' times; where they prove nothing, by arrival."""
+    """Return the later row by the senders' times; by arrival if they are not comparable."""
     opened, closed = (one, other) if is_open(one) else (other, one)
     held = closed.state == OrderState.HELD
-    spoken = newest(opened.opened_at, opened.turned_at if held else None)
-    only_changed = spoken is None and (opened.said_at is not None or is_unordered(opened))
-    if is_earlier(spoken, closed.turned_at) or only_changed:
+    opened_at = newest(opened.opened_at, opened.turned_at if held else None)
+    only_changed = opened_at is None and (opened.said_at is not None or is_unordered(opened))
+    if is_earlier(opened_at, closed.turned_at) or only_changed:
         return closed
-    if is_earlier(closed.turned_at, spoken):
+    if is_earlier(closed.turned_at, opened_at):
         return opened
     return max(opened, closed, key=lambda each: each.last_message)
 
 
 @dataclass(frozen=True, slots=True)
-class Reunion:
-    """An order of the survivor, the same one of who is merged into her, and how it stands."""
+class DuplicateOrder:
+    """An order that the survivor and the merged patient both have, and their combination."""
 
     own: IndexedOrder
     prior: IndexedOrder
     after: IndexedOrder
 
 
-def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Reunion]:
-    """Give the orders that both patients of a merge have, as they stand by what was said of both.
+def duplicate_orders(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[DuplicateOrder]:
+    """
+    Return the orders that both patients of a merge have, combined.
 
-    Who she is, the survivor's say.
+    Demographics are the survivor's.
     """
     own = [each for each in orders if each.key.site == event.site]
     priors = {each.key.accession: each for each in own if each.key.mrn == event.prior_mrn}
@@ -108,30 +113,35 @@ def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Reunion]
         if survivor.key.mrn != event.mrn or prior is None or has_moved_away(prior):
             continue
         if has_moved_away(survivor):
-            found.append(Reunion(survivor, prior, replace(prior, key=survivor.key)))
+            found.append(DuplicateOrder(survivor, prior, replace(prior, key=survivor.key)))
             continue
-        after = as_one(survivor, prior)
+        after = combined(survivor, prior)
         tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
-        hers = {tag: value for tag, value in survivor.tags.items() if tag in DEMOGRAPHICS}
-        found.append(Reunion(survivor, prior, replace(after, tags={**tags, **hers})))
+        survivor_tags = {tag: value for tag, value in survivor.tags.items() if tag in DEMOGRAPHICS}
+        found.append(
+            DuplicateOrder(survivor, prior, replace(after, tags={**tags, **survivor_tags}))
+        )
     return found
 
 
-def met(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
-    """Give an order that comes to a patient as it stands beside what is known of it there."""
-    twin = next((each for each in orders if each.key == moved.key), None)
-    if twin is None or has_moved_away(twin):
+def combined_with_existing(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
+    """Combine an order that moves to a patient with the patient's own order under its key."""
+    existing = next((each for each in orders if each.key == moved.key), None)
+    if existing is None or has_moved_away(existing):
         return moved
-    return as_one(replace(moved, report_id=""), twin)
+    return combined(replace(moved, report_id=""), existing)
 
 
-def united(
+def index_after_merge(
     event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]
 ) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
-    """Give the index after a merge, and the moved orders that are akin to one of the survivor's."""
+    """
+    Return the index after a merge, and the moved orders that share a signal with the
+    survivor's.
+    """
     prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
     rest = {key: each for key, each in index.items() if key[:2] != prior}
-    own = [bonds(each.signals) for key, each in rest.items() if key[:2] == survivor]
+    own = [linking_signals(each.signals) for key, each in rest.items() if key[:2] == survivor]
     moved = [
         replace(each, key=key._replace(mrn=event.mrn))
         for key, each in index.items()
@@ -139,6 +149,8 @@ def united(
     ]
     kin = frozenset[int]().union(*own)
     akin = [
-        each for each in moved if each.state == OrderState.ORDERED and bonds(each.signals) & kin
+        each
+        for each in moved
+        if each.state == OrderState.ORDERED and linking_signals(each.signals) & kin
     ]
     return rest | {each.key: each for each in moved}, akin

@@ -1,13 +1,13 @@
-"""Whom a patient's name means: her whose number stands beside it, or somebody else.
+"""Comparison of patient names: spelling variants, former names, other persons.
 
-Pure. Numbers are what patients are found by; the names that are known under a number tell where
-a message has written another person's.
+Pure. Patients are identified by their numbers. The names that are known under a number show
+whether a message means another person.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bridge.intake.process.order_rules import ORDERS
+from bridge.intake.process.order_rules import ORDER_ACTIONS
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
@@ -17,37 +17,42 @@ from mappings.hl7.person_names import are_compatible
 from mappings.inbound.events import OrderEvent
 from mappings.outbound.echo import Echo
 
-Words = Mapping[Patient, DemographicsUpdate]
+KnownDemographics = Mapping[Patient, DemographicsUpdate]
+"""The latest demographics of patients."""
 
 _NAME = Path.parse("PID-5")
 
 
-def calls_otherwise(event: OrderEvent, sent_at: MessageTime | None, words: Words) -> bool:
+def has_conflicting_name(
+    event: OrderEvent, sent_at: MessageTime | None, demographics: KnownDemographics
+) -> bool:
     """
-    Tell whether an order names its patient otherwise than a correction that may have been later.
+    Tell whether an order names its patient differently from a correction that may be later.
 
-    A middle name or a title that one of them leaves out makes no other person.
+    A middle name or a title that one of them leaves out is no difference.
     """
-    word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS:
+    correction = demographics.get((event.site, event.mrn))
+    if correction is None or event.action not in ORDER_ACTIONS:
         return False
-    if are_comparable(sent_at, word.sent) and not is_earlier(sent_at, word.sent):
+    if are_comparable(sent_at, correction.sent) and not is_earlier(sent_at, correction.sent):
         return False
-    given, known = (_parts(tags.get("PatientName")) for tags in (event.clinical_info, word.tags))
+    given, known = (
+        _name_parts(tags.get("PatientName")) for tags in (event.clinical_info, correction.tags)
+    )
     shorter, longer = sorted((given, known), key=len)
     alike = given == known or (len(shorter) > 1 and shorter <= longer)
     alike = alike or are_compatible(
-        *map(str, (event.clinical_info.get("PatientName"), word.tags.get("PatientName")))
+        *map(str, (event.clinical_info.get("PatientName"), correction.tags.get("PatientName")))
     )
-    return bool(shorter) and not alike and not is_former(event, words)
+    return bool(shorter) and not alike and not names_former_identity(event, demographics)
 
 
 def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> list[str]:
     """
-    Give the known names of a patient of which an order's name is a spelling, each once.
+    Return the known names of a patient that are spelling variants of an order's name.
 
-    `known` are the tags of her other orders. A date of birth or sex that contradicts one of them
-    means another person.
+    `known` are the tags of the patient's other orders. Returns none if date of birth or sex
+    differs: that is another person.
     """
     said = str(tags.get("PatientName") or "")
     own = list(known)
@@ -63,70 +68,76 @@ def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return len(births) > 1 or len(sexes) > 1
 
 
-def was_called_so(
+def had_current_name_before(
     event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether a patient bore today's name before an order was sent, and never the order's.
+    Tell whether a patient had today's name before an order was sent, and never the order's name.
 
-    Then no correction explains the order's: it is about somebody else. How the senders of her
-    orders called her, their PID says.
+    If so, no correction explains the difference: the order is about another person. The names
+    come from the PID segments of the patient's orders.
     """
     said = str(event.clinical_info["PatientName"])
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
     called = [(each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own]
-    if any(_parts(said) <= texts for _, texts in called):
+    if any(_name_parts(said) <= texts for _, texts in called):
         return False
-    return any(_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
+    return any(_name_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
 
 
 def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
     return any(is_earlier(time, sent_at) for time in (order.opened_at, order.said_at))
 
 
-def was_formerly_called_so(
-    event: OrderEvent, word: DemographicsUpdate, orders: Iterable[IndexedOrder]
+def matches_former_name(
+    event: OrderEvent, correction: DemographicsUpdate, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether an order names its patient as her earlier orders did, before she was corrected.
+    Tell whether an order has the name that the patient's earlier orders have.
 
-    Decides where the times of order and correction cannot be compared. Another date of birth than
-    the corrected one means another person.
+    Used if the times of order and correction cannot be compared. Another date of birth than the
+    corrected one means another person.
     """
-    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, word.tags))
+    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, correction.tags))
     if said and known and said != known:
         return False
-    name = _parts(event.clinical_info.get("PatientName"))
+    name = _name_parts(event.clinical_info.get("PatientName"))
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
     return bool(name) and any(
         name <= {text.casefold() for text in Echo(each.echo).texts(_NAME)} for each in own
     )
 
 
-def _parts(name: object) -> set[str]:
+def _name_parts(name: object) -> set[str]:
     return {part.casefold() for part in str(name or "").split("^") if part}
 
 
-def is_former(event: OrderEvent, words: Words) -> bool:
+def names_former_identity(event: OrderEvent, demographics: KnownDemographics) -> bool:
     """
-    Tell whether an order names a merged identifier and nobody else than her who was merged.
+    Tell whether an order names a merged identifier together with that patient's name.
 
-    By the name that she had there, or has as the survivor.
+    The name may be the one before the merge or the survivor's.
     """
-    if event.action not in ORDERS:
+    if event.action not in ORDER_ACTIONS:
         return False
-    given = _folded(event.clinical_info.get("PatientName"))
-    known = (words.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
-    names = [_folded(word.tags.get("PatientName")) for word in known if word is not None]
+    given = _folded_name(event.clinical_info.get("PatientName"))
+    known = (demographics.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
+    names = [
+        _folded_name(correction.tags.get("PatientName"))
+        for correction in known
+        if correction is not None
+    ]
     return bool(event.prior_mrn and given) and given in names
 
 
-def takes_anothers(event: OrderEvent, words: Words, orders: Iterable[IndexedOrder]) -> bool:
+def takes_identifier_of_other(
+    event: OrderEvent, demographics: KnownDemographics, orders: Iterable[IndexedOrder]
+) -> bool:
     """
-    Tell whether a new number is somebody else's already, by the names that are known.
+    Tell whether a patient's new identifier belongs to another patient, by the known names.
 
-    Whoever is called as the message says, or as the patient was under the number before, is she:
-    her orders may have come under the new number first.
+    It does not if the known names match the message, or the patient's name under the former
+    identifier: orders may have arrived under the new identifier first.
     """
     if not event.renumbers:
         return False
@@ -134,15 +145,17 @@ def takes_anothers(event: OrderEvent, words: Words, orders: Iterable[IndexedOrde
     called: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
     for who in (now, prior):
         called[who] += [each.tags.get("PatientName") for each in orders if each.key[:2] == who]
-        called[who] += [words[who].tags.get("PatientName")] if who in words else []
-    hers = [_folded(name) for name in (event.clinical_info.get("PatientName"), *called[prior])]
-    theirs = [_folded(name) for name in called[now] if name]
-    if any(name in hers for name in theirs):
+        called[who] += [demographics[who].tags.get("PatientName")] if who in demographics else []
+    own_names = [
+        _folded_name(name) for name in (event.clinical_info.get("PatientName"), *called[prior])
+    ]
+    other_names = [_folded_name(name) for name in called[now] if name]
+    if any(name in own_names for name in other_names):
         return False
     own = [str(name or "") for name in (event.clinical_info.get("PatientName"), *called[prior])]
     alike = any(are_compatible(one, str(other)) for one in own for other in called[now] if other)
-    return any(hers) and bool(theirs) and not alike
+    return any(own_names) and bool(other_names) and not alike
 
 
-def _folded(name: object) -> list[str]:
+def _folded_name(name: object) -> list[str]:
     return str(name or "").casefold().replace("^", " ").split()

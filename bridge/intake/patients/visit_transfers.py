@@ -1,20 +1,20 @@
-"""Whose a visit is now: orders that name what it was before are its new patient's.
+"""Visit transfers: messages that name a visit's former patient or number are redirected.
 
-Pure. Merges are `addressing`'s. An order that could not move along, since somebody had begun its
-report, stays whose it was, and so does what is said of it.
+Pure. `addressing` redirects after merges. An order that could not move, because its report was
+begun, stays with its patient, and so do later messages about it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bridge.intake.patients.demographics import anothers, said_in
-from bridge.intake.patients.visits import METADATA, NUMBERS
-from bridge.intake.process.addressing import Patient, surviving
-from bridge.intake.process.early_events import is_same, numbers
-from bridge.intake.process.jobs import Job
+from bridge.intake.patients.demographics import demographics_of, with_new_patient
+from bridge.intake.patients.visits import METADATA, VISIT_NUMBER_FIELDS
+from bridge.intake.process.addressing import Patient, redirected_to_survivor
+from bridge.intake.process.early_events import may_be_same_order, order_numbers
+from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.link_signals import has_moved_away, is_unordered
-from bridge.intake.process.order_rules import ORDERING, ORDERS, OrderState
+from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
 from bridge.intake.process.planning import key_of
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
@@ -23,51 +23,55 @@ from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
 
 OTHER_PATIENT = "other_patient"
-"""The code of an order that names whose visit it was, though it was sent after the move."""
+"""The code of an order that names a visit's former patient although it was sent after the move."""
 
 
-class MovedVisit(Exception):  # noqa: N818  # says what the visit is
-    """A message is about a visit that moved to another patient, and the listener redirects none."""
+class VisitMovedError(Exception):
+    """
+    A message is about a visit that moved to another patient, and the listener does not
+    redirect.
+    """
 
     def __init__(self) -> None:
-        """Say so; never which."""
         super().__init__("the visit was moved to another patient")
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Who was merged into whom, and which visits moved."""
+class Redirects:
+    """Merges and visit moves that apply to a batch: survivors by merged patient, moves by visit."""
 
     survivors: Mapping[Patient, str] = field(default_factory=dict)
     moves: VisitTransfers = field(default_factory=dict)
 
 
-def led(job: Job, where: Whereabouts, known: Mapping[OrderIndexKey, IndexedOrder]) -> Job:
-    """Give a job whose events are about those who are the patients now; `known`: their orders."""
-    survivors = [surviving(each, where.survivors) for each in job.events]
-    events = [_named(each, where.moves, known) for each in survivors]
-    followed = [_followed(each, where.moves, known, job.occasion.sent_at) for each in events]
+def redirected_job(
+    job: MessageJob, redirects: Redirects, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> MessageJob:
+    """Redirect a job's events to the current patients; `known` are their orders."""
+    survivors = [redirected_to_survivor(each, redirects.survivors) for each in job.events]
+    events = [_with_accession_of_moved(each, redirects.moves, known) for each in survivors]
+    followed = [
+        _redirected_event(each, redirects.moves, known, job.source.sent_at) for each in events
+    ]
     late = any(
-        was.mrn != now.mrn and not _sent_before(job, was, where.moves, known)
+        was.mrn != now.mrn and not _was_sent_before_move(job, was, redirects.moves, known)
         for was, now in zip(events, followed, strict=True)
-        if now.action in ORDERS
+        if now.action in ORDER_ACTIONS
     )
-    doubt = OTHER_PATIENT if late else job.doubt
-    return replace(job, events=followed, doubt=doubt, moves=where.moves)
+    exception_code = OTHER_PATIENT if late else job.exception_code
+    return replace(job, events=followed, exception_code=exception_code, moves=redirects.moves)
 
 
-def asked_for(job: Job, where: Whereabouts) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
-    """
-    Name the orders that have to be known to say where a job leads, at both patients.
-
-    By their keys; and those patients, with the numbers by which events name their orders.
-    """
-    whose = {(each.site, each.mrn) for each in where.moves}
+def orders_to_read(
+    job: MessageJob, redirects: Redirects
+) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
+    """Return the orders that are needed to redirect a job: keys, patients, order numbers."""
+    whose = {(each.site, each.mrn) for each in redirects.moves}
     keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
-    for event in (surviving(each, where.survivors) for each in job.events):
+    for event in (redirected_to_survivor(each, redirects.survivors) for each in job.events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-        if event.action in ORDERS and own & whose:
-            targets = {to.now.mrn for visit, to in where.moves.items() if visit[:2] in own}
+        if event.action in ORDER_ACTIONS and own & whose:
+            targets = {to.now.mrn for visit, to in redirects.moves.items() if visit[:2] in own}
             keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
                 patients |= {(event.site, mrn) for mrn in {event.mrn, *targets}}
@@ -75,20 +79,20 @@ def asked_for(job: Job, where: Whereabouts) -> tuple[set[OrderIndexKey], set[Pat
     return keys, patients, named
 
 
-def _named(
+def _with_accession_of_moved(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
 ) -> OrderEvent:
-    """Give an event by a number the accession of the one order that moved, or came after a move."""
+    """Set the accession of an event that names a moved order by number."""
     by_number = event.accession in {event.placer, event.filler}
-    if not by_number or event.action not in ORDERS or key_of(event) in known:
+    if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
         return event
     there = {to.now for visit, to in moves.items() if visit[:2] == (event.site, event.mrn)}
     found = {
         each.key.accession
         for each in known.values()
         if not is_unordered(each)
-        and numbers(event).agree(each)
-        and ((is_same(event, each) and has_moved_away(each)) or _is_at(each, there))
+        and order_numbers(event).match(each)
+        and ((may_be_same_order(event, each) and has_moved_away(each)) or _is_of_visit(each, there))
     }
     if len(found) != 1:
         return event
@@ -97,24 +101,27 @@ def _named(
     return replace(event, accession=accession, clinical_info=info)
 
 
-def _is_at(order: IndexedOrder, visits: Collection[VisitReference]) -> bool:
+def _is_of_visit(order: IndexedOrder, visits: Collection[VisitReference]) -> bool:
     key = order.key
     return any(
-        (each.site, each.mrn, each.number) == (key.site, key.mrn, _number(order.tags, each.key))
+        (each.site, each.mrn, each.number)
+        == (key.site, key.mrn, _visit_number(order.tags, each.key))
         for each in visits
     )
 
 
-def others_visits(before: Job, after: Job, survivors: Collection[Patient]) -> bool:
-    """Tell whether an order goes to another patient, and not for a merge."""
+def goes_to_other_patient(
+    before: MessageJob, after: MessageJob, survivors: Collection[Patient]
+) -> bool:
+    """Tell whether an order is redirected to another patient, and not because of a merge."""
     return any(
         was.mrn != now.mrn and (was.site, was.mrn) not in survivors
         for was, now in zip(before.events, after.events, strict=True)
-        if now.action in ORDERS
+        if now.action in ORDER_ACTIONS
     )
 
 
-def _followed(
+def _redirected_event(
     event: OrderEvent,
     moves: VisitTransfers,
     known: Mapping[OrderIndexKey, IndexedOrder],
@@ -123,23 +130,26 @@ def _followed(
     if not moves:
         return event
     if event.action is OrderAction.VISIT_MOVE:
-        return _move_on(event, moves, sent_at)
+        return _continued_move(event, moves, sent_at)
     found = _move_of(event, moves, known)
-    return event if found is None else _given(event, *found)
+    return event if found is None else _readdressed(event, *found)
 
 
-def _sent_before(
-    job: Job, event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+def _was_sent_before_move(
+    job: MessageJob,
+    event: OrderEvent,
+    moves: VisitTransfers,
+    known: Mapping[OrderIndexKey, IndexedOrder],
 ) -> bool:
     found = _move_of(event, moves, known)
-    return found is not None and is_earlier(job.occasion.sent_at, found[1].sent)
+    return found is not None and is_earlier(job.source.sent_at, found[1].sent)
 
 
 def _move_of(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
 ) -> tuple[VisitReference, VisitTransfer] | None:
-    """Find the move of an order's visit, by its own word or by what is known of the order."""
-    if event.action not in ORDERS:
+    """Return the move of an order's visit, by the event or by the known order."""
+    if event.action not in ORDER_ACTIONS:
         return None
     key = key_of(event)
     own = known.get(key)
@@ -147,49 +157,49 @@ def _move_of(
         if visit[:2] not in {(event.site, event.mrn), (event.site, event.prior_mrn)}:
             continue
         target = known.get(key._replace(mrn=move.now.mrn))
-        stays = move.now.mrn != event.mrn and not _goes_along(event, own, visit.key)
-        if not stays and _is_of(event, own, target, visit, move):
+        stays = move.now.mrn != event.mrn and not _follows_visit(event, own, visit.key)
+        if not stays and _belongs_to_visit(event, own, target, visit, move):
             return visit, move
     return None
 
 
-def _is_of(
+def _belongs_to_visit(
     event: OrderEvent,
     own: IndexedOrder | None,
     target: IndexedOrder | None,
     visit: VisitReference,
     move: VisitTransfer,
 ) -> bool:
-    """Tell whether an order is of a visit: by its own word, else by what is known of it."""
-    said = _number(event.clinical_info, visit.key)
+    """Tell whether an order belongs to a visit, by the event or else by the known order."""
+    said = _visit_number(event.clinical_info, visit.key)
     if not said and own is not None:
-        said = _number(own.tags, visit.key)
+        said = _visit_number(own.tags, visit.key)
     if said and own is not None and has_moved_away(own):
         return said in {visit.number, move.now.number}
     if said:
         return said == visit.number
-    return target is not None and _number(target.tags, visit.key) == move.now.number
+    return target is not None and _visit_number(target.tags, visit.key) == move.now.number
 
 
-def _number(tags: Mapping[str, Any], key: str) -> str:
+def _visit_number(tags: Mapping[str, Any], key: str) -> str:
     return str((tags.get(METADATA) or {}).get(key) or "")
 
 
-def _goes_along(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
-    """Tell whether an order is not one that stayed with the former patient, known as of a visit."""
-    if own is None or has_moved_away(own) or not _number(own.tags, key):
+def _follows_visit(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
+    """Tell whether an order moves with its visit: it did not stay with the former patient."""
+    if own is None or has_moved_away(own) or not _visit_number(own.tags, key):
         return True
-    return own.state == OrderState.CANCELLED and event.action in ORDERING
+    return own.state == OrderState.CANCELLED and event.action in CREATING_ACTIONS
 
 
-def _given(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
-    """Give an order to whose its visit is now."""
+def _readdressed(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
+    """Redirect an order to the current patient and number of its visit."""
     info: dict[str, Any] = dict(event.clinical_info)
     moves = move.now.mrn != event.mrn
     if moves:
-        info = {**anothers(info, move.tags), "PatientMRN": move.now.mrn}
+        info = {**with_new_patient(info, move.tags), "PatientMRN": move.now.mrn}
     info[METADATA] = {**(info.get(METADATA) or {}), visit.key: move.now.number}
-    echo = replace_number(event.echo, NUMBERS, visit.number, move.now.number)
+    echo = replace_number(event.echo, VISIT_NUMBER_FIELDS, visit.number, move.now.number)
     return replace(
         event,
         mrn=move.now.mrn,
@@ -199,12 +209,14 @@ def _given(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> Ord
     )
 
 
-def _move_on(event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None) -> OrderEvent:
-    """Let a move begin where its visit is by now, and end where it was moved on to since."""
+def _continued_move(
+    event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None
+) -> OrderEvent:
+    """Let a move begin at the visit's current place, and end where it was moved to later."""
     visit = event.visit
     if visit is None:
         return event
-    prior, to = _ends(event, visit)
+    prior, to = _ends_of_move(event, visit)
     source = moves.get(prior)
     if source is not None and not is_earlier(sent_at, source.sent):
         visit = replace(visit, prior=source.now.number)
@@ -219,33 +231,35 @@ def _move_on(event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | No
     return event
 
 
-def _ends(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReference, VisitReference]:
-    """Give what a move's visit was before, and what it is then."""
+def _ends_of_move(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReference, VisitReference]:
+    """Return the visit before and after a move."""
     number = visit.prior or visit.number
     prior = VisitReference(event.site, event.prior_mrn or event.mrn, visit.key, number)
     return prior, VisitReference(event.site, event.mrn, visit.key, visit.number or number)
 
 
-def moved_by(event: OrderEvent, said: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
-    """Give what is to be remembered of an event that moves a visit, sent at this time."""
+def moves_of(event: OrderEvent, said: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
+    """Return the move to store for an event that moves a visit, with the time it was sent."""
     if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
         return []
-    prior, now = _ends(event, event.visit)
-    return [(prior, VisitTransfer(now, said.at, said_in(event), event.echo, said.clock))]
+    prior, now = _ends_of_move(event, event.visit)
+    return [(prior, VisitTransfer(now, said.at, demographics_of(event), event.echo, said.clock))]
 
 
-def moved_since(event: OrderEvent, job: Job, orders: Iterable[IndexedOrder]) -> list[OrderEvent]:
+def later_moves(
+    event: OrderEvent, job: MessageJob, orders: Iterable[IndexedOrder]
+) -> list[OrderEvent]:
     """
-    Give the moves of a survivor's visits that were sent after her merge and came before it.
+    Return the moves of a survivor's visits that were sent after the merge and arrived before it.
 
-    Orders that the merge brings her may be of those visits.
+    Orders that come with the merge may belong to those visits.
     """
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
     found = []
     for visit, to in job.moves.items():
-        since = is_earlier(job.occasion.sent_at, to.sent)
-        hers = any(_is_at(each, [visit]) and not has_moved_away(each) for each in own)
-        if since and hers:
+        is_later = is_earlier(job.source.sent_at, to.sent)
+        belongs = any(_is_of_visit(each, [visit]) and not has_moved_away(each) for each in own)
+        if is_later and belongs:
             info = {**to.tags, "PatientMRN": to.now.mrn}
             moved = PatientVisit(visit.key, to.now.number, prior=visit.number)
             who = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)

@@ -1,7 +1,7 @@
-"""Which orders an event about a visit changes, and how they stand afterwards.
+"""Visit changes: the orders that an event about a visit changes.
 
-Pure. An order belongs to a visit by the number in its Metadata. A visit that moves to another
-patient takes its orders along; whether their reports can follow, the report service knows.
+Pure. An order belongs to a visit by the number in its Metadata. When a visit moves to another
+patient, its orders move too, unless the report engine refuses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bridge.intake.patients.demographics import anothers, said_in
-from bridge.intake.patients.duplicate_orders import met
+from bridge.intake.patients.demographics import demographics_of, with_new_patient
+from bridge.intake.patients.duplicate_orders import combined_with_existing
 from bridge.intake.process.link_signals import has_moved_away
 from bridge.intake.process.order_rules import OrderState
 from bridge.store.records.order_index import IndexedOrder
@@ -18,26 +18,26 @@ from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
 
 METADATA = "Metadata"
-NUMBERS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18})
-"""Where the segments that an order came with name its visit or account."""
+VISIT_NUMBER_FIELDS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18})
+"""Fields of an order's segments that contain the visit or account number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Revisit:
-    """One order, before and after; `told` are the tags that the report service is told."""
+class VisitChange:
+    """One order before and after; `updates` are the tags for the report engine."""
 
     before: IndexedOrder
     after: IndexedOrder
-    told: dict[str, Any]
+    updates: dict[str, Any]
 
     @property
     def moves(self) -> bool:
-        """Whether it is another patient's then."""
+        """Whether the order moves to another patient."""
         return self.before.key != self.after.key
 
 
-def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]:
-    """Give the orders that are changed by what an event says of a visit."""
+def visit_changes(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[VisitChange]:
+    """Return the orders that an event about a visit changes."""
     visit = event.visit
     if visit is None:
         return []
@@ -51,32 +51,38 @@ def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]
         if number
         and (each.key.site, each.key.mrn) == (event.site, owner)
         and not has_moved_away(each)
-        and (moves or each.state != OrderState.CANCELLED)  # that it is, goes along
+        and (moves or each.state != OrderState.CANCELLED)  # a cancelled order moves too
         and _metadata(each).get(visit.key) == number
     ]
-    changed = (_revisit(each, event, visit) for each in found)
-    met_there = (_met(each, known) if each.moves else each for each in changed)
-    return [each for each in met_there if each.before != each.after]
+    changed = (_visit_change(each, event, visit) for each in found)
+    combined_changes = (_with_existing(each, known) if each.moves else each for each in changed)
+    return [each for each in combined_changes if each.before != each.after]
 
 
-def _met(each: Revisit, known: Iterable[IndexedOrder]) -> Revisit:
-    """Let an order that moves be one with what the other patient has under its accession."""
-    after = met(each.after, known)
-    return replace(each, after=after, told=dict(after.tags))
+def _with_existing(each: VisitChange, known: Iterable[IndexedOrder]) -> VisitChange:
+    """Combine a moved order with the other patient's order under its accession."""
+    after = combined_with_existing(each.after, known)
+    return replace(each, after=after, updates=dict(after.tags))
 
 
-def _revisit(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -> Revisit:
-    said = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
-    news = {key: value for key, value in said.items() if _metadata(order).get(key) != value}
-    tags = {**order.tags, METADATA: {**_metadata(order), **news}} if news else dict(order.tags)
+def _visit_change(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -> VisitChange:
+    values = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
+    changed_values = {
+        key: value for key, value in values.items() if _metadata(order).get(key) != value
+    }
+    tags = (
+        {**order.tags, METADATA: {**_metadata(order), **changed_values}}
+        if changed_values
+        else dict(order.tags)
+    )
     key = order.key._replace(mrn=event.mrn)
-    told: dict[str, Any] = {METADATA: news}
+    updates: dict[str, Any] = {METADATA: changed_values}
     if key != order.key:
-        tags = {**anothers(tags, said_in(event)), "PatientMRN": event.mrn}
-        told = dict(tags)
-    echo = replace_number(order.echo, NUMBERS, visit.prior, visit.number)
+        tags = {**with_new_patient(tags, demographics_of(event)), "PatientMRN": event.mrn}
+        updates = dict(tags)
+    echo = replace_number(order.echo, VISIT_NUMBER_FIELDS, visit.prior, visit.number)
     echo = replace_identifiers(echo, event.echo) if key != order.key else echo
-    return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
+    return VisitChange(order, replace(order, key=key, tags=tags, echo=echo), updates)
 
 
 def _metadata(order: IndexedOrder) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""From stored message to calls of the report service: plan, link, launch."""
+"""From stored message to calls of the report engine: read, plan, apply."""

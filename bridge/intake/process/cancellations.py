@@ -1,29 +1,29 @@
-"""What was said after a cancellation, and before the order that it must be about has come.
+"""Holds and releases between a cancellation and an order that arrives late.
 
-Pure. Who holds or releases an order that was cancelled earlier has ordered it again: that order is
-late. The last such word is kept as a mark on the cancelled order, its time as the mark's value,
-and heard when the order comes. The time is of the same clock as the cancellation's; words that
-cannot be compared with the cancellation are not kept.
+Pure. A hold or release after a cancellation shows that the order was placed again; that order
+message has not arrived yet. The last such event is stored as a signal of the cancelled order,
+with its time as the value. It is applied when the order arrives. Only times of the
+cancellation's clock are stored.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bridge.intake.process.link_signals import HELD_LATER, OPENED_LATER
-from bridge.intake.process.order_rules import OPEN, ORDERING, OrderState
+from bridge.intake.process.order_rules import CREATING_ACTIONS, OPEN_STATES, OrderState
 from bridge.store.records.message_time import MessageTime, are_comparable
 from bridge.store.records.order_index import IndexedOrder, SignalHash
 from mappings.inbound.events import OrderAction, OrderEvent
 
 _KINDS = frozenset({HELD_LATER, OPENED_LATER})
-_Word = tuple[str, MessageTime]
+_TimedEvent = tuple[str, MessageTime]
 
 
-def later_word(
+def later_event(
     before: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
 ) -> SignalHash | None:
-    """Give what was said after an order that comes late; its value is the time, in ms."""
-    if before.state != OrderState.CANCELLED or event.action not in ORDERING:
+    """Return the hold or release that was sent after a late order; its value is the time in ms."""
+    if before.state != OrderState.CANCELLED or event.action not in CREATING_ACTIONS:
         return None
     if sent_at is None or not are_comparable(sent_at, before.turned_at):
         return None
@@ -31,24 +31,24 @@ def later_word(
     return max(later, key=lambda each: each.signal, default=None)
 
 
-def with_later_word(
+def with_later_event(
     before: IndexedOrder, after: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
 ) -> IndexedOrder:
-    """Mark a cancelled order with the last hold or release after its end; others bear no mark."""
-    words = [*_words(before)]
+    """Add the last hold or release after its cancellation to a cancelled order."""
+    words = [*_timed_events(before)]
     if sent_at is not None and event.action is OrderAction.HOLD:
         words.append((HELD_LATER, sent_at))
     if sent_at is not None and (event.examined or event.action is OrderAction.RELEASE):
         words.append((OPENED_LATER, sent_at))
-    return _marked(after, words)
+    return _with_latest(after, words)
 
 
-def with_words_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> IndexedOrder:
-    """Mark an order that was several rows until now in the same way."""
-    return _marked(after, [word for each in rows for word in _words(each)])
+def with_later_events_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> IndexedOrder:
+    """Do the same for an order that is combined from several rows."""
+    return _with_latest(after, [word for each in rows for word in _timed_events(each)])
 
 
-def _marked(after: IndexedOrder, words: Iterable[_Word]) -> IndexedOrder:
+def _with_latest(after: IndexedOrder, words: Iterable[_TimedEvent]) -> IndexedOrder:
     signals = frozenset(each for each in after.signals if each.kind not in _KINDS)
     turned_at = after.turned_at
     if after.state == OrderState.CANCELLED and turned_at is not None:
@@ -61,8 +61,8 @@ def _marked(after: IndexedOrder, words: Iterable[_Word]) -> IndexedOrder:
     return after if signals == after.signals else replace(after, signals=signals)
 
 
-def _words(row: IndexedOrder) -> Iterator[_Word]:
-    """Give the holds and releases that are known of."""
+def _timed_events(row: IndexedOrder) -> Iterator[_TimedEvent]:
+    """Return the known holds and releases of a row."""
     if row.turned_at is None:
         return
     for each in row.signals:
@@ -70,5 +70,5 @@ def _words(row: IndexedOrder) -> Iterator[_Word]:
             yield each.kind, row.turned_at._replace(at=each.signal)
     if row.state == OrderState.HELD:
         yield HELD_LATER, row.turned_at
-    if row.state in OPEN:
+    if row.state in OPEN_STATES:
         yield OPENED_LATER, row.turned_at

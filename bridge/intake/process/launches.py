@@ -1,7 +1,7 @@
-"""Launches of many messages in few calls: messages that wait at the same moment share a batch.
+"""Launches: messages that are applied at the same moment share a batch call.
 
-Falls back to single launches where the service has no batch, and where a batch failed as a
-whole for something that may be the fault of one of its members.
+Single calls are the fallback if the engine has no batch call, or if a batch fails as a whole and
+one of its members may be the cause.
 """
 
 import asyncio
@@ -10,41 +10,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchRequest, LaunchResult
-from bridge.intake.process.planning import Task
+from bridge.intake.process.planning import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
 
 SHARED = frozenset({None, 401, 429, 502, 503, 504})
-"""Statuses of a batch (None: no answer) that say nothing about its members."""
+"""Statuses of a failed batch (None: no answer) that do not depend on its members."""
 
 
 _Request = tuple[LaunchRequest, "asyncio.Future[LaunchResult]"]
 
 
-class LaunchService(Protocol):
-    """What the launcher needs of the engine's client."""
-
-    async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        """Launch one report."""
-
-    async def launch_batch(
-        self, launches: Sequence[LaunchRequest]
-    ) -> list[LaunchResult | EngineFailure]:
-        """Launch several; one result each, in order."""
-
-    def token_of(self, site: str) -> str:
-        """Name the token that a site's calls bear: a batch has one."""
-
-
 class Launcher:
-    """Collects launches, sends them in batches, hands each caller its own result."""
+    """Collects launches, sends them in batches, and returns to each caller its own result."""
 
-    def __init__(self, service: LaunchService, *, most: int = 100, parallel: int = 8) -> None:
-        """Send at most `most` launches in a batch, `parallel` single ones at a time."""
-        self._service = service
+    def __init__(self, client: EngineClient, *, most: int = 100, parallel: int = 8) -> None:
+        """Send at most `most` launches in a batch, and `parallel` single ones at a time."""
+        self._client = client
         self._most = most
         self._slots = asyncio.Semaphore(parallel)
         self._waiting: list[_Request] = []
@@ -52,7 +38,7 @@ class Launcher:
         self._has_batch = True
 
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        """Launch one report, in a batch with the others that wait. Raises EngineFailure."""
+        """Launch one report, together with other waiting launches. Raises EngineFailure."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LaunchResult] = loop.create_future()
         if not self._waiting:
@@ -67,11 +53,14 @@ class Launcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _dispatch(self, waiting: Sequence[_Request]) -> None:
-        """Send all that waits, a batch for each token; whatever happens, every caller hears."""
+        """
+        Send the waiting launches, one batch for each token. Every caller gets a result or an
+        error.
+        """
         try:
             by_token: defaultdict[str, list[_Request]] = defaultdict(list)
             for each in waiting:
-                by_token[self._service.token_of(each[0].site)].append(each)
+                by_token[self._client.token_of(each[0].site)].append(each)
             chunks = [each for group in by_token.values() for each in _chunks(group, self._most)]
             await asyncio.gather(*map(self._send, chunks))
         except Exception as error:  # noqa: BLE001  # see above
@@ -91,7 +80,7 @@ class Launcher:
     ) -> Sequence[LaunchResult | Exception]:
         if len(launches) > 1 and self._has_batch:
             try:
-                return await self._service.launch_batch(launches)
+                return await self._client.launch_batch(launches)
             except EngineFailure as failure:
                 if failure.status in SHARED:
                     raise
@@ -101,8 +90,8 @@ class Launcher:
     async def _single(self, launch: LaunchRequest) -> LaunchResult | Exception:
         async with self._slots:
             try:
-                return await self._service.launch(replace(launch, link_group=""))
-            except Exception as error:  # noqa: BLE001  # only its own caller hears of it
+                return await self._client.launch(replace(launch, link_group=""))
+            except Exception as error:  # noqa: BLE001  # raised to its own caller
                 return error
 
 
@@ -121,25 +110,25 @@ def _chunks(items: Sequence[_Request], size: int) -> Iterator[list[_Request]]:
         yield chunk
 
 
-def launch_of(task: Task, link_group: str = "") -> LaunchRequest:
+def launch_of(task: OrderTask, link_group: str = "") -> LaunchRequest:
     """
-    Make the launch that registers an order, with everything that is known of it.
+    Return the launch that registers an order with all its values.
 
     `link_group` names the new orders of the message that share a report.
     """
     event = task.event
     location = {"SiteLocation": event.location} if event.location else {}
     tags = {**task.after.tags, **location}
-    return registering(task.after.key, tags, event.reporting_app, link_group)
+    return registration(task.after.key, tags, event.reporting_app, link_group)
 
 
-def registering(
+def registration(
     key: OrderIndexKey,
     tags: Mapping[str, Any],
     app: Mapping[str, Any] = MappingProxyType({}),
     link_group: str = "",
 ) -> LaunchRequest:
-    """Make the launch that registers an order with these tags, and these of the report's app."""
+    """Return a launch that registers an order with these tags and app settings."""
     own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return LaunchRequest(
         {**tags, **own}, app, lazy=True, register_order=True, link_group=link_group

@@ -1,43 +1,44 @@
-"""Parents and children among orders: what is done to a parent is done to its children.
+"""Parent and child orders: an action on a parent applies to its children.
 
 Pure. HL7 v2.5.1 §4.5.1.1 (PA, CH): cancel, discontinue and hold of a parent apply to its
-children, and theirs. Children are known by the number in ORC-8 or OBR-29; PA itself is no order
-of the report service. Children of a replaced order stand: no rule gives them to what replaces it.
+children, and theirs. A child names its parent's number in ORC-8 or OBR-29. PA itself is not an
+order of the report engine. Children of a replaced order stay open: no rule assigns them to the
+replacement.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from bridge.intake.process.order_rules import CASCADING, OPEN, OrderState
+from bridge.intake.process.order_rules import CASCADING_ACTIONS, OPEN_STATES, OrderState
 from bridge.intake.receive.identity import signal
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
-OF_PARENT = "said of its parent"
-"""The note of an event that no message bears: it follows from one about the parent."""
+OF_PARENT = "from_parent"
+"""The note of an event that follows from an event about the parent."""
 
-REPLACED = "replaced"
-"""The kind of signal of an order that was not cancelled but replaced; it joins nobody."""
+REPLACED_SIGNAL = "replaced"
+"""The kind of signal of an order that was replaced, not cancelled. It links no orders."""
 
 PARENT_REPLACED = "parent_replaced"
-"""The code of a message that leaves children on the worklist whose parent was replaced."""
+"""The code of a message after which children of a replaced parent remain on the worklist."""
 
 
 def child_signals(numbers: Iterable[str]) -> set[int]:
-    """Give the signals that the children of an order with these numbers show."""
+    """Return the signals of the children of an order with these numbers."""
     return {signal(CHILD_OF, number) for number in numbers if number}
 
 
-def descend(
+def with_child_events(
     events: Sequence[OrderEvent], orders: Iterable[IndexedOrder], sent_at: MessageTime | None
 ) -> Iterator[OrderEvent]:
-    """Put what follows for its children behind each event; those the message names are its own."""
+    """Add the events for children behind each event, except for orders that the message names."""
     known = list(orders)
     seen = {OrderIndexKey(each.site, each.mrn, each.accession) for each in events}
     for event in events:
         yield event
-        if event.action in CASCADING:
+        if event.action in CASCADING_ACTIONS:
             yield from _for_children(event, known, seen, sent_at)
 
 
@@ -55,28 +56,33 @@ def _for_children(
     for order in orders:
         shown = {each.signal for each in order.signals if each.kind == CHILD_OF}
         same_patient = (order.key.site, order.key.mrn) == (event.site, event.mrn)
-        if same_patient and shown & asked and order.key not in seen and _follows(event, order):
+        if (
+            same_patient
+            and shown & asked
+            and order.key not in seen
+            and _applies_to_child(event, order)
+        ):
             seen.add(order.key)
-            below = _about(order, event)
+            below = _child_event(order, event)
             yield below
             yield from _for_children(below, orders, seen, sent_at)
 
 
 def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:
-    """Tell whether a hold comes after the release that was sent behind it."""
-    holds = event.action is OrderAction.HOLD and parent.state in OPEN
+    """Tell whether a later release has been applied before this hold."""
+    holds = event.action is OrderAction.HOLD and parent.state in OPEN_STATES
     return holds and is_earlier(sent_at, parent.turned_at)
 
 
-def _follows(event: OrderEvent, child: IndexedOrder) -> bool:
-    """Leave children alone that were cancelled already; release those that are held."""
+def _applies_to_child(event: OrderEvent, child: IndexedOrder) -> bool:
+    """Cancel or hold children that are not cancelled; release children that are held."""
     if event.action is OrderAction.RELEASE:
         return child.state == OrderState.HELD
     return child.state != OrderState.CANCELLED
 
 
-def _about(child: IndexedOrder, event: OrderEvent) -> OrderEvent:
-    """Say of a child what was said of its parent."""
+def _child_event(child: IndexedOrder, event: OrderEvent) -> OrderEvent:
+    """Return the event about a parent as an event about its child."""
     return replace(
         event,
         accession=child.key.accession,
@@ -91,34 +97,40 @@ def _about(child: IndexedOrder, event: OrderEvent) -> OrderEvent:
 
 
 def parent_of(event: OrderEvent, orders: Iterable[IndexedOrder]) -> IndexedOrder | None:
-    """Find the cancelled or held parent of an order, by the numbers that the order gives."""
+    """Return the cancelled or held parent of an order, by the numbers in the event."""
     closed = {OrderState.CANCELLED.value, OrderState.HELD.value}
     return next(
-        (each for each in _parents(event, orders) if each.state in closed and not _replaced(each)),
+        (
+            each
+            for each in _parents(event, orders)
+            if each.state in closed and not _is_replaced(each)
+        ),
         None,
     )
 
 
-def may_be_orphaned(event: OrderEvent) -> bool:
-    """Tell whether an event is about parents at all: it names one, or replaces what may be one."""
+def concerns_parent(event: OrderEvent) -> bool:
+    """Tell whether an event names a parent, or replaces an order that may be one."""
     named = any(each.kind == CHILD_OF for each in event.link_signals)
     return named or event.action is OrderAction.REPLACE
 
 
-def lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
-    """Tell whether an order is the child of one that was replaced, and of none that stands."""
+def has_lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
+    """Tell whether the parent of an order was replaced, and no parent is open."""
     parents = _parents(event, orders)
-    return any(map(_replaced, parents)) and all(each.state not in OPEN for each in parents)
+    return any(map(_is_replaced, parents)) and all(
+        each.state not in OPEN_STATES for each in parents
+    )
 
 
-def leaves_children(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
-    """Tell whether an order that is replaced has children on the worklist: they stay there."""
+def leaves_open_children(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
+    """Tell whether a replaced order has children on the worklist."""
     if event.action is not OrderAction.REPLACE:
         return False
     asked = child_signals({event.placer, event.filler})
     return any(
         (each.key.site, each.key.mrn) == (event.site, event.mrn)
-        and each.state in OPEN
+        and each.state in OPEN_STATES
         and not asked.isdisjoint(one.signal for one in each.signals if one.kind == CHILD_OF)
         for each in orders
     )
@@ -134,5 +146,5 @@ def _parents(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedO
     ]
 
 
-def _replaced(order: IndexedOrder) -> bool:
-    return any(each.kind == REPLACED for each in order.signals)
+def _is_replaced(order: IndexedOrder) -> bool:
+    return any(each.kind == REPLACED_SIGNAL for each in order.signals)

@@ -1,7 +1,7 @@
-"""What the index knows of the orders that a batch of messages is about. Reads, and decides nothing.
+"""Order lookup: reads the known orders that a batch of messages is about.
 
-Blocking. Few statements for the whole batch, and those for numbers, children and merged patients
-only where a message gives cause.
+Blocking. Few statements for the whole batch. Numbers, children and merged patients are read only
+if a message needs them.
 """
 
 from collections.abc import Sequence
@@ -9,182 +9,206 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.demographics import as_corrected
-from bridge.intake.patients.names import calls_otherwise
-from bridge.intake.patients.visit_transfers import Whereabouts, asked_for, led
+from bridge.intake.patients.demographics import with_correction
+from bridge.intake.patients.names import has_conflicting_name
+from bridge.intake.patients.visit_transfers import Redirects, orders_to_read, redirected_job
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
     Patient,
     has_other_accession,
     is_known,
-    numbers_of,
+    lookup_numbers,
+    may_share_closing,
     orders_of_others,
-    resolved,
-    shares_end,
+    with_known_accession,
 )
-from bridge.intake.process.jobs import Job
+from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.link_signals import is_unordered, signals_after
 from bridge.intake.process.order_hierarchy import child_signals
-from bridge.intake.process.order_rules import CASCADING, ORDERING, ORDERS, PATIENTS
-from bridge.intake.process.planning import fold, key_of
-from bridge.intake.receive.listener import PatientConflict
+from bridge.intake.process.order_rules import (
+    CASCADING_ACTIONS,
+    CREATING_ACTIONS,
+    ORDER_ACTIONS,
+    PATIENT_ACTIONS,
+)
+from bridge.intake.process.planning import key_of, merge_events
 from bridge.store.records import order_index, patient_demographics, visit_transfers
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.visit_transfers import VisitTransfer
+from config.listeners import PatientConflict
 from mappings.inbound.events import OrderAction, OrderEvent
 
 Index = dict[OrderIndexKey, IndexedOrder]
 
 
-def whereabouts(connection: Connection, jobs: Sequence[Job]) -> Whereabouts:
-    """Read which of the jobs' patients were merged into whom, and which of their visits moved."""
-    everybody = {
+def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redirects:
+    """Read the merges of the jobs' patients and the moves of their visits."""
+    patients = {
         (event.site, mrn)
         for job in jobs
         for event in job.events
         for mrn in (event.mrn, event.prior_mrn if event.action is OrderAction.VISIT_MOVE else "")
         if mrn
     }
-    survivors, moves = visit_transfers.find_merges_and_transfers(connection, everybody)
+    survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
     if survivors:
-        others = {(site, mrn) for (site, _), mrn in survivors.items()} - everybody
+        others = {(site, mrn) for (site, _), mrn in survivors.items()} - patients
         moves |= visit_transfers.find_merges_and_transfers(connection, others)[1]
-    return Whereabouts(survivors, moves)
+    return Redirects(survivors, moves)
 
 
-def lead(connection: Connection, jobs: Sequence[Job], where: Whereabouts) -> list[Job]:
-    """Give the jobs to whom they are about now; one for each, in order."""
-    if not where.moves:
-        return [led(job, where, {}) for job in jobs]
-    asked = [asked_for(job, where) for job in jobs]
+def redirect_jobs(
+    connection: Connection, jobs: Sequence[MessageJob], redirects: Redirects
+) -> list[MessageJob]:
+    """Redirect jobs to the current patients; one for each, in order."""
+    if not redirects.moves:
+        return [redirected_job(job, redirects, {}) for job in jobs]
+    asked = [orders_to_read(job, redirects) for job in jobs]
     known = order_index.find(connection, {key for keys, _, _ in asked for key in keys})
     patients = {each for _, some, _ in asked for each in some}
     numbers = {each for _, _, some in asked for each in some}
     for order in order_index.find_by_number(connection, patients, numbers):
         known.setdefault(order.key, order)
-    return [led(job, where, known) for job in jobs]
+    return [redirected_job(job, redirects, known) for job in jobs]
 
 
-def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Index]:
-    """Address the jobs' events, and read the orders they are about with all that are akin."""
-    jobs = _as_corrected(connection, jobs)
-    keys = [key for each in _orders(jobs) for key in _keys(each)]
+def look_up_orders(
+    connection: Connection, jobs: Sequence[MessageJob]
+) -> tuple[list[MessageJob], Index]:
+    """Address the jobs' events, and read their orders with all related ones."""
+    jobs = _with_corrections(connection, jobs)
+    keys = [key for each in _order_events(jobs) for key in _keys(each)]
     index, others = order_index.find_with_others(connection, keys)
     jobs = _addressed(connection, jobs, index)
     if others:
         jobs = [_with_conflicts(job, index, others) for job in jobs]
-    events = _orders(jobs)
-    signals = {each for event in events for each in _shown(event, index)}
+    events = _order_events(jobs)
+    signals = {each for event in events for each in _signals_to_look_up(event, index)}
     patients = {each for job in jobs for each in job.patients}
     for order in order_index.find_related(connection, patients, signals) if signals else ():
         index.setdefault(order.key, order)
-    _children(connection, events, index)
-    for order in order_index.find_by_patient(connection, _visited(jobs)):
+    _add_children(connection, events, index)
+    for order in order_index.find_by_patient(connection, _patients_with_all_orders(jobs)):
         index.setdefault(order.key, order)
     if any(map(is_unordered, index.values())):
-        jobs = [replace(job, heard=True) for job in jobs]
+        jobs = [replace(job, has_early_rows=True) for job in jobs]
     return list(jobs), index
 
 
-def _with_conflicts(job: Job, index: Index, others: Sequence[IndexedOrder]) -> Job:
-    """Note which orders of other patients a job names; one that is new is no reason to stop it."""
+def _with_conflicts(job: MessageJob, index: Index, others: Sequence[IndexedOrder]) -> MessageJob:
+    """Set the orders of other patients that a job names. A new order is not a conflict."""
     found = [(each, orders_of_others(each, index, others)) for each in job.events]
     if not any(orders for _, orders in found):
         return job
-    known = [order for event, orders in found if event.action not in ORDERING for order in orders]
+    known = [
+        order for event, orders in found if event.action not in CREATING_ACTIONS for order in orders
+    ]
     accepts = not known or job.patient_conflict is PatientConflict.ACCEPT
-    doubt = PATIENT_CONFLICT if accepts else job.doubt
-    return replace(job, doubt=doubt, conflicts=() if accepts else known)
+    exception_code = PATIENT_CONFLICT if accepts else job.exception_code
+    return replace(job, exception_code=exception_code, conflicts=() if accepts else known)
 
 
 def _keys(event: OrderEvent) -> list[OrderIndexKey]:
-    """Give the keys under which an order may be known: its patient's, and whose its visit was."""
+    """Return the keys of an order: its patient's, and the patient's that its visit had before."""
     key = key_of(event)
     return [key, key._replace(mrn=event.prior_mrn)] if event.prior_mrn else [key]
 
 
-def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
-    """Let late orders say of their patients what was said since."""
-    everybody = {
+def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Sequence[MessageJob]:
+    """Apply later corrections of their patients to late orders."""
+    patients = {
         (event.site, mrn)
         for job in jobs
         for event in job.events
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
     }
-    words = patient_demographics.find(connection, everybody)
-    if not words:
+    demographics = patient_demographics.find(connection, patients)
+    if not demographics:
         return jobs
-    otherwise = {
+    conflicting = {
         (each.site, each.mrn)
         for job in jobs
         for each in job.events
-        if calls_otherwise(each, job.occasion.sent_at, words)
+        if has_conflicting_name(each, job.source.sent_at, demographics)
     }
-    own = order_index.find_by_patient(connection, otherwise) if otherwise else []
+    own = order_index.find_by_patient(connection, conflicting) if conflicting else []
     return [
         replace(
             job,
-            events=[as_corrected(each, job.occasion.sent_at, words, own) for each in job.events],
-            words=words,
+            events=[
+                with_correction(each, job.source.sent_at, demographics, own) for each in job.events
+            ],
+            demographics=demographics,
         )
         for job in jobs
     ]
 
 
-def _visited(jobs: Sequence[Job]) -> set[Patient]:
-    """Give the patients who are spoken of themselves, or whose visits are."""
+def _patients_with_all_orders(jobs: Sequence[MessageJob]) -> set[Patient]:
+    """Return the patients all of whose orders are needed: of patient events and visits."""
     return {
         (event.site, mrn)
         for job in jobs
         for event in job.events
-        if event.visit is not None or event.action in PATIENTS
+        if event.visit is not None or event.action in PATIENT_ACTIONS
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
-    } | {(to.now.site, to.now.mrn) for job in jobs for to in _on(job)}
+    } | {(to.now.site, to.now.mrn) for job in jobs for to in _moves_to_follow(job)}
 
 
-def _on(job: Job) -> list[VisitTransfer]:
-    """Give the moves that a job's merges may make orders follow."""
+def _moves_to_follow(job: MessageJob) -> list[VisitTransfer]:
+    """Return the moves that orders may follow after the merges of a job."""
     merges = any(each.action is OrderAction.PATIENT_MERGE for each in job.events)
     return list(job.moves.values()) if merges else []
 
 
-def _orders(jobs: Sequence[Job]) -> list[OrderEvent]:
-    return [each for job in jobs for each in fold(job.events) if each.action in ORDERS]
+def _order_events(jobs: Sequence[MessageJob]) -> list[OrderEvent]:
+    return [
+        each for job in jobs for each in merge_events(job.events) if each.action in ORDER_ACTIONS
+    ]
 
 
-def _addressed(connection: Connection, jobs: Sequence[Job], index: Index) -> Sequence[Job]:
-    """Find the orders that messages name by other numbers than we know them by."""
-    unknown = [each for each in _orders(jobs) if not is_known(each, index)]
-    numbers = {number for each in unknown for number in numbers_of(each)}
+def _addressed(
+    connection: Connection, jobs: Sequence[MessageJob], index: Index
+) -> Sequence[MessageJob]:
+    """Resolve events whose order is known by other numbers."""
+    unknown = [each for each in _order_events(jobs) if not is_known(each, index)]
+    numbers = {number for each in unknown for number in lookup_numbers(each)}
     patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
     found = order_index.find_by_number(connection, patients, numbers)
     if not found:
         return jobs
     addressed = []
     for job in jobs:
-        answers = [resolved(event, index, found) for event in job.events]
-        events = [event for event, _ in answers]
-        several = any(doubt or shares_end(each, found) for each, doubt in answers)
-        other = any(has_other_accession(event, index, found) for event in events)
-        doubt = "several_orders" if several else "other_accession" if other else ""
-        addressed.append(replace(job, events=events, doubt=doubt or job.doubt))
+        resolved_events = [with_known_accession(event, index, found) for event in job.events]
+        events = [event for event, _ in resolved_events]
+        ambiguous = any(
+            exception_code or may_share_closing(each, found)
+            for each, exception_code in resolved_events
+        )
+        other_accession = any(has_other_accession(event, index, found) for event in events)
+        exception_code = (
+            "several_orders" if ambiguous else "other_accession" if other_accession else ""
+        )
+        addressed.append(
+            replace(job, events=events, exception_code=exception_code or job.exception_code)
+        )
     for order in found:
         index.setdefault(order.key, order)
     return addressed
 
 
-def _shown(event: OrderEvent, index: Index) -> set[int]:
-    """Give the signals that an order shows, or has shown."""
+def _signals_to_look_up(event: OrderEvent, index: Index) -> set[int]:
+    """Return the link signals of an order, before and after an event."""
     known = index.get(key_of(event))
     before = known.signals if known else frozenset()
     return {each.signal for each in signals_after(before, event) | before}
 
 
-def _children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
-    """Read the children of orders that are cancelled, held, released or replaced, and theirs."""
-    closing = [each for each in events if each.action in CASCADING | {OrderAction.REPLACE}]
+def _add_children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
+    """Read the children, and theirs, of orders that are cancelled, held, released or replaced."""
+    closing = [each for each in events if each.action in CASCADING_ACTIONS | {OrderAction.REPLACE}]
     numbers = {number for each in closing for number in (each.placer, each.filler)}
     for known in (index.get(key_of(each)) for each in closing):
         numbers |= {known.placer, known.filler} if known else set()

@@ -1,7 +1,7 @@
-"""The order processor: applies stored messages at the report service; the `apply` of the worker.
+"""The order processor: applies stored messages to the report engine.
 
-Reads, plans, calls, remembers. Each message has its own outcome: what one of them does to
-the service, to a mapping or to the index never touches the others of its batch.
+It reads messages, plans the steps, calls the engine, and returns what to store. Each message has
+its own outcome: an error in one message does not affect the others of its batch.
 """
 
 import asyncio
@@ -9,87 +9,84 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from bridge.contract import ReportStatus
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchResult
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.intake.patients.demographics import corrections, said_in, told_of
-from bridge.intake.patients.duplicate_orders import united
 from bridge.intake.patients.merges import (
-    UNSUPPORTED,
-    Desk,
-    PatientService,
-    absorb,
-    reassign,
-    renamed,
-    reunite,
-    revisit,
-    settle_patient,
-    tie,
+    WorklistClient,
+    reassign_orders,
+    withdraw_absorbed,
 )
-from bridge.intake.patients.names import known_spellings, takes_anothers
-from bridge.intake.patients.turns import Turns
-from bridge.intake.patients.visit_transfers import OTHER_PATIENT, MovedVisit, moved_by, moved_since
-from bridge.intake.patients.visits import revisits
+from bridge.intake.patients.names import known_spellings
+from bridge.intake.patients.patient_events import apply_patient_events
+from bridge.intake.patients.patient_locks import PatientLocks
+from bridge.intake.patients.visit_transfers import (
+    OTHER_PATIENT,
+    VisitMovedError,
+)
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
-    MergedPatient,
-    OrderOfAnother,
-    TakenNumber,
+    IdentifierTakenError,
+    OrderOfOtherPatientError,
+    PatientMergedError,
 )
-from bridge.intake.process.job_context import Run
-from bridge.intake.process.jobs import ContentGone, ContentUnreadable, Job
-from bridge.intake.process.launches import Launcher, LaunchService, launch_of
+from bridge.intake.process.job_context import JobContext
+from bridge.intake.process.jobs import ContentMissingError, ContentUnreadableError, MessageJob
+from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.order_repository import OTHER_NAME, Change, Memory, Prepared
-from bridge.intake.process.order_rules import OrderState, Step
-from bridge.intake.process.outcomes import Waiting, failed, unremembered
+from bridge.intake.process.order_repository import (
+    PATIENT_NAME_MISMATCH,
+    MessageChanges,
+    OrderRepository,
+    PreparedBatch,
+)
+from bridge.intake.process.order_rules import OrderState, OrderStep
+from bridge.intake.process.outcomes import failure_outcome, unsaved_outcome
 from bridge.intake.process.planning import (
-    SUPERSEDED,
-    Task,
-    is_over,
+    OrderTask,
+    is_final_cancellation,
     leaves_orphans,
-    overtook,
+    no_effect_code,
     plan,
-    without_effect,
+    was_reopened_later,
 )
 from bridge.intake.process.worklist_changes import (
-    ReportService,
-    close,
+    close_order,
     detach,
-    join,
-    leave,
-    link_groups,
-    linked_from_the_start,
+    link_group_names,
+    link_to_group,
+    linked_at_launch,
     order_key,
+    unlink_if_unbound,
 )
-from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.completion import CompletionWaiter
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
-from bridge.store.records.message_time import is_earlier
-from bridge.store.records.patient_demographics import DemographicsUpdate
-from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import LEFT_OUT, PatientNames
 
 _CODES: Final[Mapping[type[Exception], str]] = {
-    ContentGone: "content_missing",
-    MergedPatient: "patient_merged",
-    MovedVisit: OTHER_PATIENT,
-    TakenNumber: OTHER_NAME,
-    OrderOfAnother: PATIENT_CONFLICT,
+    ContentMissingError: "content_missing",
+    PatientMergedError: "patient_merged",
+    VisitMovedError: OTHER_PATIENT,
+    IdentifierTakenError: PATIENT_NAME_MISMATCH,
+    OrderOfOtherPatientError: PATIENT_CONFLICT,
 }
 
 
-def given_up(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
-    """Give the outcome of an attempt that ended so."""
-    if isinstance(error, ContentUnreadable):  # the message is not lost: it is tried again
+def permanent_failure(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
+    """Return the outcome of a message that failed with an unexpected error."""
+    if isinstance(error, ContentUnreadableError):  # the message is stored: try again
         return MessageOutcome(
             claimed.message_id, QueueEvent.POSTPONED, code="content_unreadable", detail=error.code
         )
@@ -100,219 +97,197 @@ def given_up(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
 
 
 NOT_IMAGING = "not_imaging"
-"""The code of a message that orders nothing for this worklist: it is accepted and ignored."""
+"""The code of a message without imaging orders: it is accepted and ignored."""
 
-Applied = tuple[Run, MessageOutcome]
+Applied = tuple[JobContext, MessageOutcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
 
 
-class Service(LaunchService, ReportService, PatientService, Protocol):
-    """Everything the forwarder needs of the engine's client."""
-
-
-class Forwarder:
-    """Applies batches of messages; one a process is enough."""
+class OrderProcessor:
+    """Applies batches of messages. A process has one."""
 
     def __init__(
         self,
-        service: Service,
-        memory: Memory,
-        listeners: Mapping[str, Listening],
-        waiting: Waiting,
+        client: EngineClient,
+        repository: OrderRepository,
+        listeners: Mapping[str, ListenerPolicy],
+        waiting: CompletionWaiter,
         metrics: Metrics,
     ) -> None:
-        """Join the report service with the order index and the listeners' definitions."""
-        self._log = structlog.get_logger("forwarder")
-        self._service = service
-        self._memory = memory
+        self._log = structlog.get_logger("order_processor")
+        self._client = client
+        self._repository = repository
         self._listeners = dict(listeners)
         self._waiting = waiting
         self._metrics = metrics
-        self._launcher = Launcher(service)
-        self._desk = Desk(service, self._launcher)
-        self._turns = Turns()
+        self._launcher = Launcher(client)
+        self._worklist = WorklistClient(client, self._launcher)
+        self._patient_locks = PatientLocks()
 
-    def adopt(self, listeners: Mapping[str, Listening]) -> None:
-        """Go on with other definitions (a mapping was activated)."""
+    def adopt(self, listeners: Mapping[str, ListenerPolicy]) -> None:
+        """Use other definitions from now on, after an activation."""
         self._listeners = dict(listeners)
 
     async def apply(
         self, claimed: Sequence[ClaimedMessage]
     ) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        """Apply messages of different lanes; one outcome each, written down before it goes on."""
-        begun = self._turns.begin()
-        now: list[Job] = []
-        prepared: Prepared | None = None
+        """
+        Apply messages of different lanes. Yields one outcome for each; the caller stores them
+        first.
+        """
+        begun = self._patient_locks.begin_read()
+        now: list[MessageJob] = []
+        prepared: PreparedBatch | None = None
         try:
-            prepared = self._memory.prepare_readily(claimed, self._listeners)
+            prepared = self._repository.prepare_inline(claimed, self._listeners)
             if prepared is None:
-                prepared = await Threads.INTAKE.run(self._memory.prepare, claimed, self._listeners)
-            now, later = self._turns.take(prepared.jobs, begun)
-            outcomes = await self._apply_all(now, prepared)
+                prepared = await Threads.INTAKE.run(
+                    self._repository.prepare, claimed, self._listeners
+                )
+            now, later = self._patient_locks.lock(prepared.jobs, begun)
+            outcomes = await self._apply_jobs(now, prepared)
             yield outcomes
         finally:
-            self._turns.end(now, begun)
+            self._patient_locks.release(now, begun)
             if prepared is not None:
-                self._memory.release(prepared)
+                self._repository.release(prepared)
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
-        self._waiting.tell(outcomes)
-        if later:  # read anew: what they are about has changed
-            await self._turns.wait(later)
+        self._waiting.notify(outcomes)
+        if later:  # read again: their orders have changed
+            await self._patient_locks.wait(later)
             async with aclosing(self.apply([job.claimed for job in later])) as given:
                 async for each in given:
                     yield each
 
-    async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[MessageOutcome]:
+    async def _apply_jobs(
+        self, jobs: Sequence[MessageJob], prepared: PreparedBatch
+    ) -> list[MessageOutcome]:
         for each, error in prepared.failures:
-            self._alarm(each, error)
-        now = self._memory.now()
+            self._log_error(each, error)
+        now = self._repository.now()
         refused = [
-            _with_exception(given_up(each, error), each, now) for each, error in prepared.failures
+            _with_exception(permanent_failure(each, error), each, now)
+            for each, error in prepared.failures
         ]
-        outcomes = [*prepared.moved, *refused]
-        runs = Run.all(jobs, prepared.index)
-        applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
-        now = self._memory.now()
+        outcomes = [*prepared.requeued, *refused]
+        contexts = JobContext.for_batch(jobs, prepared.index)
+        applied = await asyncio.gather(*(self._apply_one(context) for context in contexts))
+        now = self._repository.now()
         return outcomes + [
-            _with_news(outcome, run, now)
+            _with_changes(outcome, context, now)
             if outcome.event is QueueEvent.ACCEPTED
-            else _with_exception(outcome, run.job.claimed, now)
-            for run, outcome in applied
+            else _with_exception(outcome, context.job.claimed, now)
+            for context, outcome in applied
         ]
 
-    async def _apply_one(self, run: Run) -> Applied:
+    async def _apply_one(self, context: JobContext) -> Applied:
+        """Apply one message and return its outcome."""
         try:
-            await self._follow(run)
-        except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
-            return run, self._failed(run.job.claimed, error)
-        return run, _done(run)
+            await self._apply_events(context)
+        except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
+            return context, self._failure(context.job.claimed, error)
+        return context, _outcome_of(context)
 
-    def _failed(self, claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
+    def _failure(self, claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
         if isinstance(error, EngineFailure):
             self._metrics.engine_failures.labels(error.failure.value, error.code).inc()
-            return failed(claimed, error, self._memory.now())
-        self._alarm(claimed, error)
-        return given_up(claimed, error)
+            return failure_outcome(claimed, error, self._repository.now())
+        self._log_error(claimed, error)
+        return permanent_failure(claimed, error)
 
-    async def _follow(self, run: Run) -> None:
-        """Do what a message asks for, patients first: they are whom the orders are for."""
-        await self._patients(run)
-        await reassign(self._desk, run)
-        tasks = plan(run.job.events, run.index, run.job.occasion, heard=run.job.heard)
+    async def _apply_events(self, context: JobContext) -> None:
+        """
+        Apply the events of a message: patient events first, because orders refer to their
+        patients.
+        """
+        await apply_patient_events(self._worklist, context)
+        await reassign_orders(self._worklist, context)
+        tasks = plan(
+            context.job.events,
+            context.index,
+            context.job.source,
+            has_early_rows=context.job.has_early_rows,
+        )
         for task in tasks:
-            await absorb(self._desk, run, task.absorbed)
-        _note_exceptions(run, tasks)
-        run.together = link_groups(tasks, run.job.claimed.message_id)
-        for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
+            await withdraw_absorbed(self._worklist, context, task.absorbed)
+        _note_exceptions(context, tasks)
+        context.link_groups = link_group_names(tasks, context.job.claimed.message_id)
+        for registers, group in groupby(tasks, lambda task: task.step is OrderStep.REGISTER):
             if registers:
-                await self._register_all(run, list(together))
+                await self._register_all(context, list(group))
                 continue
-            for task in together:
-                await self._step(run, task)
-        run.notes += linked_from_the_start(run.together, run.groups)
+            for task in group:
+                await self._apply_step(context, task)
+        context.notes += linked_at_launch(context.link_groups, context.groups)
         regrouped = [task for task in tasks if task.regroups]
         for task in regrouped:
-            run.notes += await leave(self._service, task, run.index, run.groups)
+            context.notes += await unlink_if_unbound(
+                self._client, task, context.index, context.groups
+            )
         for task in regrouped:
-            run.notes += await join(self._service, task.after, run.index, run.groups, run.fresh)
+            context.notes += await link_to_group(
+                self._client, task.after, context.index, context.groups, context.new_orders
+            )
 
-    async def _patients(self, run: Run) -> None:
-        for event in run.job.events:
-            if event.action in {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE}:
-                await self._patient(run, event)
-            for each in revisits(event, run.index.values()):
-                await revisit(self._desk, run, each)
-            run.moves += moved_by(event, run.sent)
-            if event.action is OrderAction.VISIT_MOVE:
-                run.renamed.append((event.site, event.mrn))
-                await tie(self._desk, run, event)
-
-    async def _moved_on(self, run: Run, event: OrderEvent) -> None:
-        """Let orders follow their visits that moved on after a merge, and before it came."""
-        for each in moved_since(event, run.job, run.index.values()):
-            for one in revisits(each, run.index.values()):
-                await revisit(self._desk, run, one)
-            await tie(self._desk, run, each)
-
-    async def _patient(self, run: Run, event: OrderEvent) -> None:
-        sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
-        stale = known is not None and is_earlier(sent_at, known.sent)
-        told = told_of(event, known, stale=stale)
-        if stale and known is not None and not said_in(event).items() <= known.tags.items():
-            run.notes.append(SUPERSEDED)
-        if takes_anothers(event, run.job.words, run.index.values()):
-            raise TakenNumber
-        note = await settle_patient(self._service, event, told)
-        run.notes.append(note)
-        if note == UNSUPPORTED:
-            return
-        run.renamed += renamed(event, told)
-        if event.action is OrderAction.PATIENT_MERGE:
-            await reunite(self._desk, run, event)
-        for each in corrections(event, told, run.index.values()):
-            run.changed[each.key] = run.index[each.key] = each
-        if told and not stale:
-            said = {**known.tags, **told} if known is not None else told
-            at, clock = run.sent
-            run.words.append(DemographicsUpdate(event.site, event.mrn, at, said, clock))
-        if event.action is OrderAction.PATIENT_MERGE:
-            run.index, akin = united(event, run.index)
-            run.rename(event)
-            await tie(self._desk, run, event)
-            await self._moved_on(run, event)
-            for each in akin:
-                run.notes += await join(self._service, each, run.index, run.groups)
-
-    async def _step(self, run: Run, task: Task) -> None:
-        """Do what is no registration."""
+    async def _apply_step(self, context: JobContext, task: OrderTask) -> None:
+        """Execute a step other than REGISTER."""
         key = order_key(task.after.key)
         match task.step:
-            case Step.WITHDRAW:
-                over = is_over(task, run.job.events)
-                run.notes += await close(self._service, self._launcher, task, over=over)
-                run.notes += ["examined_after_cancel"] if overtook(task, run.job.occasion) else []
-                run.changed[task.after.key] = replace(task.after, report_id="")
-            case Step.REMEMBER:
-                run.changed[task.after.key] = task.after
-            case Step.DETACH:
-                record, note = await detach(self._service, key)
-                run.notes += [note] if note else []
+            case OrderStep.WITHDRAW:
+                over = is_final_cancellation(task, context.job.events)
+                context.notes += await close_order(self._client, self._launcher, task, over=over)
+                context.notes += (
+                    ["examined_after_cancel"]
+                    if was_reopened_later(task, context.job.source)
+                    else []
+                )
+                context.changed[task.after.key] = replace(task.after, report_id="")
+            case OrderStep.REMEMBER:
+                context.changed[task.after.key] = task.after
+            case OrderStep.DETACH:
+                record, note = await detach(self._client, key)
+                context.notes += [note] if note else []
                 if record is not None:
-                    run.groups[task.after.key] = record.report_id
+                    context.groups[task.after.key] = record.report_id
             case _:
-                run.notes.append(f"stays_{task.after.state}")
+                context.notes.append(f"stays_{task.after.state}")
                 if task.event.examined and task.after.state == OrderState.CANCELLED:
-                    run.notes.append("examined_after_cancel")
-                heard = task.before is not None or task.after.state == OrderState.CANCELLED
-                if heard and task.after != run.index.get(task.after.key):
-                    run.changed[task.after.key] = task.after
-        run.index[task.after.key] = task.after
+                    context.notes.append("examined_after_cancel")
+                has_early_rows = task.before is not None or task.after.state == OrderState.CANCELLED
+                if has_early_rows and task.after != context.index.get(task.after.key):
+                    context.changed[task.after.key] = task.after
+        context.index[task.after.key] = task.after
 
-    async def _register_all(self, run: Run, tasks: Sequence[Task]) -> None:
-        """Register neighbours in one call; one alone needs no task of its own."""
+    async def _register_all(self, context: JobContext, tasks: Sequence[OrderTask]) -> None:
+        """Register orders concurrently, so that they share a call. A single one needs no task."""
         if len(tasks) == 1:
-            await self._register(run, tasks[0])
+            await self._register(context, tasks[0])
         else:
-            await asyncio.gather(*(self._register(run, task) for task in tasks))
+            await asyncio.gather(*(self._register(context, task) for task in tasks))
 
-    async def _register(self, run: Run, task: Task) -> None:
+    async def _register(self, context: JobContext, task: OrderTask) -> None:
         try:
-            launch = launch_of(task, run.together.get(task.after.key, ""))
-            _registered(run, task, await self._launcher.launch(launch))
+            launch = launch_of(task, context.link_groups.get(task.after.key, ""))
+            _registered(context, task, await self._launcher.launch(launch))
         except EngineFailure as failure:
-            if not is_other_name(failure) or run.job.patient_names is PatientNames.EXACT:
+            if not is_name_mismatch(failure) or context.job.patient_names is PatientNames.EXACT:
                 raise
-            await self._register_by_name(run, task, failure)
+            await self._register_by_name(context, task, failure)
 
-    async def _register_by_name(self, run: Run, task: Task, failure: EngineFailure) -> None:
-        """Register an order under the known spelling of its patient's name, or rename her."""
-        if run.job.patient_names is PatientNames.UPDATE:
+    async def _register_by_name(
+        self, context: JobContext, task: OrderTask, failure: EngineFailure
+    ) -> None:
+        """
+        Register an order under the known spelling of its patient's name, or rename the
+        patient.
+        """
+        if context.job.patient_names is PatientNames.UPDATE:
             launch = replace(launch_of(task), force_update_patient_name=True)
-            _registered(run, task, await self._launcher.launch(launch))
-            run.renamed.append(task.after.key[:2])
+            _registered(context, task, await self._launcher.launch(launch))
+            context.renamed_patients.append(task.after.key[:2])
             return
-        known = await Threads.INTAKE.run(self._memory.tags_of, task.after.key)
+        known = await Threads.INTAKE.run(self._repository.known_tags, task.after.key)
         for name in known_spellings(task.after.tags, known):
             named = replace(
                 task, after=replace(task.after, tags={**task.after.tags, "PatientName": name})
@@ -320,14 +295,14 @@ class Forwarder:
             try:
                 launched = await self._launcher.launch(launch_of(named))
             except EngineFailure as other:
-                if not is_other_name(other):
+                if not is_name_mismatch(other):
                     raise
                 continue
-            _registered(run, named, launched)
+            _registered(context, named, launched)
             return
         raise failure
 
-    def _alarm(self, claimed: ClaimedMessage, error: Exception) -> None:
+    def _log_error(self, claimed: ClaimedMessage, error: Exception) -> None:
         self._log.error(
             "not applied",
             message_id=claimed.message_id,
@@ -337,49 +312,51 @@ class Forwarder:
         )
 
 
-def is_other_name(answer: object) -> bool:
-    """Tell whether a launch failed because the service knows the patient by another name."""
-    return isinstance(answer, EngineFailure) and answer.code == OTHER_NAME
+def is_name_mismatch(answer: object) -> bool:
+    """Tell whether a launch failed because the report engine knows the patient by another name."""
+    return isinstance(answer, EngineFailure) and answer.code == PATIENT_NAME_MISMATCH
 
 
-def _note_exceptions(run: Run, tasks: Sequence[Task]) -> None:
-    """Note why a message needs attention, before anything is registered."""
-    run.notes += [run.job.doubt] if run.job.doubt else []
-    codes = (without_effect(task, run.job.occasion) for task in tasks)
-    run.notes += [code for code in codes if code]
-    run.notes += [PARENT_REPLACED] if leaves_orphans(tasks, run.index) else []
+def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
+    """Add the notes about exceptions, before orders are registered."""
+    context.notes += [context.job.exception_code] if context.job.exception_code else []
+    codes = (no_effect_code(task, context.job.source) for task in tasks)
+    context.notes += [code for code in codes if code]
+    context.notes += [PARENT_REPLACED] if leaves_orphans(tasks, context.index) else []
 
 
-def _registered(run: Run, task: Task, launched: LaunchResult) -> None:
-    """Note what a launch has answered."""
+def _registered(context: JobContext, task: OrderTask, launched: LaunchResult) -> None:
+    """Record the result of a launch."""
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
-        run.notes.append("already_signed")
+        context.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:
-        run.fresh.add(task.after.key)
-    if launched.report_id and task.after.key in run.together:
-        run.groups[task.after.key] = launched.report_id
-    run.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
+        context.new_orders.add(task.after.key)
+    if launched.report_id and task.after.key in context.link_groups:
+        context.groups[task.after.key] = launched.report_id
+    context.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
 
 
-def _done(run: Run) -> MessageOutcome:
-    idle = all(event.action is OrderAction.IGNORE for event in run.job.events)
+def _outcome_of(context: JobContext) -> MessageOutcome:
+    idle = all(event.action is OrderAction.IGNORE for event in context.job.events)
     event = QueueEvent.IGNORED if idle else QueueEvent.ACCEPTED
-    left_out = idle and any(each.note in LEFT_OUT for each in run.job.events)
-    code = run.concern or (NOT_IMAGING if left_out else "")
-    return MessageOutcome(run.job.claimed.message_id, event, code=code, notes=run.notes or None)
+    left_out = idle and any(each.note in LEFT_OUT for each in context.job.events)
+    code = context.exception_code or (NOT_IMAGING if left_out else "")
+    return MessageOutcome(
+        context.job.claimed.message_id, event, code=code, notes=context.notes or None
+    )
 
 
-def _with_news(outcome: MessageOutcome, run: Run, now: int) -> MessageOutcome:
-    change = run.change()
-    unknown = unremembered(run.job.claimed, now)
-    return replace(outcome, records=OutcomeRecords(change, unknown, is_short=change.is_brief))
+def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> MessageOutcome:
+    change = context.change()
+    unknown = unsaved_outcome(context.job.claimed, now)
+    return replace(outcome, records=OutcomeRecords(change, unknown, is_short=change.is_small))
 
 
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
-    """List a message that is parked for a conflict of patients under exceptions, too."""
+    """List a message that is parked for a patient conflict as an exception."""
     if outcome.code != PATIENT_CONFLICT:
         return outcome
-    change = Change(claimed.message_id, (), concern=outcome.code)
+    change = MessageChanges(claimed.message_id, (), exception_code=outcome.code)
     return replace(
-        outcome, records=OutcomeRecords(change, unremembered(claimed, now), is_short=True)
+        outcome, records=OutcomeRecords(change, unsaved_outcome(claimed, now), is_short=True)
     )

@@ -1,7 +1,7 @@
-"""What is read before and written after a batch of messages: definitions, the order index.
+"""The order repository: reads what a batch of messages needs, and stores its changes.
 
-Blocking: reading is the forwarder's, in a thread; what is written goes with the outcomes, in the
-transaction that settles them.
+Blocking: the order processor reads on a thread. Changes are stored in the transaction that
+stores the outcomes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +10,19 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.visit_transfers import MovedVisit, Whereabouts, others_visits
+from bridge.intake.patients.visit_transfers import Redirects, VisitMovedError, goes_to_other_patient
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
-    MergedPatient,
-    OrderOfAnother,
-    is_about_merged,
+    OrderOfOtherPatientError,
+    PatientMergedError,
+    names_merged_patient,
 )
-from bridge.intake.process.jobs import Job, read, readily
+from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.process.link_signals import has_moved_away
-from bridge.intake.process.order_lookup import lead, look_up, whereabouts
-from bridge.intake.process.outcomes import unread
+from bridge.intake.process.order_lookup import look_up_orders, read_redirects, redirect_jobs
+from bridge.intake.process.outcomes import unread_outcome
 from bridge.intake.receive.identity import lane
-from bridge.intake.receive.listener import Listening, Merged, PatientConflict
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.operations import replay_parked
 from bridge.queue.states import QueueEvent
@@ -44,165 +44,169 @@ from bridge.store.records.patient_demographics import DemographicsUpdate
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from bridge.store.short_work import SHORT
 from bridge.workers.errors import WorkerError
+from config.listeners import MergedPatients, PatientConflict
 
-OTHER_NAME = "patient_name_mismatch"
-"""The code of an order whose patient the report service knows by another name."""
+PATIENT_NAME_MISMATCH = "patient_name_mismatch"
+"""The code of an order whose patient the report engine knows by another name."""
 
 ORDER_IN_PROGRESS = "order_in_progress"
-"""The code of a message that waits because another node works on the order that it names."""
+"""The code of a message that waits because another node is processing the same order."""
 
-_OTHERS_WORK_MS = 200
+_RETRY_LOCKED_MS = 200
 
 
-def _orders_of(job: Job) -> frozenset[str]:
+def _orders_of(job: MessageJob) -> frozenset[str]:
     """
-    Name the orders that a job is about, whichever patient they are said of.
+    Return the lock names of the orders of a job, without their patient.
 
-    A correction that names another patient must not be read before its order was written down.
+    A correction that names another patient must wait until the order is stored.
     """
     return frozenset(f"order {each.site} {each.accession}" for each in job.events if each.accession)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A batch, read: jobs, what could not be read, and what the index knows of their orders."""
+class PreparedBatch:
+    """A batch of messages: jobs, unreadable messages, and the known orders."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[MessageJob]
     failures: Sequence[tuple[ClaimedMessage, Exception]]
     index: Mapping[OrderIndexKey, IndexedOrder]
-    moved: Sequence[MessageOutcome] = ()
-    """What waits again: about others since it came, or for whom it could not be read."""
-    held: HeldLocks = field(default=NOTHING_HELD, compare=False)
-    """The orders that no other node works on until `Memory.release`."""
+    requeued: Sequence[MessageOutcome] = ()
+    """Outcomes of messages that wait again: redirected to another lane, or not readable now."""
+    locks: HeldLocks = field(default=NOTHING_HELD, compare=False)
+    """Locks on the orders; no other node processes them until `OrderRepository.release`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What one message changes: orders, reports of further orders, merged patients."""
+class MessageChanges:
+    """The changes of one message: orders, reports of other orders, merges, moves."""
 
     message_id: int
     orders: Sequence[IndexedOrder]
     reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
     merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
     moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
-    concern: str = ""
-    """The code by which the message still wants a person."""
-    words: Sequence[DemographicsUpdate] = ()
-    renamed: Sequence[Patient] = ()
-    """Patients who may be whom a refused order said they are."""
-    gone: Sequence[OrderIndexKey] = ()
-    """Orders that are one with another by now."""
+    exception_code: str = ""
+    """The code of the exception that the message leaves, or ''."""
+    demographics: Sequence[DemographicsUpdate] = ()
+    renamed_patients: Sequence[Patient] = ()
+    """Patients whose name changed: parked orders may match them now."""
+    removed: Sequence[OrderIndexKey] = ()
+    """Orders that were combined with another one."""
 
     @property
-    def is_brief(self) -> bool:
-        """Whether it is a few rows, by keys alone: no patient's or visit's orders move with it."""
-        rows = len(self.orders) + len(self.reports) + len(self.words) + len(self.gone)
-        return rows <= SHORT and not (self.merges or self.moves or self.renamed)
+    def is_small(self) -> bool:
+        """Whether it changes only a few rows, each by its key."""
+        rows = len(self.orders) + len(self.reports) + len(self.demographics) + len(self.removed)
+        return rows <= SHORT and not (self.merges or self.moves or self.renamed_patients)
 
 
-class Memory:
-    """The order index as the forwarder uses it."""
+class OrderRepository:
+    """Access of the order processor to the order index."""
 
     def __init__(self, database: Database, clock: Callable[[], int]) -> None:
-        """Take the bridge's database, and a clock in milliseconds."""
+        """`clock` returns milliseconds."""
         self._database = database
         self._locks = SessionLocks(database)
         self.now = clock
 
     def prepare(
-        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, Listening]
-    ) -> Prepared:
-        """Read a batch of messages; call `release` when it was applied. Raises StoreError."""
-        jobs: list[Job] = []
+        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, ListenerPolicy]
+    ) -> PreparedBatch:
+        """Read a batch of messages. Call `release` after it was applied. Raises StoreError."""
+        jobs: list[MessageJob] = []
         failures: list[tuple[ClaimedMessage, Exception]] = []
         again: list[MessageOutcome] = []
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
             except WorkerError:
-                again.append(unread(each))
+                again.append(unread_outcome(each))
             except StoreError:  # an earlier version of a mapping could not be looked up
                 raise
-            except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
+            except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
                 failures.append((each, error))
-        held = self._locks.take({name for job in jobs for name in _orders_of(job)})
+        locks = self._locks.take({name for job in jobs for name in _orders_of(job)})
         try:
-            free = [job for job in jobs if _orders_of(job) <= held.names]
-            again += [self._postponed(job) for job in jobs if not _orders_of(job) <= held.names]
+            free = [job for job in jobs if _orders_of(job) <= locks.names]
+            again += [self._postponed(job) for job in jobs if not _orders_of(job) <= locks.names]
             with self._database.read_committed() as connection:
-                found = self._found(connection, free)
+                found = self._look_up(connection, free)
         except BaseException:
-            self._locks.release(held)
+            self._locks.release(locks)
             raise
-        moved, refused = [*again, *found.moved], [*failures, *found.failures]
-        return replace(found, failures=refused, moved=moved, held=held)
+        requeued, refused = [*again, *found.requeued], [*failures, *found.failures]
+        return replace(found, failures=refused, requeued=requeued, locks=locks)
 
-    def release(self, prepared: Prepared) -> None:
-        """Let other nodes work on the orders of a batch. Does not wait."""
-        self._locks.release(prepared.held)
+    def release(self, prepared: PreparedBatch) -> None:
+        """Release the locks of a batch. Does not block."""
+        self._locks.release(prepared.locks)
 
-    def _postponed(self, job: Job) -> MessageOutcome:
-        """Have a message wait for the one about the same order that another node works on."""
-        retry_at = self.now() + _OTHERS_WORK_MS
+    def _postponed(self, job: MessageJob) -> MessageOutcome:
+        """Return the outcome of a message whose order another node is processing."""
+        retry_at = self.now() + _RETRY_LOCKED_MS
         number = job.claimed.message_id
         return MessageOutcome(
             number, QueueEvent.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at
         )
 
-    def prepare_readily(
-        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, Listening]
-    ) -> Prepared | None:
-        """As `prepare`, within a millisecond or two; None where it may take longer."""
+    def prepare_inline(
+        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, ListenerPolicy]
+    ) -> PreparedBatch | None:
+        """As `prepare`, within a few milliseconds on the event loop; None if it may take longer."""
         if len(claimed) > SHORT or self._database.short_work is None:
             return None
-        jobs: list[Job] = []
+        jobs: list[MessageJob] = []
         for each in claimed:
-            job = readily(each, listeners)
+            job = read_inline(each, listeners)
             if job is None:
                 return None
             jobs.append(job)
         try:
             with self._database.read_on_loop() as connection:
-                return self._found(connection, jobs)
+                return self._look_up(connection, jobs)
         except StoreError:
             return None
 
-    def _found(self, connection: Connection, jobs: Sequence[Job]) -> Prepared:
-        """Look up whom the jobs are about now, and what the index knows of their orders."""
-        where = whereabouts(connection, jobs)
-        moved: list[MessageOutcome] = []
+    def _look_up(self, connection: Connection, jobs: Sequence[MessageJob]) -> PreparedBatch:
+        """Redirect the jobs to the current patients, and read the known orders."""
+        redirects = read_redirects(connection, jobs)
+        requeued: list[MessageOutcome] = []
         refused: list[tuple[ClaimedMessage, Exception]] = []
-        if where.survivors or where.moves:  # hardly ever
-            jobs, refused, moved = self._lead(connection, jobs, where)
-        addressed, index = look_up(connection, jobs)
-        taken: list[Job] = []
+        if redirects.survivors or redirects.moves:
+            jobs, refused, requeued = self._redirect(connection, jobs, redirects)
+        addressed, index = look_up_orders(connection, jobs)
+        accepted: list[MessageJob] = []
         for job in addressed:
             if job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
-                refused = [*refused, (job.claimed, OrderOfAnother())]
+                refused = [*refused, (job.claimed, OrderOfOtherPatientError())]
             else:
-                taken.append(job)
-        return Prepared(taken, refused, index, moved)
+                accepted.append(job)
+        return PreparedBatch(accepted, refused, index, requeued)
 
-    def _lead(
-        self, connection: Connection, jobs: Sequence[Job], where: Whereabouts
-    ) -> tuple[list[Job], list[tuple[ClaimedMessage, Exception]], list[MessageOutcome]]:
-        """Give jobs to whom they are about now; and what is refused, and what waits in a lane."""
-        taken: list[Job] = []
+    def _redirect(
+        self, connection: Connection, jobs: Sequence[MessageJob], redirects: Redirects
+    ) -> tuple[list[MessageJob], list[tuple[ClaimedMessage, Exception]], list[MessageOutcome]]:
+        """
+        Redirect jobs; return also those that are refused and those that must wait in another
+        lane.
+        """
+        accepted: list[MessageJob] = []
         refused: list[tuple[ClaimedMessage, Exception]] = []
-        moved: list[MessageOutcome] = []
-        for job, now in zip(jobs, lead(connection, jobs, where), strict=True):
-            if error := _refusal(job, now, where):
+        requeued: list[MessageOutcome] = []
+        for job, redirected in zip(jobs, redirect_jobs(connection, jobs, redirects), strict=True):
+            if error := _redirect_refusal(job, redirected, redirects):
                 refused.append((job.claimed, error))
-            elif outcome := self._moved(job, now):
-                moved.append(outcome)
+            elif outcome := self._requeued(job, redirected):
+                requeued.append(outcome)
             else:
-                taken.append(now)
-        return taken, refused, moved
+                accepted.append(redirected)
+        return accepted, refused, requeued
 
-    def _moved(self, job: Job, now: Job) -> MessageOutcome | None:
-        """Have a message about a patient who is another wait for those about her, on any node."""
+    def _requeued(self, job: MessageJob, redirected: MessageJob) -> MessageOutcome | None:
+        """Move a message about a merged patient to the survivor's lane."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
-        pairs = zip(job.events, now.events, strict=True)
+        pairs = zip(job.events, redirected.events, strict=True)
         whose = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
         also = {lane(f"{site}|{mrn}") for site, mrn in whose} - {*lanes}
         if len(lanes) != 1 or len(also) != 1:
@@ -212,18 +216,18 @@ class Memory:
             number, QueueEvent.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop()
         )
 
-    def tags_of(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
-        """Read what is known of the patient of an order: her last correction, then her orders."""
+    def known_tags(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
+        """Read the known tags of an order's patient: the last correction, then other orders."""
         who = (key.site, key.mrn)
         with self._database.read_committed() as connection:
-            words = patient_demographics.find(connection, [who])
+            demographics = patient_demographics.find(connection, [who])
             orders = order_index.find_by_patient(connection, [who])
         others = [each for each in orders if each.key != key and not has_moved_away(each)]
         others.sort(key=lambda each: -each.last_message)
-        return [*(each.tags for each in words.values()), *(each.tags for each in others)]
+        return [*(each.tags for each in demographics.values()), *(each.tags for each in others)]
 
-    def write(self, connection: Connection, changes: Sequence[Change]) -> None:
-        """Write down what was learned, within a transaction. Raises StoreError."""
+    def write(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
+        """Store the changes within a transaction. Raises StoreError."""
         for change in changes:
             for site, prior_mrn, mrn in change.merges:
                 survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
@@ -231,45 +235,51 @@ class Memory:
                 visit_transfers.merge(connection, site, prior_mrn, survivor)
             for prior, to in change.moves:
                 visit_transfers.move(connection, prior, to)
-        for word in (each for change in changes for each in change.words):
-            patient_demographics.save(connection, word)
+        for correction in (each for change in changes for each in change.demographics):
+            patient_demographics.save(connection, correction)
         orders = [each for change in changes for each in change.orders]
-        order_index.forget(connection, {key for change in changes for key in change.gone})
-        order_writes.save(connection, _of_survivors(connection, orders))
+        order_index.forget(connection, {key for change in changes for key in change.removed})
+        order_writes.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_writes.set_reports(connection, reports)
-        self._resume(connection, {who for change in changes for who in change.renamed})
-        codes = [(each.message_id, each.concern) for each in changes if each.concern]
+        self._resume(connection, {who for change in changes for who in change.renamed_patients})
+        codes = [(each.message_id, each.exception_code) for each in changes if each.exception_code]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 
-    def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
-        """Apply again what is parked because its patient is not who we took her for."""
-        if renamed:
-            everybody = merged_patients.identifiers(connection, renamed)
+    def _resume(self, connection: Connection, renamed_patients: set[Patient]) -> None:
+        """Queue messages again that are parked because of the identity of these patients."""
+        if renamed_patients:
+            everybody = merged_patients.identifiers(connection, renamed_patients)
             lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
-            for code in (OTHER_NAME, PATIENT_CONFLICT):
+            for code in (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT):
                 resumed = replay_parked(self._database, connection, code, lanes)
                 exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
 
-def _refusal(job: Job, now: Job, where: Whereabouts) -> MergedPatient | MovedVisit | None:
-    """Say why a listener that redirects nobody does not take a job."""
-    if job.merged is not Merged.REFUSE:
+def _redirect_refusal(
+    job: MessageJob, redirected: MessageJob, redirects: Redirects
+) -> PatientMergedError | VisitMovedError | None:
+    """Return why a listener that does not redirect refuses a job."""
+    if job.merged is not MergedPatients.REFUSE:
         return None
-    if is_about_merged(job.events, where.survivors):
-        return MergedPatient()
-    return MovedVisit() if others_visits(job, now, where.survivors) else None
+    if names_merged_patient(job.events, redirects.survivors):
+        return PatientMergedError()
+    return (
+        VisitMovedError() if goes_to_other_patient(job, redirected, redirects.survivors) else None
+    )
 
 
-def _of_survivors(connection: Connection, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:
-    """Give orders to those into whom their patients were merged while they were applied."""
+def _moved_to_survivors(
+    connection: Connection, orders: Sequence[IndexedOrder]
+) -> Sequence[IndexedOrder]:
+    """Move orders whose patients were merged while they were applied."""
     survivors = merged_patients.survivors(
         connection, {(each.key.site, each.key.mrn) for each in orders}
     )
     if not survivors:
         return orders
-    moved = []
+    requeued = []
     for each in orders:
         mrn = survivors.get((each.key.site, each.key.mrn), each.key.mrn)
-        moved.append(replace(each, key=each.key._replace(mrn=mrn)))
-    return moved
+        requeued.append(replace(each, key=each.key._replace(mrn=mrn)))
+    return requeued

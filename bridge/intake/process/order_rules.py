@@ -1,70 +1,69 @@
-"""Order rules: what an order event does to an order, given its state. One table.
+"""Order rules: the transition of an order for each event and state. One table.
 
-Pure. HL7 promises no order between messages about one order (cancel before new, change
-before new, new twice), so every pair is decided here.
+Pure. HL7 does not guarantee the order of messages about one order (a cancellation before the
+order, a change before the order, an order twice), so that each pair has a rule.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
 
 from bridge.store.records.message_time import MessageTime, is_earlier, newest
 from bridge.store.records.order_index import IndexedOrder
 from mappings.inbound.events import OrderAction, OrderEvent
 
-PATIENTS = frozenset(
+PATIENT_ACTIONS = frozenset(
     {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
 )
-"""Actions on a patient, whatever orders there are."""
+"""Actions on a patient, independent of orders."""
 
-ORDERS = frozenset(OrderAction) - PATIENTS - {OrderAction.IGNORE}
+ORDER_ACTIONS = frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE}
 
 
 class OrderState(StrEnum):
-    """Where an order stands by the sender's word."""
+    """The state of an order according to its sender."""
 
     UNKNOWN = "unknown"
     ORDERED = "ordered"
     HELD = "held"
     CANCELLED = "cancelled"
-    AWAITED = "awaited"  # not examined yet, where the definition wants to wait for that
+    AWAITED = "awaited"  # not examined yet, and the definition waits for the examination
 
 
-class Step(StrEnum):
-    """What is done about it."""
+class OrderStep(StrEnum):
+    """The step that an event requires."""
 
-    REGISTER = "register"  # launch: it stands on the worklist, with these tags
-    WITHDRAW = "withdraw"  # take it off the worklist, unless somebody has begun to read it
-    REMEMBER = "remember"  # keep the tags for later, off the worklist
+    REGISTER = "register"  # launch: put it on the worklist with these tags
+    WITHDRAW = "withdraw"  # take it off the worklist, unless its report was begun
+    REMEMBER = "remember"  # store the values, off the worklist
     DETACH = "detach"  # take it out of its group
     NOTHING = "nothing"
 
 
-Rule = tuple[Step, OrderState]
+Transition = tuple[OrderStep, OrderState]
 
 _U, _O, _H, _C, _A = OrderState
-_REGISTER = (Step.REGISTER, OrderState.ORDERED)
-_STAYS_HELD = (Step.REMEMBER, OrderState.HELD)
-_ORDER_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
-_AWAITS = (Step.REMEMBER, OrderState.AWAITED)
-_CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
-_HOLD = (Step.WITHDRAW, OrderState.HELD)
+_REGISTER = (OrderStep.REGISTER, OrderState.ORDERED)
+_STAYS_HELD = (OrderStep.REMEMBER, OrderState.HELD)
+_ORDER_CANCELLED = (OrderStep.NOTHING, OrderState.CANCELLED)
+_STAYS_AWAITED = (OrderStep.REMEMBER, OrderState.AWAITED)
+_CANCEL = (OrderStep.WITHDRAW, OrderState.CANCELLED)
+_HOLD = (OrderStep.WITHDRAW, OrderState.HELD)
 
-RULES: Mapping[tuple[OrderAction, OrderState], Rule] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[OrderAction, OrderState], Transition] = MappingProxyType(
     {
         **{(OrderAction.CREATE, state): _REGISTER for state in OrderState},
-        (OrderAction.CHANGE, _U): _REGISTER,  # the change overtook the order
+        (OrderAction.CHANGE, _U): _REGISTER,  # the change arrived before the order
         (OrderAction.CHANGE, _O): _REGISTER,
         (OrderAction.CHANGE, _H): _STAYS_HELD,
-        (OrderAction.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
-        (OrderAction.CHANGE, _A): _AWAITS,
-        (OrderAction.AWAIT, _U): _AWAITS,
+        (OrderAction.CHANGE, _C): _ORDER_CANCELLED,  # only a new order reopens it
+        (OrderAction.CHANGE, _A): _STAYS_AWAITED,
+        (OrderAction.AWAIT, _U): _STAYS_AWAITED,
         (OrderAction.AWAIT, _O): _REGISTER,  # it was examined before
         (OrderAction.AWAIT, _H): _STAYS_HELD,
-        (OrderAction.AWAIT, _C): _AWAITS,
-        (OrderAction.AWAIT, _A): _AWAITS,
+        (OrderAction.AWAIT, _C): _STAYS_AWAITED,
+        (OrderAction.AWAIT, _A): _STAYS_AWAITED,
         **{(OrderAction.CANCEL, state): _CANCEL for state in OrderState},
         **{(OrderAction.DISCONTINUE, state): _CANCEL for state in OrderState},
         **{(OrderAction.REPLACE, state): _CANCEL for state in OrderState},
@@ -77,48 +76,48 @@ RULES: Mapping[tuple[OrderAction, OrderState], Rule] = MappingProxyType(
         (OrderAction.RELEASE, _O): _REGISTER,
         (OrderAction.RELEASE, _H): _REGISTER,
         (OrderAction.RELEASE, _C): _ORDER_CANCELLED,
-        (OrderAction.RELEASE, _A): _AWAITS,
+        (OrderAction.RELEASE, _A): _STAYS_AWAITED,
         (OrderAction.LINK, _U): _REGISTER,
         (OrderAction.LINK, _O): _REGISTER,
         (OrderAction.LINK, _H): _STAYS_HELD,
         (OrderAction.LINK, _C): _ORDER_CANCELLED,
-        (OrderAction.LINK, _A): _AWAITS,
-        (OrderAction.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
-        (OrderAction.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
-        (OrderAction.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
+        (OrderAction.LINK, _A): _STAYS_AWAITED,
+        (OrderAction.UNLINK, _U): (OrderStep.NOTHING, OrderState.UNKNOWN),
+        (OrderAction.UNLINK, _O): (OrderStep.DETACH, OrderState.ORDERED),
+        (OrderAction.UNLINK, _H): (OrderStep.NOTHING, OrderState.HELD),
         (OrderAction.UNLINK, _C): _ORDER_CANCELLED,
-        (OrderAction.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
+        (OrderAction.UNLINK, _A): (OrderStep.NOTHING, OrderState.AWAITED),
     }
 )
 
-EXAMINED: Mapping[OrderState, Rule] = MappingProxyType(
+EXAMINED_TRANSITIONS: Mapping[OrderState, Transition] = MappingProxyType(
     {OrderState.HELD: _REGISTER, OrderState.AWAITED: _REGISTER}
 )
-"""What `examined` does, where it does anything: there are images that wait to be read."""
+"""Transitions of an examined order: there are images to read."""
 
-ORDERING = frozenset({OrderAction.CREATE, OrderAction.AWAIT})
-"""Actions that bring an order into being."""
+CREATING_ACTIONS = frozenset({OrderAction.CREATE, OrderAction.AWAIT})
+"""Actions that create an order."""
 
-CLOSING = frozenset(
+CLOSING_ACTIONS = frozenset(
     {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.REPLACE, OrderAction.HOLD}
 )
 """Actions that take an order off the worklist."""
 
-OPENING = ORDERING | {OrderAction.RELEASE}
-"""Actions after which an order stands again, whatever was said before."""
+OPENING_ACTIONS = CREATING_ACTIONS | {OrderAction.RELEASE}
+"""Actions that open an order, whatever its state."""
 
-OPEN = frozenset({OrderState.ORDERED, OrderState.AWAITED})
+OPEN_STATES = frozenset({OrderState.ORDERED, OrderState.AWAITED})
 """States of an order that is to be read."""
 
-CASCADING = frozenset(
+CASCADING_ACTIONS = frozenset(
     {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.HOLD, OrderAction.RELEASE}
 )
-"""Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
+"""Actions on a parent that apply to its children too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
-OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
+OVERTAKEN_TRANSITIONS: Mapping[OrderState, Transition] = MappingProxyType(
     {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
 )
-"""What an order, a release or an examination does that was sent before the hold or cancel."""
+"""Transitions of an order, release or examination that was sent before the hold or cancellation."""
 
 
 def decide(
@@ -130,56 +129,70 @@ def decide(
     opened_at: MessageTime | None = None,
     examined: bool = False,
     came_first: bool = False,
-) -> Rule:
-    """Look the pair up; times only settle who was overtaken. `came_first`: it is tried again."""
+) -> Transition:
+    """
+    Return the transition. Times decide only which message was sent later.
+
+    `came_first`: the message arrived before the last applied one and is tried again.
+    """
     overtaken = is_earlier(sent_at, turned_at, came_first=came_first)
-    if (action in OPENING or examined) and state in OVERTAKEN and overtaken:
-        return OVERTAKEN[state]
-    if action in CLOSING and state in {*OPEN, OrderState.HELD} and is_earlier(sent_at, opened_at):
-        return Step.NOTHING, state  # it was ordered again since
-    if action is OrderAction.HOLD and state in OPEN and is_earlier(sent_at, turned_at):
-        return Step.NOTHING, state  # it was released or examined since
-    if examined and state in EXAMINED:
-        return EXAMINED[state]
-    return RULES[action, state]
+    if (action in OPENING_ACTIONS or examined) and state in OVERTAKEN_TRANSITIONS and overtaken:
+        return OVERTAKEN_TRANSITIONS[state]
+    if (
+        action in CLOSING_ACTIONS
+        and state in {*OPEN_STATES, OrderState.HELD}
+        and is_earlier(sent_at, opened_at)
+    ):
+        return OrderStep.NOTHING, state  # ordered again later
+    if action is OrderAction.HOLD and state in OPEN_STATES and is_earlier(sent_at, turned_at):
+        return OrderStep.NOTHING, state  # released or examined later
+    if examined and state in EXAMINED_TRANSITIONS:
+        return EXAMINED_TRANSITIONS[state]
+    return TRANSITIONS[action, state]
 
 
-class Said(Protocol):
-    """The message: its row id, and when its sender says it was sent."""
+@dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """The message of an event: row id and sending time (None: missing or not reliable)."""
 
-    @property
-    def message_id(self) -> int:
-        """The row."""
+    message_id: int
+    sent_at: MessageTime | None
 
-    @property
-    def sent_at(self) -> MessageTime | None:
-        """MSH-7; None: missing or not to be trusted."""
+    def is_behind(self, order: IndexedOrder | None) -> bool:
+        """Tell whether it arrived before the message that was last applied to an order."""
+        return order is not None and self.message_id < order.last_message
 
 
-def turned(
+def with_state(
     base: IndexedOrder,
     event: OrderEvent,
     before: IndexedOrder | None,
     after: OrderState,
-    occasion: Said,
+    source: SourceMessage,
 ) -> IndexedOrder:
-    """Give an order its state after an event, and the times that go with it."""
+    """Set the state of an order after an event, and the times that belong to it."""
     state = OrderState(before.state) if before else OrderState.UNKNOWN
-    opened = event.action in ORDERING
+    opened = event.action in CREATING_ACTIONS
     return replace(
         base,
         state=after,
-        last_message=occasion.message_id,
-        turned_at=_turned_at(state, after, base, event, occasion),
-        opened_at=newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
+        last_message=source.message_id,
+        turned_at=_turned_at(state, after, base, event, source),
+        opened_at=newest(base.opened_at, source.sent_at) if opened else base.opened_at,
     )
 
 
 def _turned_at(
-    state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Said
+    state: OrderState,
+    after: OrderState,
+    base: IndexedOrder,
+    event: OrderEvent,
+    source: SourceMessage,
 ) -> MessageTime | None:
-    """Give the time of the word by which an order is closed, or was put back."""
-    stays = state is after or (state in OPEN and after in OPEN)
-    known = base.turned_at if stays else None
-    turns = event.examined or event.action is OrderAction.RELEASE or event.action in CLOSING
-    return newest(known, occasion.sent_at) if turns else known
+    """Return the time of the last message that closed or reopened the order."""
+    unchanged = state is after or (state in OPEN_STATES and after in OPEN_STATES)
+    known = base.turned_at if unchanged else None
+    reopens_or_closes = (
+        event.examined or event.action is OrderAction.RELEASE or event.action in CLOSING_ACTIONS
+    )
+    return newest(known, source.sent_at) if reopens_or_closes else known

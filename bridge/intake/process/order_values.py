@@ -1,13 +1,13 @@
-"""The values of an order after a message about it: tags, echo, procedures. The later message wins.
+"""Values of an order after a message: tags, echo, procedures. The later message takes precedence.
 
-Pure. What a newer message was silent about, an older one that comes behind it still adds.
+Pure. An older message that arrives late still adds values that the newer one did not have.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.process.link_signals import lasting
+from bridge.intake.process.link_signals import lasting_signals
 from bridge.store.records.order_index import IndexedOrder
 from mappings.inbound.events import OrderEvent
 from mappings.inbound.procedures import (
@@ -19,20 +19,20 @@ from mappings.inbound.procedures import (
 )
 
 DESCRIPTION = "StudyDescription"
-_WHAT = (DESCRIPTION, "ProcedureCode")
+_PROCEDURE_TAGS = (DESCRIPTION, "ProcedureCode")
 
 
-def says_what(event: OrderEvent) -> bool:
-    """Tell whether an event says what is to be done; many that close an order name it only."""
-    return any(event.clinical_info.get(tag) for tag in _WHAT)
+def names_procedure(event: OrderEvent) -> bool:
+    """Tell whether an event names the procedure. Many cancellations name the order only."""
+    return any(event.clinical_info.get(tag) for tag in _PROCEDURE_TAGS)
 
 
-def together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
-    """Make one event of two groups of a message about one order; the first one's values win."""
+def combined_event(first: OrderEvent, second: OrderEvent) -> OrderEvent:
+    """Combine two groups of a message about one order; the first one's values take precedence."""
     head, parts = _procedures(first)
     more = [each for each in _procedures(second)[1] if each not in parts]
     echo, description = join_procedures(head, [*parts, *more])
-    info = merged(second.clinical_info, first.clinical_info)
+    info = merged_tags(second.clinical_info, first.clinical_info)
     return replace(
         first,
         clinical_info=info | ({DESCRIPTION: description} if description else {}),
@@ -47,19 +47,19 @@ def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
     return split_procedures(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
 
 
-def merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay newer tags over older ones; Metadata key by key."""
+def merged_tags(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge newer tags over older ones; Metadata by key."""
     found = {**older, **newer}
     if "Metadata" in older and "Metadata" in newer:
         found["Metadata"] = {**older["Metadata"], **newer["Metadata"]}
     return found
 
 
-def said(
+def updated_values(
     base: IndexedOrder, echo: tuple[str, ...], info: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Give echo and tags of an order after a newer word about it, or about a part of it."""
-    tags = merged(base.tags, info)
+    """Return echo and tags of an order after a newer event about it or about a part of it."""
+    tags = merged_tags(base.tags, info)
     if not base.echo:
         return echo, tags
     _, known = split_procedures(base.echo, str(base.tags.get(DESCRIPTION, "")))
@@ -71,13 +71,9 @@ def said(
     return lines, {**tags, DESCRIPTION: description} if description else tags
 
 
-def straggled(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
-    """
-    Take of a message that was overtaken by a newer one only what that one was silent about.
-
-    What the newer one said of the order stands.
-    """
-    tags = merged(event.clinical_info, base.tags)
+def with_older_values(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
+    """Add the values of an older event that the order does not have."""
+    tags = merged_tags(event.clinical_info, base.tags)
     head, known = split_procedures(base.echo, str(base.tags.get(DESCRIPTION, "")))
     more = procedures_left(_procedures(event)[1], known)
     echo, description = join_procedures(head, [*known, *more])
@@ -87,12 +83,12 @@ def straggled(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
         filler=base.filler or event.filler,
         tags={**tags, DESCRIPTION: description} if known and more and description else tags,
         echo=echo if known else base.echo or event.echo,
-        signals=base.signals | lasting(base.signals, event),
+        signals=base.signals | lasting_signals(base.signals, event),
     )
 
 
-def is_overruled(event: OrderEvent, after: IndexedOrder) -> bool:
-    """Tell whether an order has another value, after an event, than the event gives."""
+def differs_from(event: OrderEvent, after: IndexedOrder) -> bool:
+    """Tell whether an order has another value than the event."""
     info = dict(event.clinical_info)
     metadata = info.pop("Metadata", {})
     known = after.tags.get("Metadata", {})
@@ -101,14 +97,16 @@ def is_overruled(event: OrderEvent, after: IndexedOrder) -> bool:
     )
 
 
-def left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
-    """Give the procedures of an order that a cancellation or hold does not name."""
+def uncancelled_procedures(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
+    """Return the procedures of an order that a cancellation or hold does not name."""
     _, known = split_procedures(before.echo, str(before.tags.get(DESCRIPTION, "")))
     return procedures_left(known, _procedures(event)[1]) if len(known) > 1 else []
 
 
-def kept(before: IndexedOrder, parts: Sequence[Procedure], message_id: int) -> IndexedOrder:
-    """Keep an order for the procedures that are left of it."""
+def with_procedures(
+    before: IndexedOrder, parts: Sequence[Procedure], message_id: int
+) -> IndexedOrder:
+    """Reduce an order to these procedures."""
     head, _ = split_procedures(before.echo, "")
     echo, description = join_procedures(head, parts)
     tags = {**before.tags, DESCRIPTION: description}

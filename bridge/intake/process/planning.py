@@ -1,83 +1,73 @@
-"""What a message asks for, as tasks: the step for each order, and what will be known of it after.
+"""Plans: the step for each order of a message, and the state of the order after it.
 
-Pure. Events about one order within a message are one task: several groups may share an
-accession, and that is one report.
+Pure. Events of one message about one order are one task: several ORC groups may share an
+accession, and an accession is one report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.intake.process.cancellations import later_word, with_later_word
-from bridge.intake.process.early_events import forerunners_of, heard_of, numbers
+from bridge.intake.process.cancellations import later_event, with_later_event
+from bridge.intake.process.early_events import early_rows, order_numbers, with_early_rows
 from bridge.intake.process.link_signals import (
     HELD_LATER,
     has_moved_away,
     is_unordered,
-    marked,
-    signals_of,
+    updated_signals,
+    with_unordered_mark,
 )
 from bridge.intake.process.order_hierarchy import (
     OF_PARENT,
-    descend,
-    leaves_children,
-    lost_parent,
-    may_be_orphaned,
+    concerns_parent,
+    has_lost_parent,
+    leaves_open_children,
     parent_of,
+    with_child_events,
 )
 from bridge.intake.process.order_rules import (
-    CLOSING,
-    OPEN,
-    ORDERS,
+    CLOSING_ACTIONS,
+    OPEN_STATES,
+    ORDER_ACTIONS,
     OrderState,
-    Rule,
-    Step,
+    OrderStep,
+    SourceMessage,
+    Transition,
     decide,
-    turned,
+    with_state,
 )
 from bridge.intake.process.order_values import (
-    is_overruled,
-    kept,
-    left,
-    said,
-    says_what,
-    straggled,
-    together,
+    combined_event,
+    differs_from,
+    names_procedure,
+    uncancelled_procedures,
+    updated_values,
+    with_older_values,
+    with_procedures,
 )
-from bridge.store.records.message_time import MessageTime, is_earlier
+from bridge.store.records.message_time import is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent
 
 SUPERSEDED = "superseded"
-"""The code of a message that a later one made void before it arrived."""
+"""The code of a message that a later message, processed earlier, made obsolete."""
 
 ORDER_UNKNOWN = "order_unknown"
-"""The code of a message that ends or holds an order of which no other message is known."""
+"""The code of a message that cancels or holds an unknown order."""
 
 ORDER_CANCELLED = "order_cancelled"
 """The code of a message that changes, holds or releases a cancelled order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
-    """The message: its row id, and when it was sent (None: missing or not to be trusted)."""
-
-    message_id: int
-    sent_at: MessageTime | None
-
-    def is_behind(self, order: IndexedOrder | None) -> bool:
-        """Tell whether it came before what was last applied to an order: it is tried again."""
-        return order is not None and self.message_id < order.last_message
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
+class OrderTask:
     """
-    One order, one step. `before` is None for an order we had not heard of.
+    One step for one order. `before` is None for an unknown order.
 
-    `absorbed` is what we had heard of it under a number, or where its visit was: it is one with it.
+    `absorbed` are rows about the same order: known by a number only, or from the patient that
+    its visit had before. They become one with it.
     """
 
-    step: Step
+    step: OrderStep
     event: OrderEvent
     before: IndexedOrder | None
     after: IndexedOrder
@@ -85,8 +75,11 @@ class Task:
 
     @property
     def regroups(self) -> bool:
-        """Whether to look at its signals: it is new to the worklist, or they have changed."""
-        if self.step is not Step.REGISTER:
+        """
+        Whether its links must be checked: it is new on the worklist, or its link signals
+        changed.
+        """
+        if self.step is not OrderStep.REGISTER:
             return False
         return (
             self.before is None
@@ -98,41 +91,43 @@ class Task:
 
 
 def key_of(event: OrderEvent) -> OrderIndexKey:
-    """Give the triple that an event is about."""
+    """Return the key of the order that an event is about."""
     return OrderIndexKey(event.site, event.mrn, event.accession)
 
 
-def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
-    """Make one event of several about the same order; the first group's values win."""
+def merge_events(events: Iterable[OrderEvent]) -> list[OrderEvent]:
+    """Merge the events about one order; the values of the first one take precedence."""
     folded: dict[tuple[OrderAction, OrderIndexKey], OrderEvent] = {}
     for event in events:
         which = (event.action, key_of(event))
         first = folded.get(which)
-        folded[which] = event if first is None else together(first, event)
+        folded[which] = event if first is None else combined_event(first, event)
     return list(folded.values())
 
 
 def plan(
     events: Sequence[OrderEvent],
     index: Mapping[OrderIndexKey, IndexedOrder],
-    occasion: Occasion,
+    source: SourceMessage,
     *,
-    heard: bool = False,
-) -> list[Task]:
+    has_early_rows: bool = False,
+) -> list[OrderTask]:
     """
-    Decide each order event of a message, in order, each on what the one before left.
+    Plan the order events of a message in their order, each on the state that the one before leaves.
 
-    `heard`: there may be something in the index that was said of its orders by a number alone.
+    `has_early_rows`: the index may have rows of its orders that are known by a number only.
     """
     known = dict(index)
     tasks = []
-    asked = _in_turn(fold(each for each in events if each.action in ORDERS))
-    for place, event in enumerate(descend(asked, index.values(), occasion.sent_at)):
-        if heard or event.prior_mrn:
-            task = _task(event, known, place, occasion)
-        else:  # nearly always: who looks for it goes through all orders of a batch
-            task = _step(event, known.get(key_of(event)), known, place, occasion)
-        heard = heard or is_unordered(task.after)
+    asked = _replacements_first(
+        merge_events(each for each in events if each.action in ORDER_ACTIONS)
+    )
+    for place, event in enumerate(with_child_events(asked, index.values(), source.sent_at)):
+        if has_early_rows or event.prior_mrn:
+            task = _plan_event(event, known, place, source)
+        else:  # the usual case: `_plan_event` scans all known orders
+            task = _task_with_later_event(event, known.get(key_of(event)), known, place, source)
+        has_early_rows = has_early_rows or is_unordered(task.after)
         for each in task.absorbed:
             del known[each.key]
         known[task.after.key] = task.after
@@ -140,24 +135,29 @@ def plan(
     return tasks
 
 
-def is_over(task: Task, events: Iterable[OrderEvent]) -> bool:
-    """Tell whether an order is cancelled, and the message has nothing else under its accession."""
+def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:
+    """
+    Tell whether an order is cancelled, and the message has no other event under its
+    accession.
+    """
     own = [each for each in events if key_of(each) == task.after.key]
-    return task.after.state == OrderState.CANCELLED and all(e.action in CLOSING for e in own)
+    return task.after.state == OrderState.CANCELLED and all(
+        e.action in CLOSING_ACTIONS for e in own
+    )
 
 
-def overtook(task: Task, occasion: Occasion) -> bool:
-    """Tell whether an order was released or examined after it had been cancelled."""
+def was_reopened_later(task: OrderTask, source: SourceMessage) -> bool:
+    """Tell whether an order was released or examined after this cancellation was sent."""
     before = task.before
     if before is None or task.after.state != OrderState.CANCELLED:
         return False
-    return OrderState(before.state) in OPEN and is_earlier(occasion.sent_at, before.turned_at)
+    return OrderState(before.state) in OPEN_STATES and is_earlier(source.sent_at, before.turned_at)
 
 
-def without_effect(task: Task, occasion: Occasion) -> str:
-    """Give the code of an event that leaves its order as it is; '' where it does what it asks."""
-    event, before, sent_at = task.event, task.before, occasion.sent_at
-    closes = event.action in CLOSING
+def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
+    """Return the exception code of an event that does not change its order; '' if it does."""
+    event, before, sent_at = task.event, task.before, source.sent_at
+    closes = event.action in CLOSING_ACTIONS
     if event.note == OF_PARENT:
         return ""
     if closes and (before is None or is_unordered(before)):
@@ -165,167 +165,184 @@ def without_effect(task: Task, occasion: Occasion) -> str:
     if before is None:
         return (
             ""
-            if task.step is not Step.NOTHING or event.action is OrderAction.UNLINK
+            if task.step is not OrderStep.NOTHING or event.action is OrderAction.UNLINK
             else SUPERSEDED
         )
     late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
     late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.turned_at)
-    if task.step is Step.NOTHING and task.after.state == OrderState.CANCELLED and not late:
-        return "" if event.examined else ORDER_CANCELLED  # that has a code of its own
+    if task.step is OrderStep.NOTHING and task.after.state == OrderState.CANCELLED and not late:
+        return "" if event.examined else ORDER_CANCELLED  # noted as examined_after_cancel
     reopens = event.examined or event.action is OrderAction.RELEASE
-    if task.step is Step.NOTHING or (task.step is Step.REMEMBER and reopens):
+    if task.step is OrderStep.NOTHING or (task.step is OrderStep.REMEMBER and reopens):
         return SUPERSEDED if late else ""
-    overtaken = task.step is Step.REGISTER and is_earlier(sent_at, before.said_at)
-    return SUPERSEDED if overtaken and is_overruled(event, task.after) else ""
+    overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.said_at)
+    return SUPERSEDED if overtaken and differs_from(event, task.after) else ""
 
 
-def leaves_orphans(tasks: Iterable[Task], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
-    """Tell whether orders stand after a message whose parent was replaced, before it or by it."""
-    asked = [task for task in tasks if may_be_orphaned(task.event)]
-    if not asked:  # hardly ever anything else
+def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
+    """
+    Tell whether open orders remain whose parent was replaced, by this message or an
+    earlier one.
+    """
+    asked = [task for task in tasks if concerns_parent(task.event)]
+    if not asked:
         return False
     known = {**index, **{task.after.key: task.after for task in asked}}.values()
     return any(
-        leaves_children(task.event, known) or (task.regroups and lost_parent(task.event, known))
+        leaves_open_children(task.event, known)
+        or (task.regroups and has_lost_parent(task.event, known))
         for task in asked
     )
 
 
-def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
-    """Take what is replaced off first: what takes its place may have the same accession."""
+def _replacements_first(events: Sequence[OrderEvent]) -> list[OrderEvent]:
+    """Put replaced orders first: the replacement may have the same accession."""
     return sorted(events, key=lambda each: each.action is not OrderAction.REPLACE)
 
 
-def _task(
-    event: OrderEvent, known: Mapping[OrderIndexKey, IndexedOrder], place: int, occasion: Occasion
-) -> Task:
+def _plan_event(
+    event: OrderEvent,
+    known: Mapping[OrderIndexKey, IndexedOrder],
+    place: int,
+    source: SourceMessage,
+) -> OrderTask:
     key = key_of(event)
     own = known.get(key)
     rows = list(known.values())
-    absorbed = forerunners_of(key, numbers(event, own), rows, event.prior_mrn) if rows else []
-    before = heard_of(event, own, absorbed) if absorbed else own
-    task = _step(event, before, known, place, occasion)
-    return _with_all(task, own, absorbed) if absorbed else task
+    absorbed = early_rows(key, order_numbers(event, own), rows, event.prior_mrn) if rows else []
+    before = with_early_rows(event, own, absorbed) if absorbed else own
+    task = _task_with_later_event(event, before, known, place, source)
+    return _with_absorbed(task, own, absorbed) if absorbed else task
 
 
-def _with_all(task: Task, own: IndexedOrder | None, absorbed: Sequence[IndexedOrder]) -> Task:
-    """Let what was said before be done to the order as it stands under its own accession."""
+def _with_absorbed(
+    task: OrderTask, own: IndexedOrder | None, absorbed: Sequence[IndexedOrder]
+) -> OrderTask:
+    """Choose the step by the state of the order that the rows become."""
     listed = own is not None and own.state == OrderState.ORDERED
     if task.after.state == OrderState.ORDERED:
-        return replace(task, step=Step.REGISTER, absorbed=absorbed)
-    return replace(task, step=Step.WITHDRAW if listed else task.step, absorbed=absorbed)
+        return replace(task, step=OrderStep.REGISTER, absorbed=absorbed)
+    return replace(task, step=OrderStep.WITHDRAW if listed else task.step, absorbed=absorbed)
 
 
-def _step(
+def _task_with_later_event(
     event: OrderEvent,
     before: IndexedOrder | None,
     known: Mapping[OrderIndexKey, IndexedOrder],
     place: int,
-    occasion: Occasion,
-) -> Task:
-    task = _said(event, before, known, place, occasion)
+    source: SourceMessage,
+) -> OrderTask:
+    task = _task_of(event, before, known, place, source)
     if before is None:
         return task
-    after = with_later_word(before, task.after, event, occasion.sent_at)
+    after = with_later_event(before, task.after, event, source.sent_at)
     return task if after is task.after else replace(task, after=after)
 
 
-def _said(
+def _task_of(
     event: OrderEvent,
     before: IndexedOrder | None,
     known: Mapping[OrderIndexKey, IndexedOrder],
     place: int,
-    occasion: Occasion,
-) -> Task:
-    step, after = _decided(event, before, known, occasion)
-    word = later_word(before, event, occasion.sent_at) if before is not None else None
-    if before is not None and step is Step.WITHDRAW and (parts := left(before, event)):
-        return Task(Step.REGISTER, event, before, kept(before, parts, occasion.message_id))
-    if before is not None and step in {Step.NOTHING, Step.DETACH}:
-        return Task(step, event, before, _unseen(before, event, occasion))
-    base = before or IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    if before is not None and _is_anew(before, step, occasion):
-        base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    if step is Step.REGISTER and word is not None and word.kind == HELD_LATER:
-        step, after = Step.REMEMBER, OrderState.HELD
-    base = turned(base, event, before, after, occasion)
-    if word is not None and occasion.sent_at is not None and after is not OrderState.CANCELLED:
-        base = replace(base, turned_at=occasion.sent_at._replace(at=word.signal))
-    if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
-        late = straggled(base, event)
-        late = replace(late, signals=marked(late.signals, event, before))
-        return Task(step, replace(event, location=""), before, late)
-    return Task(step, event, before, _newer(base, event, before, step, occasion))
+    source: SourceMessage,
+) -> OrderTask:
+    step, after = _transition(event, before, known, source)
+    word = later_event(before, event, source.sent_at) if before is not None else None
+    if (
+        before is not None
+        and step is OrderStep.WITHDRAW
+        and (parts := uncancelled_procedures(before, event))
+    ):
+        return OrderTask(
+            OrderStep.REGISTER, event, before, with_procedures(before, parts, source.message_id)
+        )
+    if before is not None and step in {OrderStep.NOTHING, OrderStep.DETACH}:
+        return OrderTask(step, event, before, _unchanged_with_numbers(before, event, source))
+    base = before or IndexedOrder(key_of(event), after, source.message_id, 0, place)
+    if before is not None and _starts_anew(before, step, source):
+        base = IndexedOrder(key_of(event), after, source.message_id, 0, place)
+    if step is OrderStep.REGISTER and word is not None and word.kind == HELD_LATER:
+        step, after = OrderStep.REMEMBER, OrderState.HELD
+    base = with_state(base, event, before, after, source)
+    if word is not None and source.sent_at is not None and after is not OrderState.CANCELLED:
+        base = replace(base, turned_at=source.sent_at._replace(at=word.signal))
+    if is_earlier(source.sent_at, base.said_at, came_first=source.is_behind(before)):
+        late = with_older_values(base, event)
+        late = replace(late, signals=with_unordered_mark(late.signals, event, before))
+        return OrderTask(step, replace(event, location=""), before, late)
+    return OrderTask(step, event, before, _with_event(base, event, before, step, source))
 
 
-def _is_anew(before: IndexedOrder, step: Step, occasion: Occasion) -> bool:
-    """Tell whether an order begins again: nothing counts that was said of the cancelled one."""
-    revived = before.state == OrderState.CANCELLED and step is Step.REGISTER
-    return revived and not is_earlier(occasion.sent_at, before.said_at)
+def _starts_anew(before: IndexedOrder, step: OrderStep, source: SourceMessage) -> bool:
+    """Tell whether a cancelled order is ordered again: its earlier values no longer apply."""
+    revived = before.state == OrderState.CANCELLED and step is OrderStep.REGISTER
+    return revived and not is_earlier(source.sent_at, before.said_at)
 
 
-def _newer(
+def _with_event(
     base: IndexedOrder,
     event: OrderEvent,
     before: IndexedOrder | None,
-    step: Step,
-    occasion: Occasion,
+    step: OrderStep,
+    source: SourceMessage,
 ) -> IndexedOrder:
-    """Lay what an event says over what is known of its order."""
-    closing = step is Step.WITHDRAW
-    echo, tags = said(base, event.echo, event.clinical_info)
-    unsaid = occasion.sent_at is None or not says_what(event)
+    """Add the values of an event to those of its order."""
+    closing = step is OrderStep.WITHDRAW
+    echo, tags = updated_values(base, event.echo, event.clinical_info)
+    unsaid = source.sent_at is None or not names_procedure(event)
     return replace(
         base,
         placer=event.placer or base.placer,
         filler=event.filler or base.filler,
         tags=tags,
         echo=base.echo if closing and base.echo else echo,
-        said_at=base.said_at if unsaid else occasion.sent_at,
-        signals=marked(signals_of(base, event, closing=closing), event, before),
+        said_at=base.said_at if unsaid else source.sent_at,
+        signals=with_unordered_mark(updated_signals(base, event, closing=closing), event, before),
     )
 
 
-def _unseen(before: IndexedOrder, event: OrderEvent, occasion: Occasion) -> IndexedOrder:
+def _unchanged_with_numbers(
+    before: IndexedOrder, event: OrderEvent, source: SourceMessage
+) -> IndexedOrder:
     """
-    Keep what is said of an order that stays as it is: its numbers, and that it was ordered.
+    Keep an order's state and add its numbers.
 
-    A cancelled one may have been ordered again before it was changed: the change counts then.
+    A change of a cancelled order also updates its values: a new order may arrive later.
     """
     known = replace(
         before,
         placer=before.placer or event.placer,
         filler=before.filler or event.filler,
-        signals=marked(before.signals, event, before),
+        signals=with_unordered_mark(before.signals, event, before),
     )
     changed = before.state == OrderState.CANCELLED and event.action is OrderAction.CHANGE
-    later = is_earlier(before.turned_at, occasion.sent_at)
-    if not (changed and later and says_what(event)) or has_moved_away(before):
+    later = is_earlier(before.turned_at, source.sent_at)
+    if not (changed and later and names_procedure(event)) or has_moved_away(before):
         return known
-    if is_earlier(occasion.sent_at, before.said_at):
+    if is_earlier(source.sent_at, before.said_at):
         return known
-    echo, tags = said(before, event.echo, event.clinical_info)
-    return replace(known, tags=tags, echo=echo, said_at=occasion.sent_at)
+    echo, tags = updated_values(before, event.echo, event.clinical_info)
+    return replace(known, tags=tags, echo=echo, said_at=source.sent_at)
 
 
-def _decided(
+def _transition(
     event: OrderEvent,
     before: IndexedOrder | None,
     known: Mapping[OrderIndexKey, IndexedOrder],
-    occasion: Occasion,
-) -> Rule:
-    """Decide on what is known of the order; a child that comes late, on what is of its parent."""
-    stands = before or parent_of(event, known.values())
-    if stands is None:
-        return decide(event.action, OrderState.UNKNOWN, occasion.sent_at, None)
-    state = OrderState(stands.state) if before else OrderState.UNKNOWN
-    overtaken = before is None and is_earlier(occasion.sent_at, stands.turned_at)
+    source: SourceMessage,
+) -> Transition:
+    """Decide the transition by the order's state; an unknown child takes its parent's state."""
+    deciding = before or parent_of(event, known.values())
+    if deciding is None:
+        return decide(event.action, OrderState.UNKNOWN, source.sent_at, None)
+    state = OrderState(deciding.state) if before else OrderState.UNKNOWN
+    overtaken = before is None and is_earlier(source.sent_at, deciding.turned_at)
     return decide(
         event.action,
-        OrderState(stands.state) if overtaken else state,
-        occasion.sent_at,
-        stands.turned_at,
-        opened_at=stands.opened_at if before else None,
+        OrderState(deciding.state) if overtaken else state,
+        source.sent_at,
+        deciding.turned_at,
+        opened_at=deciding.opened_at if before else None,
         examined=event.examined,
-        came_first=occasion.is_behind(before),
+        came_first=source.is_behind(before),
     )

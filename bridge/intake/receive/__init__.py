@@ -1,1 +1,1 @@
-"""From frame to acknowledgment: judge a frame, store it, answer it."""
+"""From frame to acknowledgment: evaluate a frame, store it, acknowledge it."""

@@ -1,9 +1,8 @@
-"""The acknowledgments of a verdict: which are owed, their bytes, and their stored form.
+"""Acknowledgments: the codes that a verdict requires, their bytes, and the record that is stored.
 
-Pure. HL7 v2.5.1 §2.9: original mode has one application acknowledgment; enhanced mode
-(MSH-15 or MSH-16 valued) a commit acknowledgment, then the application's, each on condition.
-
-Pure: time and our control ids come as arguments.
+Pure; time and control ids are arguments. HL7 v2.5.1 §2.9: original mode has one application
+acknowledgment. Enhanced mode (MSH-15 or MSH-16 valued) has a commit acknowledgment and an
+application acknowledgment, each on its condition.
 """
 
 import csv
@@ -16,17 +15,18 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from bridge.intake.receive.identity import (
-    answers_us,
+    acknowledges_us,
     digest,
     message_identity,
     payload_identity,
     single_identity,
 )
-from bridge.intake.receive.listener import Listening, Replies, Reuse
-from bridge.intake.receive.patient_split import marked
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.patient_split import flags_of_part
 from bridge.intake.receive.verdict import Verdict
 from bridge.queue.ledger.arrivals import Arrival, MessageFlag, signed64
 from bridge.queue.states import AcknowledgmentState, QueueState
+from config.listeners import Replies, ReusedControlId
 from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.order_reply import as_order_reply
@@ -38,19 +38,19 @@ from mappings.hl7.refusals import (
 )
 from mappings.hl7.tables import AckCode, AckCondition
 
-BETWEEN = b"\x1c\r\x0b"  # no payload can contain the end of its own frame
+SEPARATOR = b"\x1c\r\x0b"  # a payload cannot contain the end of a frame
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
-    """The codes to send: a commit acknowledgment, an application acknowledgment, or neither."""
+class OwedCodes:
+    """The acknowledgment codes to send; None: no acknowledgment of that kind."""
 
     commit: AckCode | None
     application: AckCode | None
 
     @property
     def codes(self) -> tuple[AckCode, ...]:
-        """Those that are sent, in their order."""
+        """The codes to send, commit acknowledgment first."""
         return tuple(each for each in (self.commit, self.application) if each is not None)
 
 
@@ -58,7 +58,7 @@ def _condition(field: bytes) -> str:
     """
     Read MSH-15 or MSH-16: a value of table 0155, or empty.
 
-    A value outside the table means always, because an acknowledgment too many is the smaller harm.
+    Other values mean AL: a superfluous acknowledgment does less harm than a missing one.
     """
     code = field.strip().upper().decode("ascii", "replace")
     return code if code in CONDITIONS else AckCondition.ALWAYS.value
@@ -67,22 +67,22 @@ def _condition(field: bytes) -> str:
 CONDITIONS = ("", *(each.value for each in AckCondition))
 
 
-class _Row(NamedTuple):
-    """What one line of the matrix says; `later` answers when the report service has spoken."""
+class _MatrixRow(NamedTuple):
+    """One row of the matrix; `later` is sent after the report engine has answered."""
 
-    at_once: Owed
+    at_once: OwedCodes
     later: AckCode | None
 
 
 _Key = tuple[str, str, str]
 
 
-def _matrix() -> Mapping[_Key, _Row]:
+def _matrix() -> Mapping[_Key, _MatrixRow]:
     text = files("bridge.intake").joinpath("acknowledgments.csv").read_text("ascii")
     return MappingProxyType(
         {
-            (row["accept_ack"], row["application_ack"], row["outcome"]): _Row(
-                Owed(_code(row["commit"]), _code(row["application"])), _code(row["later"])
+            (row["accept_ack"], row["application_ack"], row["outcome"]): _MatrixRow(
+                OwedCodes(_code(row["commit"]), _code(row["application"])), _code(row["later"])
             )
             for row in csv.DictReader(text.splitlines())
         }
@@ -97,80 +97,84 @@ MATRIX = _matrix()
 """
 `acknowledgments.csv`: by MSH-15, MSH-16 and the outcome AA, AE or AR.
 
-In enhanced mode a message that we do not take gets CE or CR and, since it never reaches the
-application, no second acknowledgment; only where the sender wants no commit acknowledgment of
-that kind, the application's tells it. An empty field beside a valued one means never
+In enhanced mode a refused message gets CE or CR and no second acknowledgment, because it does not
+reach the application. If the sender wants no commit acknowledgment of that kind, it gets the
+application acknowledgment. If only one of the two fields is valued, the empty one means NE
 (HL7 v2.5.1 §2.9.3).
 """
 
 
-def _row(header: Header, verdict: AckCode) -> _Row:
+def _matrix_row(header: Header, verdict: AckCode) -> _MatrixRow:
     accept, application = _condition(header.accept_ack), _condition(header.application_ack)
     return MATRIX[accept, application, verdict.application.value]
 
 
-def owed(header: Header, verdict: AckCode) -> Owed:
-    """Say what answers a message whose application verdict is AA, AE or AR."""
-    return _row(header, verdict).at_once
+def owed_codes(header: Header, verdict: AckCode) -> OwedCodes:
+    """Return the acknowledgments of a message whose application verdict is AA, AE or AR."""
+    return _matrix_row(header, verdict).at_once
 
 
-def owed_application(header: Header, verdict: AckCode) -> AckCode | None:
-    """Say which application acknowledgment follows a commit acknowledgment that was positive."""
-    return _row(header, verdict).later
+def deferred_application_code(header: Header, verdict: AckCode) -> AckCode | None:
+    """Return the application acknowledgment that follows a positive commit acknowledgment."""
+    return _matrix_row(header, verdict).later
 
 
 def join(payloads: Sequence[bytes]) -> bytes:
-    """Make one stored value of the reply payloads."""
-    return BETWEEN.join(payloads)
+    """Join reply payloads into one stored value."""
+    return SEPARATOR.join(payloads)
 
 
 def split(stored: bytes) -> list[bytes]:
-    """Give the reply payloads back, byte by byte; none for an empty value."""
-    return stored.split(BETWEEN) if stored else []
+    """Split a stored value into the reply payloads; none for an empty value."""
+    return stored.split(SEPARATOR) if stored else []
 
 
-NewId = Callable[[], str]
-"""Gives a control id that was never given before: at most 20 printable ASCII characters."""
+ControlIdSource = Callable[[], str]
+"""Returns a new control id: at most 20 printable ASCII characters."""
 
-_PLAIN = (AckCode.ACCEPT,)  # what nearly every message is owed
+_ACCEPT_ONLY = (AckCode.ACCEPT,)  # the usual case
 
 _ACKNOWLEDGMENTS = frozenset({"ACK", "MCF"})
-"""Where they answer us, answered only if they ask for it: that would have no end otherwise."""
+"""
+Message types that are acknowledged on request only, because the exchange would not end otherwise.
+"""
 
 HEAD = 4096
-"""How much of something unreadable is looked at for whom to answer."""
+"""Bytes of an unreadable frame that are searched for the sender."""
 
 
-class Answers:
-    """Answers for one listener."""
+class AcknowledgmentBuilder:
+    """Builds the acknowledgments and stored records of one listener."""
 
-    def __init__(self, listening: Listening, new_id: NewId) -> None:
-        """Take the listener's policy and a source of control ids."""
-        self._listening = listening
-        self._name = listening.name
+    def __init__(self, policy: ListenerPolicy, new_id: ControlIdSource) -> None:
+        """`new_id` returns control ids."""
+        self._policy = policy
+        self._name = policy.name
         self._new_id = new_id
-        self._replies_to_orders = listening.replies is Replies.ORDER
+        self._replies_to_orders = policy.replies is Replies.ORDER
 
     def refuse(
         self, verdict: Verdict, payload: bytes, refusal: MessageRefusal, now: datetime
     ) -> bytes:
-        """Build the stored form of a negative answer in place of a verdict's own."""
-        instead = Verdict(verdict.header, refusals=(refusal,), turn=verdict.turn)
-        return self.answer(instead, payload, now)
+        """Return a negative acknowledgment with `refusal` instead of the verdict's own result."""
+        instead = Verdict(verdict.header, refusals=(refusal,), sequence=verdict.sequence)
+        return self.build(instead, payload, now)
 
-    def answer(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
-        """Build all acknowledgments that are owed, in their stored form."""
-        return self._answer(verdict, _codes(verdict, payload), payload, now)
+    def build(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
+        """Return all acknowledgments of a verdict in their stored form."""
+        return self._build(verdict, _codes(verdict, payload), payload, now)
 
-    def _answer(
+    def _build(
         self, verdict: Verdict, codes: Sequence[AckCode], payload: bytes, now: datetime
     ) -> bytes:
         header, refusals = verdict.header, verdict.refusals
-        if codes == _PLAIN and not (header is None or verdict.turn or self._replies_to_orders):
+        if codes == _ACCEPT_ONLY and not (
+            header is None or verdict.sequence or self._replies_to_orders
+        ):
             return build_ack(header, AckCode.ACCEPT, control_id=self._new_id(), now=now)
         if header is None:
             return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
-        expected = b"" if verdict.turn is None else verdict.turn.expected
+        expected = b"" if verdict.sequence is None else verdict.sequence.expected
         acks = [
             build_ack(
                 header,
@@ -190,14 +194,14 @@ class Answers:
         return join(acks)
 
     def _order_reply(self, ack: bytes, verdict: Verdict, payload: bytes) -> bytes:
-        """Say the same as an order's reply, where an order is what was understood."""
+        """Add the order segments of an order reply, if the message is an order."""
         if verdict.definition is None:
             return ack
-        reply = partial(verdict.definition.order_reply, accepted=verdict.code.positive)
-        return as_order_reply(ack, payload, reply)
+        order_reply = partial(verdict.definition.order_reply, accepted=verdict.code.positive)
+        return as_order_reply(ack, payload, order_reply)
 
     def arrival(self, verdict: Verdict, payload: bytes, now: datetime) -> Arrival:
-        """Make the record that is stored before anything is answered."""
+        """Return the record that is stored before the message is answered."""
         first = verdict.refusals[0] if verdict.refusals else None
         definition = verdict.definition
         content = digest(payload)
@@ -211,8 +215,8 @@ class Answers:
             message_type=_message_type(verdict.header),
             mapping=definition.name if definition else "",
             mapping_version=definition.version if definition else "",
-            ack=self._answer(verdict, codes, payload, now),
-            # What it would have been told, where the sender asked for no acknowledgment.
+            ack=self._build(verdict, codes, payload, now),
+            # Without an owed acknowledgment: the code that the sender would have got.
             ack_code=(codes[0] if codes else verdict.code).value,
             state=_state(verdict),
             received_at=int(now.timestamp() * 1000),
@@ -223,12 +227,12 @@ class Answers:
             refuse_reuse=self._refuse_reuse(verdict, payload, now),
         )
 
-    def parted(self, whole: Arrival, verdict: Verdict) -> list[Arrival]:
-        """Give a message as the arrivals of its parts: the first answers for all of them."""
+    def split_parts(self, whole: Arrival, verdict: Verdict) -> list[Arrival]:
+        """Split a message into the records of its parts; the first one holds the acknowledgment."""
         if not verdict.parts or whole.state is not QueueState.QUEUED:
             return [whole]
         first, *others = [
-            replace(whole, lanes=lanes, flags=marked(whole.flags, number))
+            replace(whole, lanes=lanes, flags=flags_of_part(whole.flags, number))
             for number, lanes in enumerate(verdict.parts)
         ]
         return [
@@ -245,10 +249,13 @@ class Answers:
             ),
         ]
 
-    def remnant(
-        self, head: bytes, refusal: MessageRefusal, told: bytes | None, now: datetime
+    def abandoned_frame(
+        self, head: bytes, refusal: MessageRefusal, reply: bytes | None, now: datetime
     ) -> Arrival:
-        """Make the record of a frame that was given up; `told` is what its sender was answered."""
+        """
+        Return the record of an abandoned frame; `reply` is what its sender was sent, None for
+        nothing.
+        """
         content = digest(head)
         return Arrival(
             listener=self._name,
@@ -259,43 +266,43 @@ class Answers:
             message_type=_message_type(_header(head)),
             mapping="",
             mapping_version="",
-            ack=told or b"",
+            ack=reply or b"",
             ack_code=refusal.ack_code.value,
             state=QueueState.REFUSED,
             received_at=int(now.timestamp() * 1000),
             error_code=refusal.error_code.value,
             error_place=refusal.place,
             acknowledgment=AcknowledgmentState.NOT_OWED
-            if told is None
+            if reply is None
             else AcknowledgmentState.PENDING,
         )
 
     def _identity(self, verdict: Verdict, content: bytes) -> int:
-        turn = verdict.turn
-        if verdict.is_ours or (turn is not None and turn.is_fresh):
-            # The same bytes may be taken the next time.
+        sequence = verdict.sequence
+        if verdict.is_ours or (sequence is not None and sequence.may_change):
+            # The same bytes may be accepted the next time.
             return single_identity(self._name, self._new_id())
         broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)
         if verdict.header is None or broken or not verdict.header.control_id.strip():
-            # A message that comes whole later is no other message under a used control id.
+            # The complete message must not count as a reuse of its control id.
             return payload_identity(self._name, content)
         return message_identity(self._name, verdict.header)
 
     def _refuse_reuse(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes | None:
-        if self._listening.reuse is Reuse.ACCEPT or verdict.refusals:
+        if self._policy.reuse is ReusedControlId.ACCEPT or verdict.refusals:
             return None
         return self.refuse(verdict, payload, DuplicateKeyIdentifier("MSH-10"), now)
 
-    def application(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
-        """Build the application acknowledgment alone, if one is owed."""
+    def application_reply(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
+        """Return the application acknowledgment alone, if one is owed."""
         header = verdict.header
-        code = None if header is None else owed_application(header, verdict.code)
-        return [] if code is None else [self._answer(verdict, [code], payload, now)]
+        code = None if header is None else deferred_application_code(header, verdict.code)
+        return [] if code is None else [self._build(verdict, [code], payload, now)]
 
     def unavailable(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
-        """Build what is said when nothing could be stored: the refusal, or AE 207."""
+        """Return the answer to a message that could not be stored: its refusal, or AE 207."""
         if verdict.refusals:
-            return self.answer(verdict, payload, now)
+            return self.build(verdict, payload, now)
         return self.refuse(verdict, payload, InternalError(), now)
 
 
@@ -311,7 +318,7 @@ def _state(verdict: Verdict) -> QueueState:
         return QueueState.REFUSED
     return (
         QueueState.IGNORED
-        if verdict.turn is not None and verdict.turn.is_bare
+        if verdict.sequence is not None and verdict.sequence.is_link_only
         else QueueState.QUEUED
     )
 
@@ -327,6 +334,6 @@ def _codes(verdict: Verdict, payload: bytes) -> tuple[AckCode, ...]:
     if header is None:
         return (verdict.code,)
     if not header.enhanced:
-        settled = header.message_code in _ACKNOWLEDGMENTS and answers_us(payload)
+        settled = header.message_code in _ACKNOWLEDGMENTS and acknowledges_us(payload)
         return () if settled else (verdict.code,)
-    return owed(header, verdict.code).codes
+    return owed_codes(header, verdict.code).codes

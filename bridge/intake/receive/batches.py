@@ -1,8 +1,8 @@
-"""Batches (FHS … BHS …): one frame, several messages.
+"""Batches (FHS … BHS …): one frame with several messages.
 
-Pure. What cannot be split is left whole: it will be refused as a single message. So is a batch
-that announces messages and has none. Where others than those that came were announced, or something
-stands between them that is no message, none of them is taken: nobody knows what is missing.
+Pure. A batch that cannot be split, or that announces messages and has none, stays one message and
+is refused as such. If the announced count differs from the messages that are present, or something
+between them is not a message, all messages of the batch are refused: some may be missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,46 +19,51 @@ from mappings.hl7.refusals import (
 )
 from mllp.framing import Frame
 
-_Any = TypeVar("_Any")
+_Item = TypeVar("_Item")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _MARKS = (b"FHS", b"BHS")
 
 
 def looks_like_batch(payload: bytes) -> bool:
-    """Tell cheaply whether it is worth trying to split a payload."""
+    """Tell whether a payload begins like a batch. Cheap: called for each frame."""
     return not payload.startswith(b"MSH") and payload.lstrip(_BLANK).startswith(_MARKS)
 
 
-def open_batch(frame: Frame) -> list[Frame]:
-    """Give the messages of a batch as frames of their own, each as truncated as the whole."""
+def split_batch(frame: Frame) -> list[Frame]:
+    """Return the messages of a batch as frames; each is truncated if the batch is."""
     try:
         messages = split(frame.payload)
     except MalformedMessage:
         messages = None
-    if messages is None or (not messages and flaw(frame.payload)):
+    if messages is None or (not messages and batch_refusal(frame.payload)):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
 
 
-def flaw(payload: bytes) -> MessageRefusal | None:
-    """Say why nothing of a batch can be taken: the numbers it announces, or what is no message."""
+def batch_refusal(payload: bytes) -> MessageRefusal | None:
+    """
+    Return why all messages of a batch are refused: a wrong count, or content that is no
+    message.
+    """
     try:
         if place := stray(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
-    except MalformedMessage:  # each of its messages is refused for that
+    except MalformedMessage:  # each message is refused for this reason
         return None
     return BatchCountMismatch(place) if place else None
 
 
-def unless(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
-    """Refuse a message of a batch that is refused as a whole, beside what is wrong with it."""
+def with_refusal(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
+    """Add the refusal of its batch to a message's verdict."""
     if refusal is None:
         return verdict
     return verdict._replace(lanes=(), parts=(), refusals=(*verdict.refusals, refusal))
 
 
-def like(parts: Sequence[Sequence[object]], flat: Sequence[_Any]) -> Iterator[Sequence[_Any]]:
-    """Divide what is in one row as its messages were divided into parts."""
+def grouped_like(
+    parts: Sequence[Sequence[object]], flat: Sequence[_Item]
+) -> Iterator[Sequence[_Item]]:
+    """Group the items of `flat` as `parts` is grouped: one item for each element."""
     rest = iter(flat)
     return (list(islice(rest, len(each))) for each in parts)

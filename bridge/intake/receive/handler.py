@@ -1,12 +1,8 @@
-"""The handler of a listener: frames in, acknowledgments out, storage in between.
+"""The frame handler of a listener: evaluate, store, acknowledge.
 
-Beside it what its answers need of it: the rows it is kept in, and the way back to its sender.
-
-Pure: the caller keeps them, and tells the time. Beyond the bound they are only counted: whoever
-knocks at a port all day must not fill the disk.
-
-A positive acknowledgment leaves only after the commit. Whatever fails before is answered
-negatively; what fails is logged by class and place. Runs on the reactor, never blocks it.
+A positive acknowledgment leaves only after the commit. An error before the commit is answered
+negatively. Errors are logged by class and place, without message content. Runs on the reactor
+thread and never blocks it.
 """
 
 from collections import deque
@@ -20,33 +16,43 @@ import structlog
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from bridge.intake.receive.acknowledgments import HEAD, Answers, NewId, owed, split
-from bridge.intake.receive.batches import flaw, like, looks_like_batch, open_batch, unless
+from bridge.intake.receive.acknowledgments import (
+    HEAD,
+    AcknowledgmentBuilder,
+    ControlIdSource,
+    owed_codes,
+    split,
+)
+from bridge.intake.receive.batches import (
+    batch_refusal,
+    grouped_like,
+    looks_like_batch,
+    split_batch,
+    with_refusal,
+)
+from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
 from bridge.intake.receive.listener import (
-    APPLIED,
-    Acknowledge,
-    Inbox,
-    Listening,
-    Outcomes,
-    all_applied,
+    ArrivalStore,
+    ListenerPolicy,
 )
 from bridge.intake.receive.statistics import AckCounter
-from bridge.intake.receive.verdict import Judge, Rule, Verdict, ruled
+from bridge.intake.receive.verdict import FrameEvaluator, Verdict, VerdictRule, with_rule
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import QueueState
 from bridge.redaction import describe, stack_frames
+from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
 from mappings.hl7.tables import AckCode
-from mllp.contract import Peer, Tell, promised, together
+from mllp.contract import Peer, ReplyCallback, as_deferred, gather_replies
 from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 
-Replies = Sequence[bytes]
+ReplyPayloads = Sequence[bytes]
 
 
-class Case(NamedTuple):
+class EvaluatedMessage(NamedTuple):
     """One frame, or one message of a batch."""
 
     payload: bytes
@@ -57,48 +63,53 @@ class Case(NamedTuple):
     """Row ids of the other parts of the message."""
 
 
-def with_parts(case: Case, receipts: Sequence[Receipt]) -> Case:
-    """Give a case with the rows of its message behind the first."""
-    return case._replace(further=tuple(each.message_id for each in receipts[1:]))
+def with_part_ids(message: EvaluatedMessage, receipts: Sequence[Receipt]) -> EvaluatedMessage:
+    """Add the row ids of the parts after the first."""
+    return message._replace(further=tuple(each.message_id for each in receipts[1:]))
 
 
-def send_later(late: Replies, peer: Peer) -> None:
-    """Send the application acknowledgment; if the sender has gone, its retransmit asks for it."""
+def send_later(late: ReplyPayloads, peer: Peer) -> None:
+    """Send a deferred acknowledgment. If the connection is gone, a retransmit gets it."""
     for each in late:
         peer.send(each)
 
 
-MOST = 100
-SPAN = 3600.0  # seconds in which so many may be kept
+MAX_ABANDONED_FRAMES = 100
+ABANDONED_FRAMES_SPAN_SECONDS = 3600.0
 
 
-class Remnants:
-    """Counts what one listener has kept of late."""
+class AbandonedFrameLimit:
+    """
+    Limits how many abandoned frames of a listener are stored, so that they cannot fill
+    the disk.
+    """
 
-    def __init__(self, most: int = MOST, span: float = SPAN) -> None:
-        """Allow `most` within any `span` seconds."""
+    def __init__(
+        self, most: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
+    ) -> None:
+        """Allow `most` frames within any `span` seconds."""
         self._span = span
-        self._kept: deque[float] = deque(maxlen=most)
+        self._stored_at: deque[float] = deque(maxlen=most)
 
-    def may_keep(self, now: float) -> bool:
-        """Say whether one more may be kept now (seconds), and count it if so."""
-        full = len(self._kept) == self._kept.maxlen
-        if full and now - self._kept[0] < self._span:
+    def may_store(self, now: float) -> bool:
+        """Tell whether another frame may be stored at `now` (seconds), and count it if so."""
+        full = len(self._stored_at) == self._stored_at.maxlen
+        if full and now - self._stored_at[0] < self._span:
             return False
-        self._kept.append(now)
+        self._stored_at.append(now)
         return True
 
 
 Clock = Callable[[], datetime]
-"""Tells the time, with its zone."""
+"""Returns the time, with its zone."""
 
 
-Prepared = tuple[Sequence[Case], Sequence[Arrival] | None]
-"""The messages of a frame and their records; None where these could not be made."""
+PreparedFrame = tuple[Sequence[EvaluatedMessage], Sequence[Arrival] | None]
+"""The messages of a frame and their records; None if a record could not be built."""
 
 
 def _refusal_of(error: FramingError) -> MessageRefusal:
-    """Say what the sender of a frame that is given up is told."""
+    """Return the refusal for the sender of an abandoned frame."""
     if isinstance(error, FrameMemoryExhausted):
         return InternalError()  # AE: the same frame may be sent again
     large = isinstance(error, FrameTooLarge)
@@ -110,233 +121,274 @@ class IntakeHandler:
 
     def __init__(
         self,
-        listening: Listening,
-        inbox: Inbox,
-        outcomes: Outcomes,
+        policy: ListenerPolicy,
+        inbox: ArrivalStore,
+        completions: CompletionWaiter,
         counter: AckCounter,
         *,
         clock: Clock,
-        new_id: NewId,
-        rule: Rule | None = None,
+        new_id: ControlIdSource,
+        rule: VerdictRule | None = None,
     ) -> None:
-        """Join a listener's policy with the ledger; `rule` has the last word of each verdict."""
-        self._log = structlog.get_logger("intake").bind(listener=listening.name)
+        """`rule` may change each verdict."""
+        self._log = structlog.get_logger("intake").bind(listener=policy.name)
         self._inbox = inbox
-        self._outcomes = outcomes
+        self._completions = completions
         self._counter = counter
         self._clock = clock
         self._new_id = new_id
         self._rule = rule
-        self._remnants = Remnants()
-        self.adopt(listening)
+        self._abandoned_frames = AbandonedFrameLimit()
+        self.adopt(policy)
 
-    def adopt(self, listening: Listening) -> None:
-        """Go on with another policy (a mapping was activated); frames in hand keep theirs."""
-        self._listening = listening
-        self.takes_long = any(each.takes_long for each in listening.definitions)
-        """Whether to judge is for a thread, whatever the frame."""
-        self._judge = Judge(listening, self._alarm)
-        judge = self._judge.judge
-        self._judged = judge if self._rule is None else ruled(judge, self._rule)
-        self._answers = Answers(listening, self._new_id)
+    def adopt(self, policy: ListenerPolicy) -> None:
+        """
+        Use another policy from now on, after an activation. Frames in progress keep the previous
+        one.
+        """
+        self._policy = policy
+        self.takes_long = any(each.takes_long for each in policy.definitions)
+        """Whether evaluation must run on a thread, whatever the frame."""
+        self._evaluator = FrameEvaluator(policy, self._report_error)
+        evaluate = self._evaluator.evaluate
+        self._evaluate = evaluate if self._rule is None else with_rule(evaluate, self._rule)
+        self._acknowledgments = AcknowledgmentBuilder(policy, self._new_id)
 
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
-        """Answer one frame: nothing positive before it is durable."""
-        return promised(self.direct, frame, peer)
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[ReplyPayloads]:
+        """Handle one frame; return its replies."""
+        return as_deferred(self.handle_with_callback, frame, peer)
 
-    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
-        """Answer one frame through `tell`."""
+    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """Handle one frame; pass its replies to `reply`."""
         payload = frame.payload
         if looks_like_batch(payload):
-            self.keep(frame, self.prepare(frame, peer), tell)
+            self.store(frame, self.prepare(frame, peer), reply)
             return
         now = self._clock()
-        self._keep(Case(payload, self._judged(frame, now), peer, now), tell)
+        self._store(EvaluatedMessage(payload, self._evaluate(frame, now), peer, now), reply)
 
-    def _keep(self, case: Case, tell: Tell, arrival: Arrival | None = None) -> None:
+    def _store(
+        self, message: EvaluatedMessage, reply: ReplyCallback, arrival: Arrival | None = None
+    ) -> None:
         try:
-            payload, verdict, _, now, _ = case
+            payload, verdict, _, now, _ = message
             if arrival is None:
-                arrival = self._answers.arrival(verdict, payload, now)
+                arrival = self._acknowledgments.arrival(verdict, payload, now)
             if verdict.parts:
-                self._in_parts(case, arrival).addCallbacks(tell, tell)
+                self._store_parts(message, arrival).addCallbacks(reply, reply)
                 return
-            self._inbox.submit(arrival, partial(self._settle, tell, case))
+            self._inbox.submit(arrival, partial(self._settle, reply, message))
         except Exception as error:  # noqa: BLE001  # there is always an answer
-            self._alarm(error)
-            tell(self._unavailable(case))
+            self._report_error(error)
+            reply(self._unavailable(message))
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
-        """Answer a frame that is given up (too large, or never finished), before the close."""
+        """
+        Return the answer to an abandoned frame (too large or unfinished) before the connection
+        closes.
+        """
         refusal, now, head = _refusal_of(error), self._clock(), head[:HEAD]
         self._counter.refused(refusal)
         answer = unframed_nak(head, refusal, control_id=self._new_id(), now=now)
-        if self._remnants.may_keep(now.timestamp()):
-            told = None if isinstance(error, TruncatedFrame) else answer
-            arrival = self._answers.remnant(head, refusal, told, now)
-            self._inbox.submit(arrival, self._kept_remnant)
+        if self._abandoned_frames.may_store(now.timestamp()):
+            reply = None if isinstance(error, TruncatedFrame) else answer
+            arrival = self._acknowledgments.abandoned_frame(head, refusal, reply, now)
+            self._inbox.submit(arrival, self._abandoned_frame_stored)
         return answer
 
-    def _kept_remnant(self, receipt: Receipt | BaseException) -> None:
+    def _abandoned_frame_stored(self, receipt: Receipt | BaseException) -> None:
         if isinstance(receipt, BaseException):
-            self._alarm(receipt)
+            self._report_error(receipt)
         else:
             self._inbox.acknowledged(receipt.message_id)
 
-    def _settle(self, tell: Tell, case: Case, kept: Receipt | BaseException) -> None:
-        """Answer by what became of an arrival. Whatever fails here is told as well."""
+    def _settle(
+        self, reply: ReplyCallback, message: EvaluatedMessage, stored: Receipt | BaseException
+    ) -> None:
+        """Answer after the commit. Every error leads to an answer or closes the connection."""
         try:
-            if isinstance(kept, BaseException):
-                self._alarm(kept)
-                replies: Replies | Deferred[Replies] = self._unavailable(case)
+            if isinstance(stored, BaseException):
+                self._report_error(stored)
+                replies: ReplyPayloads | Deferred[ReplyPayloads] = self._unavailable(message)
             else:
-                replies = self._stored(kept, case)
+                replies = self._replies_to_stored(stored, message)
         except Exception:  # noqa: BLE001  # the connection closes unanswered
-            tell(Failure())  # type: ignore[no-untyped-call]
+            reply(Failure())  # type: ignore[no-untyped-call]
             return
         if isinstance(replies, Deferred):
-            replies.addCallbacks(tell, tell)
+            replies.addCallbacks(reply, reply)
         else:
-            tell(replies)
+            reply(replies)
 
-    def _stored(self, receipt: Receipt, case: Case) -> Replies | Deferred[Replies]:
-        return self._answered(receipt, case, self._kept(split(receipt.ack)))
+    def _replies_to_stored(
+        self, receipt: Receipt, message: EvaluatedMessage
+    ) -> ReplyPayloads | Deferred[ReplyPayloads]:
+        return self._answered(receipt, message, self._with_commit_block(split(receipt.ack)))
 
     def _answered(
-        self, receipt: Receipt, case: Case, replies: Replies
-    ) -> Replies | Deferred[Replies]:
-        """Give what a stored message is answered, which `applied` may hold back."""
-        self._counter.stored(receipt, case.verdict)
+        self, receipt: Receipt, message: EvaluatedMessage, replies: ReplyPayloads
+    ) -> ReplyPayloads | Deferred[ReplyPayloads]:
+        """
+        Return the replies to a stored message; with `applied` they wait for the report
+        engine.
+        """
+        self._counter.stored(receipt, message.verdict)
         self._inbox.acknowledged(receipt.message_id)
-        verdict = case.verdict
+        verdict = message.verdict
         if (
-            self._listening.acknowledge is Acknowledge.APPLIED
+            self._policy.acknowledge is Acknowledge.APPLIED
             and verdict.header is not None
             and not verdict.refusals
             and AckCode(receipt.ack_code).positive
         ):
-            return self._when_applied(receipt, replies, case)
+            return self._when_applied(receipt, replies, message)
         return replies
 
-    def _in_parts(self, case: Case, whole: Arrival) -> Deferred[Replies]:
+    def _store_parts(self, message: EvaluatedMessage, arrival: Arrival) -> Deferred[ReplyPayloads]:
         """Store the parts of a message that speaks of many patients, all or none."""
 
-        def answer(receipts: Sequence[Receipt]) -> Replies | Deferred[Replies]:
-            return self._stored(receipts[0], with_parts(case, receipts))
+        def answer(receipts: Sequence[Receipt]) -> ReplyPayloads | Deferred[ReplyPayloads]:
+            return self._replies_to_stored(receipts[0], with_part_ids(message, receipts))
 
-        parts = self._answers.parted(whole, case.verdict)
+        parts = self._acknowledgments.split_parts(arrival, message.verdict)
         stored = Deferred.fromFuture(self._inbox.accept_many(parts))
-        stored.addCallbacks(answer, self._not_stored, errbackArgs=(case,))
+        stored.addCallbacks(answer, self._not_stored, errbackArgs=(message,))
         return stored  # type: ignore[return-value]  # it gives what its callback gives
 
-    def _not_stored(self, failure: Failure, case: Case) -> Replies:
-        self._alarm(failure.value)
-        return self._unavailable(case)
+    def _not_stored(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
+        self._report_error(failure.value)
+        return self._unavailable(message)
 
-    def _unavailable(self, case: Case) -> Replies:
-        """Say no: what could not be stored must be sent again."""
+    def _unavailable(self, message: EvaluatedMessage) -> ReplyPayloads:
+        """Answer negatively: the message was not stored and must be sent again."""
         self._counter.refused(
-            case.verdict.refusals[0] if case.verdict.refusals else InternalError()
+            message.verdict.refusals[0] if message.verdict.refusals else InternalError()
         )
-        if self._listening.commit_blocks:
+        if self._policy.commit_blocks:
             return [COMMIT_NAK]
-        return split(self._answers.unavailable(case.verdict, case.payload, case.now))
+        return split(
+            self._acknowledgments.unavailable(message.verdict, message.payload, message.now)
+        )
 
-    def _kept(self, replies: Sequence[bytes]) -> Replies:
-        return [COMMIT_ACK, *replies] if self._listening.commit_blocks else replies
+    def _with_commit_block(self, replies: Sequence[bytes]) -> ReplyPayloads:
+        return [COMMIT_ACK, *replies] if self._policy.commit_blocks else replies
 
     def _when_applied(
-        self, receipt: Receipt, replies: Replies, case: Case
-    ) -> Replies | Deferred[Replies]:
-        """Hold the application acknowledgment back until the report service has answered."""
-        header = case.verdict.header
-        codes = owed(header, case.verdict.code) if header is not None else None
+        self, receipt: Receipt, replies: ReplyPayloads, message: EvaluatedMessage
+    ) -> ReplyPayloads | Deferred[ReplyPayloads]:
+        """Delay the application acknowledgment until the report engine has answered."""
+        header = message.verdict.header
+        codes = owed_codes(header, message.verdict.code) if header is not None else None
         if codes is None or codes.application is None:
             return replies
-        ids, limit = (receipt.message_id, *case.further), self._listening.applied_limit
-        applied = Deferred.fromFuture(all_applied(self._outcomes.wait(each, limit) for each in ids))
-        answer: Deferred[Replies] = applied.addCallbacks(
-            self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
+        ids, limit = (receipt.message_id, *message.further), self._policy.applied_timeout
+        applied = Deferred.fromFuture(
+            all_applied(self._completions.wait(each, limit) for each in ids)
         )
-        if replies[:-1]:  # something is told at once
-            answer.addCallback(send_later, case.peer)
+        answer: Deferred[ReplyPayloads] = applied.addCallbacks(
+            self._applied, self._not_stored, (replies[-1:], message), {}, (message,), {}
+        )
+        if replies[:-1]:  # the commit acknowledgment leaves at once
+            answer.addCallback(send_later, message.peer)
             return replies[:-1]
         return answer
 
-    def _applied(self, state: QueueState, positive: Replies, case: Case) -> Replies:
-        """Answer by what became of it; unfinished is an error, so that the sender asks again."""
+    def _applied(
+        self, state: QueueState, positive: ReplyPayloads, message: EvaluatedMessage
+    ) -> ReplyPayloads:
+        """
+        Answer by the final state; an unfinished message is an error, so that the sender
+        asks again.
+        """
         if state in APPLIED:
             return positive
-        verdict = case.verdict._replace(refusals=(InternalError(),))
-        return self._answers.application(verdict, case.payload, self._clock())
+        verdict = message.verdict._replace(refusals=(InternalError(),))
+        return self._acknowledgments.application_reply(verdict, message.payload, self._clock())
 
-    def prepare(self, frame: Frame, peer: Peer) -> Prepared:
-        """Judge a frame and make its records, for `keep`. Touches nothing: any thread may."""
+    def prepare(self, frame: Frame, peer: Peer) -> PreparedFrame:
+        """Evaluate a frame and build its records for `store`. Safe on any thread."""
         now = self._clock()
-        messages, wrong = [frame], None
+        frames, refusal = [frame], None
         if looks_like_batch(frame.payload):
-            messages = open_batch(frame)
-            stored = self._listening.acknowledge is Acknowledge.STORED
-            wrong = None if stored else flaw(frame.payload)
-        cases = [
-            Case(each.payload, unless(wrong, self._judged(each, now)), peer, now)
-            for each in messages
+            frames = split_batch(frame)
+            stored = self._policy.acknowledge is Acknowledge.STORED
+            refusal = None if stored else batch_refusal(frame.payload)
+        messages = [
+            EvaluatedMessage(
+                each.payload, with_refusal(refusal, self._evaluate(each, now)), peer, now
+            )
+            for each in frames
         ]
         try:
-            return cases, [self._answers.arrival(e.verdict, e.payload, now) for e in cases]
+            return messages, [
+                self._acknowledgments.arrival(e.verdict, e.payload, now) for e in messages
+            ]
         except Exception as error:  # noqa: BLE001  # there is always an answer
-            self._alarm(error)
-            return cases, None
+            self._report_error(error)
+            return messages, None
 
-    def keep(self, frame: Frame, prepared: Prepared, tell: Tell) -> None:
-        """Store what was prepared, and answer it as the frame itself would have been."""
-        cases, wholes = prepared
+    def store(self, frame: Frame, prepared: PreparedFrame, reply: ReplyCallback) -> None:
+        """Store a prepared frame and answer it."""
+        messages, arrivals = prepared
         if looks_like_batch(frame.payload):
-            self._keep_batch(frame, cases, wholes).addCallbacks(tell, tell)
+            self._store_batch(frame, messages, arrivals).addCallbacks(reply, reply)
         else:
-            self._keep(cases[0], tell, None if wholes is None else wholes[0])
+            self._store(messages[0], reply, None if arrivals is None else arrivals[0])
 
-    def _keep_batch(
-        self, frame: Frame, cases: Sequence[Case], wholes: Sequence[Arrival] | None
-    ) -> Deferred[Replies]:
+    def _store_batch(
+        self, frame: Frame, messages: Sequence[EvaluatedMessage], arrivals: Sequence[Arrival] | None
+    ) -> Deferred[ReplyPayloads]:
         """Store all messages of a batch or none, and answer them in one batch."""
-        if wholes is None:
-            return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
+        if arrivals is None:
+            return succeed(self._refuse_batch(frame, messages))
         try:
-            parts = list(map(self._answers.parted, wholes, [each.verdict for each in cases]))
+            verdicts = [each.verdict for each in messages]
+            parts = list(map(self._acknowledgments.split_parts, arrivals, verdicts))
             stored = Deferred.fromFuture(self._inbox.accept_many([*chain(*parts)]))
         except Exception as error:  # noqa: BLE001  # there is always an answer
-            self._alarm(error)
-            return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
+            self._report_error(error)
+            return succeed(self._refuse_batch(frame, messages))
 
-        def answer(of_parts: Sequence[Receipt]) -> Replies | Deferred[Replies]:
-            kept = [
-                self._answered(receipts[0], with_parts(case, receipts), split(receipts[0].ack))
-                for case, receipts in zip(cases, like(parts, of_parts), strict=True)
-            ]
-            if not any(isinstance(each, Deferred) for each in kept):
-                return self._kept(self._joined(frame, kept))  # type: ignore[arg-type]  # as said
-            whole = together(kept).addCallback(partial(self._joined, frame))
-            if not self._listening.commit_blocks:
-                return whole
-            whole.addCallback(send_later, cases[0].peer)
-            return [COMMIT_ACK]
+        def answer(receipts: Sequence[Receipt]) -> ReplyPayloads | Deferred[ReplyPayloads]:
+            return self._answer_batch(frame, messages, list(grouped_like(parts, receipts)))
 
-        def refuse(failure: Failure) -> Replies:
-            self._alarm(failure.value)
-            return self._joined(frame, [self._unavailable(each) for each in cases])
+        def refuse(failure: Failure) -> ReplyPayloads:
+            self._report_error(failure.value)
+            return self._refuse_batch(frame, messages)
 
         stored.addCallbacks(answer, refuse)
-        return stored  # type: ignore[return-value]  # see above
+        return stored  # type: ignore[return-value]  # a Deferred gives what its callback gives
 
-    def _joined(self, frame: Frame, replies: Sequence[Replies]) -> Replies:
+    def _answer_batch(
+        self,
+        frame: Frame,
+        messages: Sequence[EvaluatedMessage],
+        receipts: Sequence[Sequence[Receipt]],
+    ) -> ReplyPayloads | Deferred[ReplyPayloads]:
+        """Answer a stored batch; `receipts` are those of each message's parts."""
+        replies = [
+            self._answered(own[0], with_part_ids(message, own), split(own[0].ack))
+            for message, own in zip(messages, receipts, strict=True)
+        ]
+        if not any(isinstance(each, Deferred) for each in replies):
+            return self._with_commit_block(self._join_replies(frame, replies))  # type: ignore[arg-type]  # checked above
+        joined = gather_replies(replies).addCallback(partial(self._join_replies, frame))
+        if not self._policy.commit_blocks:
+            return joined
+        joined.addCallback(send_later, messages[0].peer)
+        return [COMMIT_ACK]
+
+    def _refuse_batch(self, frame: Frame, messages: Sequence[EvaluatedMessage]) -> ReplyPayloads:
+        return self._join_replies(frame, [self._unavailable(each) for each in messages])
+
+    def _join_replies(self, frame: Frame, replies: Sequence[ReplyPayloads]) -> ReplyPayloads:
         flat = [ack for each in replies for ack in each[-1:]]
-        if COMMIT_NAK in flat:  # all are kept or none
+        if COMMIT_NAK in flat:  # all messages are stored, or none
             return [COMMIT_NAK]
-        if replies and not flat:  # none of its messages wants an answer
+        if replies and not flat:  # no message wants an answer
             return []
         return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
 
-    def _alarm(self, error: BaseException | None) -> None:
+    def _report_error(self, error: BaseException | None) -> None:
         if error is not None:
             self._log.error("not accepted", error=describe(error), trace=stack_frames(error))

@@ -1,18 +1,15 @@
-"""One listener: its policy, and what its handler needs of storage and of its mapping definition.
+"""The policy of one listener, and the interfaces of the mapping and of the message store.
 
-Plain values and a Protocol; `bridge.wiring` makes them from settings and compiled mappings.
-
-Interfaces, and how several answers of the second are one.
+`bridge.wiring` builds policies from settings and compiled mappings.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.states import QueueState
+from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
 from mappings.hl7.header import Header
 from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.definition import Inspection
@@ -22,54 +19,8 @@ from mappings.language.code_tables import UnmappedCode
 from mappings.language.scope import ListenerDefaults
 
 
-class Acknowledge(StrEnum):
-    """What a positive acknowledgment means."""
-
-    STORED = "stored"  # it is on disk
-    CHECKED = "checked"  # and the mapping finds nothing missing
-    APPLIED = "applied"  # and the report service has it
-
-
-class Reuse(StrEnum):
-    """What other bytes under a used control id are."""
-
-    ACCEPT = "accept"  # a new message: senders restart their counters
-    REFUSE = "refuse"
-
-
-class Merged(StrEnum):
-    """What a message about a merged patient's old identifier is about."""
-
-    REDIRECT = "redirect"  # the survivor
-    REFUSE = "refuse"  # nobody: it is parked for a person
-
-
-class PatientConflict(StrEnum):
-    """What becomes of a message that names another patient for an order that is known."""
-
-    PARK = "park"  # acknowledged and set aside; applied when the two patients are merged
-    REFUSE = "refuse"  # AE 204
-    MOVE = "move"  # the order is the other patient's from then on
-    ACCEPT = "accept"  # a second order, with an exception
-
-
-class Replies(StrEnum):
-    """The form of the application acknowledgment to an order message."""
-
-    ACK = "ack"
-    ORDER = "order"  # ORR, ORI or ORG, with an ORC for each order
-
-
-class SequenceNumbers(StrEnum):
-    """What MSH-13 is to a listener."""
-
-    OFF = "off"
-    CHECK = "check"  # where a message has one, it must be that message's turn
-    REQUIRE = "require"  # and every message has one
-
-
-class Definition(Protocol):
-    """What intake needs of an inbound mapping (`mappings.compiler.InboundMapping`)."""
+class InboundDefinition(Protocol):
+    """An inbound mapping, as intake uses it (`mappings.inbound.definition.InboundMapping`)."""
 
     @property
     def name(self) -> str:
@@ -81,107 +32,90 @@ class Definition(Protocol):
 
     @property
     def acceptance(self) -> Acceptance:
-        """Which messages it takes."""
+        """The message types, versions and processing ids that it accepts."""
 
     @property
     def takes_long(self) -> bool:
-        """Whether its rules are for a thread: a hook or a large pattern is among them."""
+        """Whether its rules must run on a thread: they contain a hook or a large pattern."""
 
     @property
     def patient_names(self) -> PatientNames:
-        """What becomes of an order whose patient is known by another name."""
+        """How to handle an order whose patient is known by another name."""
 
     def accepts(self, header: Header) -> bool:
-        """Whether type, trigger and sender are its own."""
+        """Tell whether message type, trigger event and sender match."""
 
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Say what is wrong with a message, and which patients it speaks of. Raises Malformed."""
+        """Return the issues of a message and its patients. Raises Malformed."""
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
-        """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
+        """
+        Return ORC-1 of the reply to an order control code; empty if the messages are not
+        orders.
+        """
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Read what stored bytes ask for; `fallback` is the codec where they declare none."""
+        """Map a message to order events; `fallback` is the codec if MSH-18 declares none."""
 
 
-Recall = Callable[[str, str], Definition | None]
-"""Finds a definition by name and version, as messages remember it. Blocking."""
+VersionLookup = Callable[[str, str], InboundDefinition | None]
+"""Finds a definition by name and version, as stored messages refer to it. Blocking."""
 
 
-def forgotten(_name: str, _version: str) -> Definition | None:
-    """Remember no version but those in force."""
+def no_earlier_version(_name: str, _version: str) -> InboundDefinition | None:
+    """Find no version: only the active ones are known."""
     return None
 
 
-Missing = Callable[[str, str, Collection[UnmappedCode]], None]
-"""Told of the codes of one message that a definition (its name, its version) has not."""
+UnmappedCodeSink = Callable[[str, str, Collection[UnmappedCode]], None]
+"""Receives the unmapped codes of one message, with the definition's name and version."""
 
 
-def unmoved(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
-    """Count no codes."""
+def ignore_unmapped_codes(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
+    """Discard unmapped codes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenerPolicy:
     """
-    One listener's policy. `definitions` are tried in order; times in seconds.
+    The policy of one listener. `definitions` are tried in order.
 
-    `versions` empty: any version whose structure the definitions can read is taken
-    (pitfall: real senders claim versions rather freely). `applied_limit` bounds how long
-    an acknowledgment waits for the report service under `acknowledge = "applied"`.
+    `versions` empty: every HL7 version is accepted, because senders often declare a wrong one.
+    `applied_timeout` is the number of seconds for which an acknowledgment waits for the report
+    engine with `acknowledge = "applied"`.
     """
 
     name: str
-    definitions: tuple[Definition, ...]
+    definitions: tuple[InboundDefinition, ...]
     site: str = ""
     time_zone: str = "UTC"
     acknowledge: Acknowledge = Acknowledge.CHECKED
-    reuse: Reuse = Reuse.ACCEPT
+    reuse: ReusedControlId = ReusedControlId.ACCEPT
     processing_ids: frozenset[str] = frozenset({"P"})
     versions: frozenset[str] = frozenset()
     charset: str = "utf-8"
-    applied_limit: float = 20.0
+    applied_timeout: float = 20.0
     replies: Replies = Replies.ACK
-    merged: Merged = Merged.REDIRECT
+    merged: MergedPatients = MergedPatients.REDIRECT
     patient_conflict: PatientConflict = PatientConflict.PARK
     commit_blocks: bool = False
-    """Whether MLLP release 2's commit block goes before each answer."""
-    recall: Recall = forgotten
-    """Finds the version that a stored message began with."""
-    missing: Missing = unmoved
-    """Told of codes without an entry."""
+    """Whether a commit block of MLLP release 2 precedes each reply."""
+    recall: VersionLookup = no_earlier_version
+    """Finds the definition version that a stored message was accepted under."""
+    missing: UnmappedCodeSink = ignore_unmapped_codes
+    """Receives unmapped codes."""
 
 
-APPLIED = frozenset({QueueState.DONE, QueueState.IGNORED})
-
-
-class Inbox(Protocol):
-    """What the handler needs of the durable ledger."""
+class ArrivalStore(Protocol):
+    """The durable store of received messages: the ledger, or a sequencer in front of it."""
 
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        """Store one message; calls `settle` after the commit."""
+        """Store one message; call `settle` after the commit."""
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
-        """Store all or none."""
+        """Store all messages or none."""
 
     def acknowledged(self, message_id: int) -> None:
-        """Note that a message's acknowledgment went to the connection it was owed to."""
-
-
-class Outcomes(Protocol):
-    """What the handler needs to wait for the report service (`acknowledge = "applied"`)."""
-
-    def wait(self, message_id: int, limit: float) -> "asyncio.Future[QueueState]":
-        """Resolve when the message is finished, or with its state after `limit` seconds."""
-
-
-def all_applied(waiting: "Iterable[asyncio.Future[QueueState]]") -> "asyncio.Future[QueueState]":
-    """Give the state of all: the first that was not applied, if there is any."""
-
-    async def last() -> QueueState:
-        states = await asyncio.gather(*waiting)
-        return next((each for each in states if each not in APPLIED), states[0])
-
-    return asyncio.ensure_future(last())
+        """Record that the acknowledgment of a message was passed to its connection."""

@@ -1,11 +1,11 @@
-"""Large frames: judged on threads and mapped in the worker process, so that other connections are
-answered meanwhile.
+"""Offloading of slow frames: evaluated on threads, large messages mapped in the worker process.
 
-These are large frames, frames for which the database is asked, and those of definitions with hooks.
-Frames behind one on its own connection wait for it: the order of a connection is kept.
+Slow frames are large ones, ones that need a database lookup, and ones for definitions with hooks.
+Other connections are answered meanwhile. Later frames of the same connection wait: their order is
+kept.
 
-A call carries the definition's sources, and the worker process compiles each version once. Other
-messages are read in this process.
+A call to the worker process carries the sources of the definition. The process compiles each
+version once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from functools import lru_cache
 from twisted.internet.defer import Deferred
 
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import Definition, Listening
+from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
 from bridge.workers.hooks import install
 from bridge.workers.offload import LARGE, Offload
 from mappings.compiler import compile_sources
@@ -30,12 +30,12 @@ from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Sources
 from mappings.language.scope import ListenerDefaults
-from mllp.contract import Peer, Tell, promised
+from mllp.contract import Peer, ReplyCallback, as_deferred
 from mllp.framing import Frame
 
 
 class FrameOffload:
-    """Stands before the handler of a listener."""
+    """Passes frames to a listener's handler, slow ones through threads."""
 
     def __init__(
         self,
@@ -43,36 +43,36 @@ class FrameOffload:
         threads: Executor,
         *,
         least: int = LARGE,
-        asks: Callable[[bytes], bool] | None = None,
-        asking: Executor | None = None,
+        needs_lookup: Callable[[bytes], bool] | None = None,
+        lookup_threads: Executor | None = None,
         hooks: Executor | None = None,
     ) -> None:
         """
-        Judge frames of `least` bytes and more in `threads`, and others that `asks` names.
+        Evaluate frames of at least `least` bytes in `threads`, and frames with `needs_lookup` too.
 
-        Those go to `asking`, where it is given: they wait for no large one. Frames of definitions
-        with hooks go to `hooks`, so that no other listener waits for a hook.
+        Frames with `needs_lookup` use `lookup_threads` if given: they do not wait for large frames.
+        Frames of definitions with hooks use `hooks`: a hook does not delay other listeners.
         """
         self._handler = handler
         self._threads = threads
         self._least = least
-        self._asks = asks
-        self._asking = asking or threads
+        self._needs_lookup = needs_lookup
+        self._lookup_threads = lookup_threads or threads
         self._hooks = hooks or threads
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Answer a frame; those of one connection are stored in their order."""
-        return promised(self.direct, frame, peer)
+        """Handle a frame; frames of one connection are stored in their order."""
+        return as_deferred(self.handle_with_callback, frame, peer)
 
-    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
-        """Answer a frame, as a call does, by telling."""
+    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """As a call, with a callback."""
         straight = peer.connection_id not in self._latest
-        if straight and not self._takes_long(frame):  # nearly always
-            self._handler.direct(frame, peer, tell)
+        if straight and not self._takes_long(frame):
+            self._handler.handle_with_callback(frame, peer, reply)
         else:
             answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
-            answered.addCallbacks(tell, tell)
+            answered.addCallbacks(reply, reply)
 
     async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop, connection = asyncio.get_running_loop(), peer.connection_id
@@ -82,87 +82,93 @@ class FrameOffload:
         try:
             if before is not None:
                 await before
-            answered = await self.hand_over(frame, peer)
+            answered = await self.submit(frame, peer)
             return await answered.asFuture(loop)
         finally:
             over.set_result(None)
             if self._latest.get(connection) is over:
                 del self._latest[connection]
 
-    async def hand_over(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Judge a frame, in a thread where that takes long; it is on its way to be stored then."""
+    async def submit(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """
+        Evaluate a frame, on a thread if it is slow; return its future replies once it is submitted
+        to the store.
+        """
         if not self._takes_long(frame):
             return self._handler(frame, peer)
         loop = asyncio.get_running_loop()
         threads = self._threads_for(frame)
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
         answered: Deferred[Sequence[bytes]] = Deferred()
-        self._handler.keep(frame, prepared, answered.callback)
+        self._handler.store(frame, prepared, answered.callback)
         return answered
 
     def _takes_long(self, frame: Frame) -> bool:
-        payload, asks = frame.payload, self._asks
+        payload, needs_lookup = frame.payload, self._needs_lookup
         if self._handler.takes_long or len(payload) >= self._least:
             return True
-        return asks is not None and asks(payload)
+        return needs_lookup is not None and needs_lookup(payload)
 
     def _threads_for(self, frame: Frame) -> Executor:
         if self._handler.takes_long:
             return self._hooks
-        return self._threads if len(frame.payload) >= self._least else self._asking
+        return self._threads if len(frame.payload) >= self._least else self._lookup_threads
 
 
 _REMEMBERED = 16  # versions
+"""Compiled versions that the worker process keeps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a definition is compiled from; equal where name and version are."""
+class DefinitionSource:
+    """The sources of a definition; equal if name and version are equal."""
 
     name: str
     version: str
     sources: Sources = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, mapping: InboundMapping) -> "Recipe":
-        """Give a definition's."""
+    def of(cls, mapping: InboundMapping) -> "DefinitionSource":
+        """Return the sources of a definition."""
         return cls(mapping.name, mapping.version, mapping.sources)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _made(recipe: Recipe) -> InboundMapping:
-    install()  # in the worker process
+def _compiled(recipe: DefinitionSource) -> InboundMapping:
+    install()  # hooks of this process run in its own workers
     made = compile_sources(recipe.sources, recipe.name)
-    assert isinstance(made, InboundMapping)  # noqa: S101  # it was one where it was asked for
+    assert isinstance(made, InboundMapping)  # noqa: S101  # as in the calling process
     return made
 
 
-# The worker process runs these: the message first, and a new list for codes without an entry.
+# The worker process runs the functions below. They collect unmapped codes in a list of their own.
 
 
 def _inspect(
-    raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
+    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Inspection, Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
     now = defaults._replace(unmapped_codes=missed)
-    return _made(recipe).inspect(raw, fallback, peek(raw), now), missed
+    return _compiled(recipe).inspect(raw, fallback, peek(raw), now), missed
 
 
 def _read(
-    raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults
+    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
-    return _made(recipe).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
+    return _compiled(recipe).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
 
 
-def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: ListenerDefaults) -> Subjects:
-    """Return what a message is about. Raises Malformed."""
-    return _made(recipe).subjects(Message.parse(raw, fallback=fallback), defaults)
+def subjects(
+    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
+) -> Subjects:
+    """Return the subjects of a message. Raises Malformed."""
+    return _compiled(recipe).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadedDefinition:
-    """A definition that reads large messages in the worker process."""
+    """A definition that maps large messages in the worker process."""
 
     inner: InboundMapping
     offload: Offload = field(repr=False, compare=False)
@@ -179,46 +185,46 @@ class OffloadedDefinition:
 
     @property
     def acceptance(self) -> Acceptance:
-        """Which messages it takes."""
+        """The message types, versions and processing ids that it accepts."""
         return self.inner.acceptance
 
     @property
     def patient_names(self) -> PatientNames:
-        """What becomes of an order whose patient is known by another name."""
+        """How to handle an order whose patient is known by another name."""
         return self.inner.patient_names
 
     @property
     def takes_long(self) -> bool:
-        """Whether its rules are for a thread."""
+        """Whether its rules must run on a thread."""
         return self.inner.takes_long
 
     def accepts(self, header: Header) -> bool:
-        """Whether type, trigger and sender are its own."""
+        """Tell whether message type, trigger event and sender match."""
         return self.inner.accepts(header)
 
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Say what is wrong with a message. Raises Malformed, WorkerError."""
+        """Return the issues of a message and its patients. Raises Malformed, WorkerError."""
         if len(raw) < LARGE:
             return self.inner.inspect(raw, fallback, head, defaults)
-        recipe = Recipe.of(self.inner)
+        recipe = DefinitionSource.of(self.inner)
         found, missed = self.offload.run(_inspect, raw, recipe, fallback, _bare(defaults))
         _note(defaults, missed)
-        return found  # type: ignore[no-any-return]  # it is what `_inspect` gives
+        return found  # type: ignore[no-any-return]  # the result of `_inspect`
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
-        """Give ORC-1 of the reply to an order control code."""
+        """Return ORC-1 of the reply to an order control code."""
         return self.inner.order_reply(control, accepted=accepted)
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Read what stored bytes ask for. Raises as `inspect`, and what the definition does."""
+        """Map a message to order events. Raises as `inspect` and as the definition's own `read`."""
         if len(raw) < LARGE:
             return self.inner.read(raw, fallback, defaults)
-        recipe = Recipe.of(self.inner)
+        recipe = DefinitionSource.of(self.inner)
         events, missed = self.offload.run(_read, raw, recipe, fallback, _bare(defaults))
         _note(defaults, missed)
-        return events  # type: ignore[no-any-return]  # it is what `_read` gives
+        return events  # type: ignore[no-any-return]  # the result of `_read`
 
 
 def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
@@ -230,17 +236,17 @@ def _note(defaults: ListenerDefaults, missed: Sequence[UnmappedCode]) -> None:
         defaults.unmapped_codes.extend(missed)
 
 
-def offloaded(listening: Listening, offload: Offload) -> Listening:
-    """Give a listener's policy whose definitions, earlier versions too, are offloaded."""
+def with_offload(policy: ListenerPolicy, offload: Offload) -> ListenerPolicy:
+    """Offload all definitions of a policy, earlier versions too."""
 
-    def led(definition: Definition | None) -> Definition | None:
+    def led(definition: InboundDefinition | None) -> InboundDefinition | None:
         if isinstance(definition, InboundMapping):
             return OffloadedDefinition(definition, offload)
         return definition
 
-    recall = listening.recall
+    recall = policy.recall
     return replace(
-        listening,
-        definitions=tuple(led(each) or each for each in listening.definitions),
+        policy,
+        definitions=tuple(led(each) or each for each in policy.definitions),
         recall=lambda name, version: led(recall(name, version)),
     )

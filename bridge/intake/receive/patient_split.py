@@ -1,8 +1,8 @@
-"""Messages that speak of more patients than the queue has lanes for: cut into parts, one a pair.
+"""Messages about more patients than one queue row has lanes for: split into parts.
 
-Pure. An A40 may merge several pairs. Each part is stored with the whole message and applied for
-its own patients only, so that it waits for what came before about them, and what comes after
-waits for it. Which part a row is, its flags say.
+Pure. An A40 may merge several pairs of patients. Each part is a queue row with the whole message.
+The worker applies it for the part's own patients, in the order of their lanes. The flags of the row
+hold the part's number.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,12 @@ from bridge.intake.receive.identity import lane
 from bridge.queue.ledger.arrivals import MessageFlag
 from mappings.inbound.events import OrderEvent
 
-_PLACE = 8  # bits of the flags below the part's number
+_PART_NUMBER_SHIFT = 8  # bits of the flags below the part's number
+"""The part's number is stored in the flags above this bit."""
 
 
 def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:
-    """Cut events by whom they are about, a merge by both; in the order of the message."""
+    """Group events by their patient, a merge by both patients, in the order of the message."""
     parts: dict[tuple[str, str, str], list[OrderEvent]] = {}
     for event in events:
         parts.setdefault((event.site, event.mrn, event.prior_mrn), []).append(event)
@@ -23,17 +24,17 @@ def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:
 
 
 def lanes_of(part: Sequence[OrderEvent]) -> tuple[int, ...]:
-    """Give the lanes of a part: one, or those of the two patients of a merge."""
+    """Return the lanes of a part: one, or two for a merge."""
     event = part[0]
     mrns = [event.mrn, event.prior_mrn] if event.prior_mrn else [event.mrn]
     return tuple(dict.fromkeys(lane(f"{event.site}|{mrn}") for mrn in mrns))
 
 
-def marked(flags: int, number: int) -> int:
-    """Give the flags of a row that is part `number` (from 0) of its message."""
-    return flags | MessageFlag.PART | number << _PLACE
+def flags_of_part(flags: int, number: int) -> int:
+    """Return the flags of the row with part `number` (from 0) of its message."""
+    return flags | MessageFlag.PART | number << _PART_NUMBER_SHIFT
 
 
-def number_of(flags: int) -> int | None:
-    """Say which part a row is; None: its message is whole."""
-    return flags >> _PLACE if flags & MessageFlag.PART else None
+def part_number(flags: int) -> int | None:
+    """Return the number of the part in a row; None if the row holds the whole message."""
+    return flags >> _PART_NUMBER_SHIFT if flags & MessageFlag.PART else None

@@ -1,10 +1,7 @@
-"""The sequence number protocol (HL7 v2.5.1 §2.10.1): frames one at a time, numbers on disk.
+"""The sequence number protocol (HL7 v2.5.1 §2.10.1): frames one at a time, numbers in the database.
 
-Pure. The number last accepted comes in; what is to be said of MSH-13 goes out. Who keeps the
-numbers is `sequencing`'s business.
-
-A message is stored before its number, and its number before it is answered: what is sent again
-after a crash between the two is known by its bytes, and counted then. The rules are `sequence`'s.
+The message is stored first, then its number, then it is answered. After a crash between the first
+two steps, a retransmit is recognized by its bytes, and its number is stored then.
 """
 
 import asyncio
@@ -12,17 +9,19 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 
 from bridge.executors import Threads
-from bridge.intake.receive.batches import looks_like_batch, open_batch
-from bridge.intake.receive.listener import Inbox, SequenceNumbers
-from bridge.intake.receive.patient_split import number_of
-from bridge.intake.receive.verdict import Turn, Verdict
+from bridge.intake.receive.batches import looks_like_batch, split_batch
+from bridge.intake.receive.listener import ArrivalStore
+from bridge.intake.receive.patient_split import part_number
+from bridge.intake.receive.verdict import SequenceCheck, Verdict
 from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
 from bridge.store.errors import StoreError
+from bridge.store.records.sequence_numbers import Links, SequenceLinks
+from config.listeners import SequenceNumbers
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import (
     DuplicateKeyIdentifier,
@@ -39,15 +38,15 @@ from mllp.framing import Frame
 PLACE = "MSH-13"
 RESTART, RESYNCHRONIZE = 0, -1
 _MOST_DIGITS = 15  # of an NM, HL7 v2.5.1 §2.15.9.13
-_UNKNOWN = b"-1"  # MSA-4 when any number may be the next
+_UNKNOWN = b"-1"  # MSA-4 if any number may be next
 
 
-class Advance(NamedTuple):
+class SequencedVerdict(NamedTuple):
     """
-    A verdict under the protocol, and the number that is the last one then.
+    A verdict under the protocol, and the last accepted number after it.
 
-    `last` None: none is known, so that any number may follow. `only_if_taken`: it counts once
-    the message was stored and answered positively.
+    `last` None: unknown, any number may follow. `only_if_taken`: it counts only if the message was
+    stored and answered positively.
     """
 
     verdict: Verdict
@@ -55,50 +54,56 @@ class Advance(NamedTuple):
     only_if_taken: bool = True
 
 
-def advance(verdict: Verdict, payload: bytes, last: int | None, mode: SequenceNumbers) -> Advance:
-    """Apply the protocol to what was found of a message that its header does not refuse."""
+def apply_protocol(
+    verdict: Verdict, payload: bytes, last: int | None, mode: SequenceNumbers
+) -> SequencedVerdict:
+    """Apply the protocol to a verdict; `last` is the number accepted last."""
     header = verdict.header
     if header is None or verdict.definition is None or mode is SequenceNumbers.OFF:
-        return Advance(verdict, last)
+        return SequencedVerdict(verdict, last)
     raw = header.sequence_number.strip()
     if not raw or raw == b'""':
         missing = mode is SequenceNumbers.REQUIRE
-        return Advance(_refused(verdict, MissingField(PLACE)) if missing else verdict, last)
+        return SequencedVerdict(
+            _refused(verdict, MissingField(PLACE)) if missing else verdict, last
+        )
     number = _read(raw)
     if number is None:
-        return Advance(_refused(verdict, WrongDataType(PLACE)), last)
+        return SequencedVerdict(_refused(verdict, WrongDataType(PLACE)), last)
     if number in {RESTART, RESYNCHRONIZE}:
         return _about_the_link(verdict, payload, number, last)
     return _in_turn(verdict, number, last)
 
 
-def _in_turn(verdict: Verdict, number: int, last: int | None) -> Advance:
+def _in_turn(verdict: Verdict, number: int, last: int | None) -> SequencedVerdict:
     if last is None or number == last + 1:
-        turn = Turn(b"%d" % number)
+        sequence = SequenceCheck(b"%d" % number)
         taken = not verdict.refusals
-        return Advance(verdict._replace(turn=turn), number if taken else last)
+        return SequencedVerdict(verdict._replace(sequence=sequence), number if taken else last)
     refusal = DuplicateKeyIdentifier(PLACE) if number <= last else OutOfSequence()
-    return Advance(_refused(verdict, refusal, _expected(last), fresh=number > last), last)
+    return SequencedVerdict(_refused(verdict, refusal, _expected(last), fresh=number > last), last)
 
 
-def _about_the_link(verdict: Verdict, payload: bytes, number: int, last: int | None) -> Advance:
+def _about_the_link(
+    verdict: Verdict, payload: bytes, number: int, last: int | None
+) -> SequencedVerdict:
     """
-    Answer a restart with what is expected, a resynchronization with -1.
+    Answer a restart with the expected number, a resynchronization with -1.
 
-    Such a message need have nothing but its header. One that has more is a message as well.
+    Such a message may consist of its header only. If it has more segments, it is also processed.
     """
     after = last if number == RESTART else None
     said = _expected(after)
-    if verdict.header is not None and is_bare(payload, verdict.header):
-        turn = Turn(said, is_fresh=True, is_bare=True)
-        verdict = Verdict(verdict.header, verdict.definition, turn=turn)
+    if verdict.header is not None and has_only_header(payload, verdict.header):
+        sequence = SequenceCheck(said, may_change=True, is_link_only=True)
+        verdict = Verdict(verdict.header, verdict.definition, sequence=sequence)
     else:
-        verdict = verdict._replace(turn=Turn(said))
-    return Advance(verdict, after, only_if_taken=False)
+        verdict = verdict._replace(sequence=SequenceCheck(said))
+    return SequencedVerdict(verdict, after, only_if_taken=False)
 
 
-def is_bare(payload: bytes, header: Header) -> bool:
-    """Tell whether all fields behind MSH are empty or null."""
+def has_only_header(payload: bytes, header: Header) -> bool:
+    """Tell whether all fields after MSH are empty or null."""
     marks = header.delimiters
     nothing = f'{marks.field}{marks.encoding_characters}" \t'.encode()
     lines = payload.replace(b"\n", b"\r").split(b"\r")
@@ -113,12 +118,12 @@ def _expected(last: int | None) -> bytes:
 def _refused(
     verdict: Verdict, refusal: MessageRefusal, expected: bytes = b"", *, fresh: bool = False
 ) -> Verdict:
-    turn = Turn(expected, is_fresh=fresh)
-    return Verdict(verdict.header, verdict.definition, refusals=(refusal,), turn=turn)
+    sequence = SequenceCheck(expected, may_change=fresh)
+    return Verdict(verdict.header, verdict.definition, refusals=(refusal,), sequence=sequence)
 
 
 def _read(raw: bytes) -> int | None:
-    """Read an NM that is whole; None where it is none, or below -1."""
+    """Read a whole number of type NM; None if it is not one, or below -1."""
     digits = raw.removeprefix(b"+").removeprefix(b"-")
     if not digits.isdigit() or len(digits) > _MOST_DIGITS:
         return None
@@ -126,39 +131,28 @@ def _read(raw: bytes) -> int | None:
     return number if number >= RESYNCHRONIZE else None
 
 
-HandOver = Callable[[Frame, Peer], Awaitable[Deferred[Sequence[bytes]]]]
-"""Judges a frame and hands it over to be stored; gives what becomes its answer."""
+SubmitFrame = Callable[[Frame, Peer], Awaitable[Deferred[Sequence[bytes]]]]
+"""Evaluates a frame and submits it to the store; returns its future replies."""
 
-Links = dict[int, int | None]
 Answer = Sequence[Receipt] | BaseException
 
 
-class Numbers(Protocol):
-    """What is needed of `bridge.store.records.sequence_numbers`. Blocking."""
-
-    def read(self, senders: Sequence[int]) -> Links:
-        """Give the number accepted last of each sender."""
-
-    def keep(self, before: Links, after: Links) -> None:
-        """Write what is accepted now, unless somebody else has."""
-
-
 @dataclass(slots=True)
-class _Case:
-    """One frame while it is judged and stored; `before` None: the numbers could not be read."""
+class _FrameProgress:
+    """One frame while it is evaluated and stored; `before` None: the numbers could not be read."""
 
     before: Links | None
-    after: Links = field(default_factory=dict)
-    steps: list[tuple[int, Advance]] = field(default_factory=list)
-    """Sender and outcome of each message, in order."""
+    after: dict[int, int | None] = field(default_factory=dict)
+    steps: list[tuple[int, SequencedVerdict]] = field(default_factory=list)
+    """Sender and sequenced verdict of each message, in order."""
     stored: asyncio.Future[None] | None = None
     heads: list[bool] = field(default_factory=lambda: [True])
-    """Of each arrival whether it answers for a message, or is a further part of one."""
+    """For each arrival: True if it answers for a message, False if it is a further part of one."""
 
     def to_keep(self, receipts: Sequence[Receipt]) -> Links:
-        """Give the numbers that have changed."""
+        """Return the numbers that changed."""
         before = self.before or {}
-        now: Links = dict(before)
+        now = dict(before)
         for (sender, step), receipt in zip(self.steps, compress(receipts, self.heads), strict=True):
             if not step.only_if_taken or AckCode(receipt.ack_code).positive:
                 now[sender] = step.last
@@ -166,50 +160,55 @@ class _Case:
 
 
 class Sequencer:
-    """Stands before a handler, has the last word of its verdicts, and is its inbox."""
+    """
+    Applies the protocol for one listener: wraps its handler, changes its verdicts, and is its
+    store.
+    """
 
-    def __init__(self, inbox: Inbox, numbers: Numbers, mode: SequenceNumbers) -> None:
-        """Store in `inbox`, then in `numbers`."""
+    def __init__(self, inbox: ArrivalStore, numbers: SequenceLinks, mode: SequenceNumbers) -> None:
+        """`inbox` stores messages, `numbers` the sequence numbers."""
         self._inbox = inbox
         self._numbers = numbers
         self._mode = mode
         self._turn = asyncio.Lock()
-        self._case = _Case(None)
+        self._case = _FrameProgress(None)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def in_front(self, hand_over: HandOver) -> Handler:
-        """Give a handler that hands frames over one after the other."""
+    def serialized(self, submit: SubmitFrame) -> Handler:
+        """Return a handler that submits frames one after the other."""
 
         def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-            return Deferred.fromFuture(asyncio.ensure_future(self._take(hand_over, frame, peer)))
+            return Deferred.fromFuture(asyncio.ensure_future(self._take(submit, frame, peer)))
 
         return answer
 
     def rule(self, verdict: Verdict, payload: bytes) -> Verdict:
-        """Give what a verdict comes to under the protocol."""
+        """Apply the protocol to a verdict."""
         case, header = self._case, verdict.header
         if header is None or case.before is None:
             unread = () if header is None else (InternalError(),)
-            step = Advance(verdict._replace(lanes=(), refusals=verdict.refusals or unread), None)
+            step = SequencedVerdict(
+                verdict._replace(lanes=(), refusals=verdict.refusals or unread), None
+            )
             sender = 0
         else:
             sender = _sender(header)
             last = case.after.get(sender, case.before.get(sender))
-            step = advance(verdict, payload, last, self._mode)
+            step = apply_protocol(verdict, payload, last, self._mode)
             case.after[sender] = step.last
         case.steps.append((sender, step))
         return step.verdict
 
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        """Store one message, then its number; what was not judged has none."""
+        """Store one message, then its number. Abandoned frames have no number."""
         if not self._case.steps or self._case.stored is not None:
             self._inbox.submit(arrival, settle)
             return
 
-        def tell(answer: Answer) -> None:
+        def report(answer: Answer) -> None:
             settle(answer if isinstance(answer, BaseException) else answer[0])
 
-        stored, finish = self._finisher(tell)
+        stored, finish = self._finisher(report)
         self._inbox.submit(
             arrival, lambda one: finish(one if isinstance(one, BaseException) else [one])
         )
@@ -221,18 +220,18 @@ class Sequencer:
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
         self._case.stored, finish = self._finisher(partial(_resolve, result))
         kept.add_done_callback(lambda done: finish(done.exception() or done.result()))
-        self._case.heads = [not number_of(each.flags) for each in arrivals]
+        self._case.heads = [not part_number(each.flags) for each in arrivals]
         return result
 
     def acknowledged(self, message_id: int) -> None:
-        """Note that a message's acknowledgment went to the connection it was owed to."""
+        """Record that the acknowledgment of a message was passed to its connection."""
         self._inbox.acknowledged(message_id)
 
-    async def _take(self, hand_over: HandOver, frame: Frame, peer: Peer) -> Sequence[bytes]:
+    async def _take(self, submit: SubmitFrame, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop = asyncio.get_running_loop()
         async with self._turn:
-            self._case = case = _Case(await self._read(frame))
-            answered = await hand_over(frame, peer)  # judged, and on its way to be stored
+            self._case = case = _FrameProgress(await self._read(frame))
+            answered = await submit(frame, peer)
             if case.stored is not None:
                 await case.stored
         return await answered.asFuture(loop)
@@ -244,33 +243,35 @@ class Sequencer:
             return None
 
     def _finisher(
-        self, tell: Callable[[Answer], object]
+        self, report: Callable[[Answer], object]
     ) -> "tuple[asyncio.Future[None], Callable[[Answer], None]]":
-        """Give what goes on with the case in hand once it is stored, and what waits for that."""
+        """Return a future for the stored frame, and the function that completes it."""
         case = self._case
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(answer: Answer) -> None:
-            task = asyncio.ensure_future(self._keep(case, answer, tell))
+            task = asyncio.ensure_future(self._keep(case, answer, report))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda _: _resolve(stored, None))
 
         return stored, finish
 
-    async def _keep(self, case: _Case, answer: Answer, tell: Callable[[Answer], object]) -> None:
-        """Keep the numbers of what was taken, then tell what came of it, whatever fails."""
+    async def _keep(
+        self, case: _FrameProgress, answer: Answer, report: Callable[[Answer], object]
+    ) -> None:
+        """Store the numbers of accepted messages, then report the result, whatever fails."""
         if not isinstance(answer, BaseException):
             try:
                 if changed := case.to_keep(answer):
                     await Threads.INTAKE.run(self._numbers.keep, case.before or {}, changed)
-            except Exception as error:  # noqa: BLE001  # the sender is answered, negatively
+            except Exception as error:  # noqa: BLE001  # the sender gets a negative answer
                 answer = error
-        tell(answer)
+        report(answer)
 
 
 def _senders(frame: Frame) -> Iterator[int]:
-    for each in open_batch(frame) if looks_like_batch(frame.payload) else [frame]:
+    for each in split_batch(frame) if looks_like_batch(frame.payload) else [frame]:
         try:
             yield _sender(peek(each.payload))
         except MessageRefusal:

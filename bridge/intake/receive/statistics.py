@@ -1,7 +1,4 @@
-"""Count what comes in, by listener: connections, frames, acknowledgments.
-
-Nothing here sees a payload.
-"""
+"""Metrics of a listener: connections, frames, acknowledgments. No payload is read."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,8 +15,8 @@ from bridge.metrics import Metrics
 from bridge.queue.ledger.arrivals import Receipt
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tables import AckCode
-from mllp.admission import Refusal as Refused
-from mllp.contract import Handler, Peer, ServerObserver, Tell, directly, promised
+from mllp.admission import AdmissionRefusal
+from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver, as_deferred, direct_handler
 from mllp.errors import FrameMemoryExhausted, FramingError
 from mllp.framing import Frame
 
@@ -31,7 +28,7 @@ class AckCounter:
 
     def __init__(self, metrics: Metrics, listener: str) -> None:
         """Count under this listener's name."""
-        # Both codes are from tables: there are few pairs, and each is looked up once.
+        # Both labels come from HL7 tables: the cache stays small.
         self._acks = cache(partial(metrics.acks.labels, listener))
         self._accepted = metrics.acks.labels(listener, AckCode.ACCEPT.value, "")
         self._duplicates = metrics.duplicates.labels(listener)
@@ -39,7 +36,7 @@ class AckCounter:
         self._suspects = metrics.charset_suspects.labels(listener)
 
     def stored(self, receipt: Receipt, verdict: Verdict) -> None:
-        """Count a message that is on disk, with the code it is answered with."""
+        """Count a stored message with its acknowledgment code."""
         error = verdict.refusals[0].error_code.value if verdict.refusals else ""
         self._acks(receipt.ack_code, error).inc()
         if receipt.duplicate:
@@ -54,22 +51,22 @@ class AckCounter:
         self._accepted.inc()
 
     def refused(self, refusal: MessageRefusal) -> None:
-        """Count a refusal of something that was not stored."""
+        """Count a refusal of a message that was not stored."""
         self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
 
 
 class WireCounter(ServerObserver):
-    """Counts what one listener's transport tells."""
+    """Counts the events of one listener's transport."""
 
     def __init__(self, metrics: Metrics, listener: str, seen: Counter[str] | None = None) -> None:
-        """Count under this listener's name; `seen` counts its frames for those who watch."""
+        """`seen` counts the frames of each listener for the console."""
         self._seen = Counter[str]() if seen is None else seen
         self._refusals = metrics.frames_refused
         self._listener = listener
         self._open = metrics.connections.labels(listener)
         self._turned_away = metrics.connections_refused.labels(listener)
         self._evicted = metrics.connections_evicted.labels(listener)
-        self._reports = _Reports(listener)
+        self._reports = _RateLimitedLog(listener)
         self._frames = metrics.frames.labels(listener)
         self._bytes = metrics.frame_bytes.labels(listener)
         self._noise = metrics.noise_bytes.labels(listener)
@@ -83,9 +80,9 @@ class WireCounter(ServerObserver):
         self._open.dec()
 
     @override
-    def refused(self, reason: Refused, host: str) -> None:
+    def refused(self, reason: AdmissionRefusal, host: str) -> None:
         self._turned_away.inc()
-        if reason is not Refused.DRAINING:
+        if reason is not AdmissionRefusal.DRAINING:
             self._reports.add(f"connection refused: {reason}", host)
 
     @override
@@ -110,7 +107,7 @@ class WireCounter(ServerObserver):
             self._reports.add("frame refused: all memory for frames is in use", "")
 
 
-class _Reports:
+class _RateLimitedLog:
     """Logs events that any client can cause: each kind once a minute, with its count."""
 
     def __init__(self, listener: str) -> None:
@@ -119,7 +116,7 @@ class _Reports:
         self._next: dict[str, float] = {}
 
     def add(self, event: str, host: str) -> None:
-        """Count an event; log it if none of its kind was logged in the last minute."""
+        """Count an event; log it unless its kind was logged in the last minute."""
         self._counts[event] += 1
         now = monotonic()
         if now >= self._next.get(event, 0.0):
@@ -127,24 +124,24 @@ class _Reports:
             self._log.warning(event, count=self._counts.pop(event), address=host)
 
 
-class Timed:
-    """A handler, and how long each of its answers takes."""
+class TimedHandler:
+    """Wraps a handler and measures how long each reply takes."""
 
     def __init__(self, handle: Handler, metrics: Metrics, listener: str) -> None:
         """Measure under this listener's name."""
-        self._direct = directly(handle)
+        self._direct = direct_handler(handle)
         self._observe = metrics.ack_seconds.labels(listener).observe
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Answer, and note the time from the frame to its answer."""
-        return promised(self.direct, frame, peer)
+        """Handle a frame, and observe the time to its reply."""
+        return as_deferred(self.handle_with_callback, frame, peer)
 
-    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
-        """Answer, as a call does, by telling."""
+    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """As a call, with a callback."""
         began = perf_counter()
 
-        def told(replies: Sequence[bytes] | Failure) -> None:
+        def observe_reply(replies: Sequence[bytes] | Failure) -> None:
             self._observe(perf_counter() - began)
-            tell(replies)
+            reply(replies)
 
-        self._direct(frame, peer, told)
+        self._direct(frame, peer, observe_reply)

@@ -1,7 +1,8 @@
-"""Validation before the handler: slow work on a thread of its own, in the order of arrival.
+"""Validation before the handler: slow checks on a thread for each listener, in the order of
+arrival.
 
-What a validator finds is kept for the moment in which the definition examines the message; there
-it becomes a refusal, or is only counted. One thread a listener: nobody is overtaken.
+Findings are kept until the definition inspects the message. There they become refusals, or are only
+counted.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from bridge.executors import single_thread
-from bridge.intake.receive.batches import looks_like_batch, open_batch
-from bridge.intake.receive.listener import Definition, Listening
-from bridge.intake.validation.findings import Finding
+from bridge.intake.receive.batches import looks_like_batch, split_batch
+from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.intake.validation.findings import ValidationFinding
 from bridge.metrics import Metrics
 from bridge.redaction import describe
 from mappings.hl7.header import Header
@@ -31,62 +32,62 @@ from mappings.language.scope import ListenerDefaults
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
-Findings = Mapping[bytes, Sequence[Finding]]
-"""By message."""
+Findings = Mapping[bytes, Sequence[ValidationFinding]]
+"""Findings by message payload."""
 
-Validate = Callable[[bytes], Sequence[Finding]]
-"""Gives what is against the structure of a message. Blocking."""
+Validate = Callable[[bytes], Sequence[ValidationFinding]]
+"""Returns the findings of a message. Blocking."""
 
 
-class Check(Protocol):
-    """What adds to the examination of messages."""
+class MessageCheck(Protocol):
+    """A check in addition to the definition's own inspection."""
 
-    def asks(self, payload: bytes) -> bool:
-        """Whether there is anything to look at; quick."""
+    def applies_to(self, payload: bytes) -> bool:
+        """Tell whether there is anything to check. Must be fast."""
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
-        """Give what the examination adds."""
+        """Return the issues that the check adds."""
 
 
 class Validator:
-    """The findings of one listener's messages."""
+    """Validates the messages of one listener and keeps their findings."""
 
     def __init__(
         self, listener: str, validate: Validate, metrics: Metrics, *, refuse: bool
     ) -> None:
-        """`refuse` grave findings; otherwise all are only counted and logged."""
+        """`refuse`: errors refuse a message; otherwise all findings are only counted and logged."""
         self._log = structlog.get_logger("intake").bind(listener=listener)
         self._listener = listener
         self._validate = validate
         self._counter = metrics.validation_findings
         self._refuse = refuse
-        self._known: dict[bytes, Sequence[Finding]] = {}
-        self._users = Counter[bytes]()  # frames in progress with this message: retransmits share it
+        self._known: dict[bytes, Sequence[ValidationFinding]] = {}
+        self._users = Counter[bytes]()  # frames in progress with this payload: retransmits share it
 
     def prepare(self, frame: Frame) -> Findings:
-        """Look at the messages of a frame. Changes nothing: any thread may."""
-        frames = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
+        """Validate the messages of a frame. Safe on any thread."""
+        frames = split_batch(frame) if looks_like_batch(frame.payload) else [frame]
         return {each.payload: self._look(each.payload) for each in frames}
 
     def remember(self, findings: Findings) -> None:
-        """Keep findings until `forget`, for the examination of their messages."""
+        """Keep findings until `forget`, for the inspection of their messages."""
         self._known.update(findings)
         self._users.update(findings.keys())
 
     def forget(self, findings: Findings) -> None:
-        """Drop findings, unless another frame with the same message still needs them."""
+        """Drop findings, unless another frame with the same payload still needs them."""
         self._users.subtract(findings.keys())
         for payload in findings:
             if self._users[payload] <= 0:
                 del self._users[payload], self._known[payload]
 
-    def asks(self, payload: bytes) -> bool:
-        """Say yes: the structure of each message is looked at."""
+    def applies_to(self, payload: bytes) -> bool:
+        """Each message is validated."""
         return True
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
-        """Give what the examination adds, prepared or not (a replay prepares nothing)."""
-        found = self._known.get(payload)  # another thread may forget it at any time
+        """Return the issues of a message, prepared or not (a replay prepares nothing)."""
+        found = self._known.get(payload)  # another thread may remove it at any time
         if found is None:
             found = self._look(payload)
         for finding in found:
@@ -100,23 +101,23 @@ class Validator:
         return tuple(
             Issue(each.refusal.place, "validate", each.refusal.text, refusal=each.refusal)
             for each in found
-            if each.grave
+            if each.is_error
         )
 
-    def _look(self, payload: bytes) -> Sequence[Finding]:
+    def _look(self, payload: bytes) -> Sequence[ValidationFinding]:
         try:
             return self._validate(payload)
-        except Exception as error:  # noqa: BLE001  # a validator that fails accepts nothing
+        except Exception as error:  # noqa: BLE001  # if the validator fails, nothing is accepted
             self._log.error("not validated", error=describe(error))
-            return [Finding(InternalError(), grave=True)]
+            return [ValidationFinding(InternalError(), is_error=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedDefinition:
-    """A definition whose examination knows what the check found."""
+    """A definition with an additional check."""
 
-    inner: Definition
-    check: Check = field(repr=False)
+    inner: InboundDefinition
+    check: MessageCheck = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -130,57 +131,57 @@ class ValidatedDefinition:
 
     @property
     def acceptance(self) -> Acceptance:
-        """Which messages it takes."""
+        """The message types, versions and processing ids that it accepts."""
         return self.inner.acceptance
 
     @property
     def takes_long(self) -> bool:
-        """Whether its rules are for a thread."""
+        """Whether its rules must run on a thread."""
         return self.inner.takes_long
 
     @property
     def patient_names(self) -> PatientNames:
-        """What becomes of an order whose patient is known by another name."""
+        """How to handle an order whose patient is known by another name."""
         return self.inner.patient_names
 
     def accepts(self, header: Header) -> bool:
-        """Whether type, trigger and sender are its own."""
+        """Tell whether message type, trigger event and sender match."""
         return self.inner.accepts(header)
 
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Say what is wrong with a message, by the definition and by the check."""
+        """Return the issues that the definition and the check find."""
         found, suspect = self.inner.inspect(raw, fallback, head, defaults)
         issues = (*found.issues, *self.check.issues(raw))
         return Inspection(replace(found, issues=issues), suspect)
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
-        """Give ORC-1 of the reply to an order control code."""
+        """Return ORC-1 of the reply to an order control code."""
         return self.inner.order_reply(control, accepted=accepted)
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Read what stored bytes ask for."""
+        """Map a message to order events."""
         return self.inner.read(raw, fallback, defaults)
 
 
-def validated(listening: Listening, check: Check) -> Listening:
-    """Give a listener's policy with the check in all of its definitions."""
-    definitions = tuple(ValidatedDefinition(each, check) for each in listening.definitions)
-    return replace(listening, definitions=definitions)
+def with_check(policy: ListenerPolicy, check: MessageCheck) -> ListenerPolicy:
+    """Add a check to all definitions of a policy."""
+    definitions = tuple(ValidatedDefinition(each, check) for each in policy.definitions)
+    return replace(policy, definitions=definitions)
 
 
 class ValidatingHandler:
-    """The handler of a listener whose messages are validated first."""
+    """A handler that validates each frame on a thread before it passes it on."""
 
     def __init__(self, validator: Validator, handle: Handler) -> None:
-        """Hand over to `handle` what has been looked at."""
+        """`handle` gets each frame after its validation."""
         self._validator = validator
         self._handle = handle
         self._thread = single_thread("validation")
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Validate on the thread, then answer on the loop, in the order of the calls."""
+        """Validate on the thread, then handle on the loop, in the order of the calls."""
         loop = asyncio.get_running_loop()
         looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
         answered: Deferred[Sequence[bytes]] = Deferred()
@@ -188,7 +189,7 @@ class ValidatingHandler:
         def go_on(done: "asyncio.Future[Findings]") -> None:
             try:
                 findings = done.result()
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler looks itself
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler validates again
                 findings = {}
             self._validator.remember(findings)
             try:

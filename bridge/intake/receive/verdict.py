@@ -1,10 +1,8 @@
-"""The verdict on a message, reached before it is stored: mapping, acceptance, refusal.
+"""The verdict on a message before it is stored: its definition, its lanes, or its refusals.
 
-Pure, and quick for traffic that repeats itself: the answer is remembered by sender and type.
-The order of tests is the standard's: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2), then MSH-10.
-
-Pure. Refusals are collected with their places; an exception nobody foresaw is a refusal too
-(AE 207), so that there is always an answer and never a positive one by accident.
+Pure. Fields are checked in the order of the standard: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2),
+then MSH-10. Routes are cached by sender and message type. Refusals carry the place of the error. An
+unexpected exception becomes a refusal too (AE 207), so that each message gets an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +10,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from bridge.intake.receive.identity import lane
-from bridge.intake.receive.listener import Acknowledge, Definition, Listening
-from bridge.intake.receive.patient_split import lanes_of, number_of, parts_of
+from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.intake.receive.patient_split import lanes_of, part_number, parts_of
 from bridge.queue.ledger.arrivals import MAX_LANES
+from config.listeners import Acknowledge
 from mappings.hl7.header import Header, peek
 from mappings.hl7.null_characters import null_place
 from mappings.hl7.refusals import (
@@ -36,21 +35,21 @@ from mappings.language.scope import ListenerDefaults
 from mllp.framing import START, Frame
 
 MOST_REMEMBERED = 4096
-"""Different senders and types; beyond it all are forgotten, so that nobody can fill memory."""
+"""Routes in the cache. The cache is cleared when it is full, so that senders cannot fill memory."""
 
-Route = Definition | MessageRefusal
+Route = InboundDefinition | MessageRefusal
 
 
 class Router:
-    """Routes the headers of one listener."""
+    """Chooses the definition for each message header of a listener."""
 
-    def __init__(self, listening: Listening) -> None:
-        """Take the listener's policy."""
-        self._listening = listening
+    def __init__(self, policy: ListenerPolicy) -> None:
+        """`policy` is the listener's policy."""
+        self._policy = policy
         self._known: dict[tuple[object, ...], Route] = {}
 
-    def route(self, header: Header) -> Definition:
-        """Give the definition that takes a message. Raises Refusal."""
+    def route(self, header: Header) -> InboundDefinition:
+        """Return the definition that accepts a message. Raises Refusal."""
         key = (
             header.message_code,
             header.trigger,
@@ -69,139 +68,146 @@ class Router:
         return route
 
     def _find(self, header: Header) -> Route:
-        listening = self._listening
-        for definition in listening.definitions:
+        policy = self._policy
+        for definition in policy.definitions:
             if definition.accepts(header):
                 if refusals := definition.acceptance.refusals(header):
                     return refusals[0]
                 break
         else:
-            return refusal_for(header, [each.acceptance for each in listening.definitions])
-        if listening.versions and header.version not in listening.versions:
+            return refusal_for(header, [each.acceptance for each in policy.definitions])
+        if policy.versions and header.version not in policy.versions:
             return UnsupportedVersion()
-        if listening.processing_ids and header.processing_id not in listening.processing_ids:
+        if policy.processing_ids and header.processing_id not in policy.processing_ids:
             return UnsupportedProcessingId()
         return definition
 
 
 def require_control_id(header: Header) -> None:
-    """Refuse a message that could not be acknowledged: MSH-10 is required (§2.14.9.10)."""
+    """Refuse a message without MSH-10: it cannot be acknowledged (§2.14.9.10)."""
     if header.control_id.strip() in {b"", b'""'}:
         raise MissingField("MSH-10")
 
 
-Alarm = Callable[[Exception], None]
-"""Told of an exception that nobody foresaw, before it becomes a refusal."""
+ErrorReporter = Callable[[Exception], None]
+"""Receives an unexpected exception before it becomes a refusal."""
 
 
-class Turn(NamedTuple):
-    """What the sequence number of a message leads to."""
+class SequenceCheck(NamedTuple):
+    """The result of the sequence number protocol for one message."""
 
-    expected: bytes  # MSA-4
-    is_fresh: bool = False  # the same bytes may be answered otherwise the next time
-    is_bare: bool = False  # it speaks of the link only: there is nothing to apply
+    expected: bytes  # the value of MSA-4
+    may_change: bool = False  # the same bytes may get another answer the next time
+    is_link_only: bool = False  # the message has a header only: nothing to apply
 
 
 class Verdict(NamedTuple):
-    """Accepted for these lanes, or refused. `header` is None when MSH could not be read."""
+    """
+    A message is accepted into these lanes, or refused. `header` is None if MSH cannot
+    be read.
+    """
 
     header: Header | None
-    definition: Definition | None = None
+    definition: InboundDefinition | None = None
     lanes: tuple[int, ...] = ()
     refusals: tuple[MessageRefusal, ...] = ()
     charset_suspect: bool = False
-    turn: Turn | None = None
+    sequence: SequenceCheck | None = None
     parts: tuple[tuple[int, ...], ...] = ()
-    """The lanes of each part, where the message has more patients than the queue has lanes."""
+    """The lanes of each part, if the message has more patients than a queue row has lanes."""
 
     @property
     def code(self) -> AckCode:
-        """The application acknowledgment that says so."""
+        """The application acknowledgment code of the verdict."""
         return strictest(self.refusals) if self.refusals else AckCode.ACCEPT
 
     def lanes_for(self, flags: int) -> tuple[int, ...]:
-        """Give the lanes of a stored row, which may be a part of the message."""
-        number = number_of(flags)
+        """Return the lanes of a stored row, which may hold one part of the message."""
+        number = part_number(flags)
         return self.lanes if number is None or not self.parts else self.parts[number]
 
     @property
     def is_ours(self) -> bool:
-        """Whether the refusal is our own fault, so that the same bytes may be taken later."""
+        """Whether the cause of the refusal is on our side: the same bytes may be accepted later."""
         return any(isinstance(each, InternalError) for each in self.refusals)
 
 
-Rule = Callable[[Verdict, bytes], Verdict]
-"""Gives what a verdict about a payload comes to in the end."""
+VerdictRule = Callable[[Verdict, bytes], Verdict]
+"""Changes the verdict on a payload."""
 
-Judges = Callable[[Frame, datetime], Verdict]
-
-
-def ruled(judge: Judges, rule: Rule) -> Judges:
-    """Let a rule have the last word of each verdict."""
-    return lambda frame, now: rule(judge(frame, now), frame.payload)
+Evaluate = Callable[[Frame, datetime], Verdict]
 
 
-class Judge:
-    """Judges the frames of one listener."""
+def with_rule(evaluate: Evaluate, rule: VerdictRule) -> Evaluate:
+    """Apply a rule to each verdict."""
+    return lambda frame, now: rule(evaluate(frame, now), frame.payload)
 
-    def __init__(self, listening: Listening, alarm: Alarm) -> None:
-        """Take the listener's policy."""
-        self._listening = listening
-        self._router = Router(listening)
-        self._alarm = alarm
 
-    def judge(self, frame: Frame, now: datetime) -> Verdict:
-        """Decide about one message; never raises."""
+class FrameEvaluator:
+    """Evaluates the frames of one listener."""
+
+    def __init__(self, policy: ListenerPolicy, report_error: ErrorReporter) -> None:
+        """`report_error` receives unexpected exceptions."""
+        self._policy = policy
+        self._router = Router(policy)
+        self._report_error = report_error
+
+    def evaluate(self, frame: Frame, now: datetime) -> Verdict:
+        """Return the verdict on one message. Never raises."""
         header = None
         try:
-            # Of a truncated frame only what stands before the second start is the message's own.
+            # Only the bytes before a second start block belong to the message.
             header = peek(frame.payload.split(START, 1)[0] if frame.truncated else frame.payload)
             if frame.truncated:
                 return Verdict(header, refusals=(MalformedMessage(MalformedReason.INCOMPLETE),))
-            return self._judge(header, frame.payload, now)
+            return self._evaluate(header, frame.payload, now)
         except MessageRefusal as refusal:
-            # Its traceback would keep the frames of the stack alive, and with them, batch after
-            # batch, all messages that were answered before.
+            # The traceback would keep stack frames alive, and with them all messages that were
+            # answered before.
             kept = refusal.with_traceback(None)
             kept.__context__ = kept.__cause__ = None
             return Verdict(header, refusals=(kept,))
-        except Exception as error:  # noqa: BLE001  # whatever it was: no positive answer, no silence
-            self._alarm(error)
+        except Exception as error:  # noqa: BLE001  # every message gets an answer
+            self._report_error(error)
             return Verdict(header, refusals=(InternalError(),))
 
-    def _judge(self, header: Header, payload: bytes, now: datetime) -> Verdict:
+    def _evaluate(self, header: Header, payload: bytes, now: datetime) -> Verdict:
         definition = self._router.route(header)
         require_control_id(header)
         if place := null_place(payload, header):
             raise WrongDataType(place)
-        listening = self._listening
+        policy = self._policy
         missed: list[UnmappedCode] = []
-        defaults = ListenerDefaults(listening.site, listening.time_zone, now, missed)
-        if listening.acknowledge is Acknowledge.STORED:
+        defaults = ListenerDefaults(policy.site, policy.time_zone, now, missed)
+        if policy.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
-        found, suspect = definition.inspect(payload, listening.charset, header, defaults)
+        found, suspect = definition.inspect(payload, policy.charset, header, defaults)
         refusals = found.refusals
-        if missed and refusals:  # what is taken is read again, and counted then
-            listening.missing(definition.name, definition.version, missed)
-        lanes = () if refusals else _numbers(found.lanes)
+        if missed and refusals:  # an accepted message is read, and counted, again later
+            policy.missing(definition.name, definition.version, missed)
+        lanes = () if refusals else _lanes(found.lanes)
         verdict = Verdict(header, definition, lanes, refusals, suspect)
-        if len(lanes) <= MAX_LANES:  # nearly always
+        if len(lanes) <= MAX_LANES:
             return verdict
-        return _in_parts(verdict, definition.read(payload, listening.charset, defaults))
+        return _in_parts(verdict, definition.read(payload, policy.charset, defaults))
 
     def _unchecked(
-        self, header: Header, definition: Definition, payload: bytes, defaults: ListenerDefaults
+        self,
+        header: Header,
+        definition: InboundDefinition,
+        payload: bytes,
+        defaults: ListenerDefaults,
     ) -> Verdict:
-        """Accept whatever can be stored; what is wrong with it, a person will see."""
+        """Accept every message that can be stored; errors show up when it is processed."""
         try:
-            charset = self._listening.charset
+            charset = self._policy.charset
             found, suspect = definition.inspect(payload, charset, header, defaults)
-            lanes = _numbers(found.lanes)
+            lanes = _lanes(found.lanes)
             several = len(lanes) > MAX_LANES
             events = definition.read(payload, charset, defaults) if several else ()
         except MessageRefusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
-            return Verdict(header, definition, (lane(self._listening.name, sender),))
+            return Verdict(header, definition, (lane(self._policy.name, sender),))
         verdict = Verdict(header, definition, lanes, (), suspect)
         return _in_parts(verdict, events) if events else verdict
 
@@ -211,8 +217,8 @@ def _in_parts(verdict: Verdict, events: Sequence[OrderEvent]) -> Verdict:
     return verdict._replace(lanes=parts[0], parts=parts)
 
 
-def _numbers(patients: Sequence[str]) -> tuple[int, ...]:
-    """Give the lanes of the patients that a message speaks of; never none."""
-    if len(patients) == 1:  # nearly always
+def _lanes(patients: Sequence[str]) -> tuple[int, ...]:
+    """Return the lanes of the patients of a message; at least one."""
+    if len(patients) == 1:
         return (lane(patients[0]),)
     return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))

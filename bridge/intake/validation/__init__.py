@@ -1,1 +1,1 @@
-"""Messages held against HL7's structures and against message profiles, with hl7apy."""
+"""Validation of messages against HL7 structures and message profiles, with hl7apy."""

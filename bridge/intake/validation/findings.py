@@ -1,7 +1,6 @@
-"""
-What hl7apy says about a message, as findings with a place and without a value.
+"""Findings of hl7apy, with a place and without a value.
 
-Pure. Its sentences quote what stood in a field; here only their kind and their place are kept.
+Pure. The texts of hl7apy quote field values; only kind and place are kept.
 """
 
 import re
@@ -24,19 +23,19 @@ from mappings.hl7.refusals import (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One difference; a `grave` one is against the structure, others against tables and lengths."""
+class ValidationFinding:
+    """One violation: an error concerns the structure, a warning concerns tables and lengths."""
 
     refusal: MessageRefusal
-    grave: bool
+    is_error: bool
 
     @override
     def __str__(self) -> str:
-        return f"{'error' if self.grave else 'warning'}: {self.refusal.text}"
+        return f"{'error' if self.is_error else 'warning'}: {self.refusal.text}"
 
 
 def _missing(place: str) -> MessageRefusal:
-    """Tell a field that is missing from a segment that is."""
+    """Distinguish a missing field from a missing segment."""
     is_field = place != "MSH-9" and ("-" in place or "." in place)
     return MissingField(place) if is_field else StructureViolation(place)
 
@@ -60,9 +59,9 @@ _SEGMENT: Final = re.compile(r"[A-Z][A-Z0-9]{2}")
 _NUMBERED: Final = re.compile(r"([A-Z0-9]{2,3})_(\d+)")
 
 
-def read_report(lines: Iterable[str]) -> list[Finding]:
-    """Read a report of hl7apy, a sentence a line; what is said twice is told once."""
-    found: dict[tuple[str, str], Finding] = {}
+def read_report(lines: Iterable[str]) -> list[ValidationFinding]:
+    """Read a report of hl7apy, one finding a line; repeated ones are returned once."""
+    found: dict[tuple[str, str], ValidationFinding] = {}
     for line in lines:
         finding = _read(line.rstrip("\n"))
         if finding is not None:
@@ -70,24 +69,24 @@ def read_report(lines: Iterable[str]) -> list[Finding]:
     return list(found.values())
 
 
-def _read(line: str) -> Finding | None:
+def _read(line: str) -> ValidationFinding | None:
     for pattern, make in _KINDS:
-        told = pattern.match(line)
-        if told is not None:
-            place = place_of(told[1]) if told.re.groups else ""
-            return Finding(make(place), line.startswith("Error"))
+        match = pattern.match(line)
+        if match is not None:
+            place = hl7_place(match[1]) if match.re.groups else ""
+            return ValidationFinding(make(place), line.startswith("Error"))
     return None
 
 
-def place_of(path: str) -> str:
+def hl7_place(path: str) -> str:
     """
-    Write a path of hl7apy as HL7 does: `PID.PID_3` is PID-3, `PID_3.CX_1` is PID-3.1.
+    Convert a path of hl7apy to HL7 notation: `PID.PID_3` is PID-3, `PID_3.CX_1` is PID-3.1.
 
-    Inside a component only the data type is known: `HD.HD_2` stays HD.2.
+    Inside a component only the data type is known: `HD.HD_2` becomes HD.2.
     """
     parent, _, child = path.partition(".")
     number = _NUMBERED.fullmatch(child)
-    if number is None:  # a segment, or a group of them
+    if number is None:  # a segment or a group
         name = child or parent
         return name if _SEGMENT.fullmatch(name) else "MSH-9"
     if number[1] == parent and _SEGMENT.fullmatch(parent):

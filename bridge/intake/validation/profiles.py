@@ -1,9 +1,9 @@
-"""Message profiles: HL7's conformance profile XML to the reference that hl7apy validates by.
+"""Message profiles: HL7 conformance profile XML as hl7apy's reference structures.
 
 Segments, groups, fields, components: usage, cardinality, data type, table, length.
 Source: HL7 v2.5.1 §2.12, HL7v2xConformanceProfile.
 
-* ProfileUnusable   the file cannot be read, or is no HL7 v2 conformance profile
+* ProfileUnusable   the file cannot be read, or is not an HL7 v2 conformance profile
 """
 
 import re
@@ -26,12 +26,15 @@ class ProfileUnusable(BridgeError):  # noqa: N818  # named for what happened
 
 
 Reference = Mapping[str, Any]
-"""Message structure (`ORM_O01`) to what hl7apy calls its reference."""
+"""Message structure (`ORM_O01`) to hl7apy's reference."""
 
 _UNBOUNDED: Final = -1
 _NEVER: Final = (0, 0)
 _USAGE: Final = re.compile(r"R|RE|O|C|CE|B|W|X|IX|C\(\w+/\w+\)|")
-"""Of HL7 v2.5.1 §2.12 and, conditions with both their outcomes, of later versions."""
+"""
+Usage codes of HL7 v2.5.1 §2.12 and of later versions, which have conditions with two
+outcomes.
+"""
 
 
 def load_profile(file: Path) -> Reference:
@@ -47,7 +50,7 @@ def load_profile(file: Path) -> Reference:
     for definition in root.iter("HL7v2xStaticDef"):
         structure = definition.get("MsgStructID") or ""
         try:
-            found[structure] = ("sequence", _Reader(structure, version).children(definition))
+            found[structure] = ("sequence", _ProfileReader(structure, version).children(definition))
         except ValueError:
             raise ProfileUnusable(
                 file.name,
@@ -61,7 +64,7 @@ def load_profile(file: Path) -> Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ProfileReader:
     """Reads the segments and groups of one message structure."""
 
     structure: str
@@ -81,7 +84,7 @@ class _Reader:
         return tuple(found)
 
     def _segment(self, segment: ET.Element) -> Any:
-        """Read a segment; where a profile lists none of its fields, as the version has it."""
+        """Read a segment; if the profile lists no fields, those of the HL7 version apply."""
         name = segment.get("Name", "")
         fields = tuple(
             (f"{name}_{number}", self._element(field), _cardinality(field), "FIE")
@@ -105,7 +108,7 @@ class _Reader:
         )
 
     def _components(self, parent: ET.Element, kind: str) -> Any:
-        """Read components; where a profile lists none, as the data type has them."""
+        """Read components; if the profile lists none, those of the data type apply."""
         listed = [*parent.findall("Component"), *parent.findall("SubComponent")]
         if not listed:
             return (
@@ -120,10 +123,10 @@ class _Reader:
         return (*components, *self._unlisted(kind, "Datatypes_Structs", len(components)))
 
     def _unlisted(self, name: str, kind: str, listed: int) -> tuple[Any, ...]:
-        """Give what the version has behind what the profile lists: it must not be there."""
+        """Return the version's elements after the profile's last one: they are not allowed."""
         try:
             known = _known(name, kind, self.version)
-        except ValueError:  # a Z segment, or a type of the site's own
+        except ValueError:  # a Z segment or a local data type
             return ()
         children = known[1] if kind == "Segment" else known
         return tuple((each[0], each[1], _NEVER, each[3]) for each in children[listed:])
@@ -142,11 +145,11 @@ def _known(name: str, kind: str, version: str) -> Any:
     try:
         return load_reference(name, kind, version)
     except HL7apyException:
-        raise ValueError("neither the profile nor the version says what this is") from None
+        raise ValueError("unknown to the profile and to the version") from None
 
 
 def nearest(version: str) -> str:
-    """Give the version that hl7apy knows and that comes closest; it has no 2.7.1 and no 2.9."""
+    """Return the closest version that hl7apy supports; it lacks 2.7.1 and 2.9."""
     from hl7apy import SUPPORTED_LIBRARIES  # noqa: PLC0415  # as above
 
     known = sorted(SUPPORTED_LIBRARIES, key=_numbers)
@@ -171,7 +174,7 @@ def _checked(element: ET.Element) -> str:
 
 
 def _cardinality(element: ET.Element) -> tuple[int, int]:
-    """Give how often it has to and may stand there; usage X: never, R: at least once."""
+    """Return minimum and maximum; usage X: never, R: at least once."""
     most = element.get("Max") or "*"
     low, high = int(element.get("Min") or 0), _UNBOUNDED if most == "*" else int(most)
     match _checked(element):

@@ -20,7 +20,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 
 from bridge.transports.http.protocol import CONTENT_TYPE
 from bridge.transports.http.resource import MessageResource
-from mllp.admission import Activity, Admission, Ceiling, source_of
+from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
 from mllp.memory_budget import FrameBudget
@@ -158,12 +158,12 @@ class _Channel(HTTPChannel):
         )
 
     @property
-    def activity(self) -> Activity:
+    def activity(self) -> ConnectionActivity:
         """The activity of the connection, for admission control."""
         if self._handlingRequest:
-            return Activity.BUSY
+            return ConnectionActivity.BUSY
         began = self._deadline is not None and not self._shaking
-        return Activity.UNFINISHED if began else Activity.IDLE
+        return ConnectionActivity.UNFINISHED if began else ConnectionActivity.IDLE
 
     def evict(self) -> None:
         """Close the connection in favour of another one."""
@@ -280,7 +280,7 @@ class MessageSite(Site):
         observer: ServerObserver,
         refuse: NakBuilder,
         budget: FrameBudget | None = None,
-        ceiling: Ceiling | None = None,
+        ceiling: SharedConnectionLimit | None = None,
     ) -> None:
         """
         `clock` is the reactor; `refuse` builds the reply to a body that is too long.

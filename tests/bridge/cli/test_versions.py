@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
-from bridge.intake.receive.acknowledgments import Answers
-from bridge.intake.receive.verdict import Judge
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.wiring.listeners import ControlIds, make_listeners
@@ -237,8 +237,8 @@ def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
     settings = load(home.folder)
     listening = make_listeners(settings)["ris-orders"]
     moment = datetime.now(UTC)
-    verdict = Judge(listening, print).judge(Frame(BOTH.encode()), moment)
-    arrival = Answers(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)
+    verdict = FrameEvaluator(listening, print).evaluate(Frame(BOTH.encode()), moment)
+    arrival = AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)
     with bridge_database(home.folder) as database, database.write() as connection:
         admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), [arrival])
     home.write("")

@@ -9,7 +9,7 @@ from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, Page, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import accepting, destination, until
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

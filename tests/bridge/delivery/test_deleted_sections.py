@@ -13,7 +13,7 @@ from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.delivery.test_delivery_history import compiled
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 from tests.conformance.parsers import structure_errors
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination, until
 from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

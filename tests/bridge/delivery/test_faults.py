@@ -11,7 +11,7 @@ from mappings.hl7.message import Message
 from mllp.errors import LossReason, NotConnected, ReplyLost
 from tests.bridge.delivery.fixtures import accepting, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

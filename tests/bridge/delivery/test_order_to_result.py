@@ -12,8 +12,8 @@ from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
-from tests.bridge.intake.test_forwarder import group, message
+from tests.bridge.intake.fixture import order
+from tests.bridge.intake.process.test_order_processor import group, message
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event
 from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import ReconcileRound
 from tests.bridge.delivery.fixtures import SITE, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

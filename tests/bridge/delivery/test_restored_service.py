@@ -12,7 +12,7 @@ from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import destination, until
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext
 from tests.bridge.delivery.fixtures import destination, outbound, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

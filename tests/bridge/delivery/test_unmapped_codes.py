@@ -16,7 +16,7 @@ from mappings.language.code_tables import UnmappedCode
 from mappings.outbound.definition import OutboundMapping
 from tests.bridge.delivery.fixtures import Time, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 SOURCES = {
     **read_folder(DEFINITIONS),

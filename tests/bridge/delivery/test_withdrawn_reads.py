@@ -11,7 +11,7 @@ from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, TOKEN, destination, until
 from tests.bridge.delivery.test_delivery_history import NOT_YET, RESULTS, compiled
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
-from tests.bridge.intake.desk import order
+from tests.bridge.intake.fixture import order
 
 pytestmark = pytest.mark.anyio
 

@@ -28,11 +28,11 @@ from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import HttpCaller
-from bridge.intake.process.order_processor import Forwarder
-from bridge.intake.process.order_repository import Memory
-from bridge.intake.process.outcomes import Waiting
+from bridge.intake.process.order_processor import OrderProcessor
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import Listening
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
@@ -76,7 +76,7 @@ class Hospital:
     metrics: Metrics
     outbox: Outbox
     worker: Worker
-    adopt: Callable[[Listening], None]
+    adopt: Callable[[ListenerPolicy], None]
     numbers: Any = field(default_factory=lambda: count(1))
 
     async def send(self, payload: bytes) -> ReceivedAck:
@@ -184,7 +184,7 @@ async def open_hospital(
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
         )
         client = EngineClient(HttpCaller(http), TOKEN)
-        listening = Listening("ris", inbound(), site=SITE)
+        listening = ListenerPolicy("ris", inbound(), site=SITE)
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
         stack.push_async_callback(ledger.stop)
@@ -192,9 +192,9 @@ async def open_hospital(
         async def state_of(message_id: int) -> QueueState:
             return QueueState.DONE
 
-        waiting = Waiting(state_of)
-        memory = Memory(database, time)
-        forwarder = Forwarder(client, memory, {"ris": listening}, waiting, metrics)
+        waiting = CompletionWaiter(state_of)
+        memory = OrderRepository(database, time)
+        forwarder = OrderProcessor(client, memory, {"ris": listening}, waiting, metrics)
         worker = Worker(
             Inbox(database, "test", write_records=memory.write),
             forwarder.apply,
@@ -232,7 +232,7 @@ async def open_hospital(
             stack.push_async_callback(courier.stop)
             couriers.append(courier)
 
-        def adopt(changed: Listening) -> None:
+        def adopt(changed: ListenerPolicy) -> None:
             handler.adopt(changed)
             forwarder.adopt({"ris": changed})
 

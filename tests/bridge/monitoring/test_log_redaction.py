@@ -11,13 +11,13 @@ import structlog
 
 from bridge import logs
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.receive.listener import Acknowledge
-from bridge.intake.receive.verdict import Judge
+from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.redaction import describe, safe_text, stack_frames
 from bridge.store.database import Database
+from config.listeners import Acknowledge
 from tests.bridge.delivery.fixtures import accepting, destination, until
 from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.desk import LISTENING, open_desk
+from tests.bridge.intake.fixture import LISTENING, open_intake
 
 CANARIES = (
     "CANARYMRN",
@@ -84,15 +84,15 @@ async def test_intake_sings_not(database: Database, lines: io.StringIO) -> None:
         order(6) + order(7),
     ]
     for acknowledge in Acknowledge:
-        async with open_desk(database, acknowledge=acknowledge) as desk:
-            replies = [reply for payload in payloads for reply in await desk.send(payload)]
+        async with open_intake(database, acknowledge=acknowledge) as intake:
+            replies = [reply for payload in payloads for reply in await intake.send(payload)]
             clean(*(reply.replace(b"CANARYID", b"").replace(b"CANARYZ1", b"") for reply in replies))
-            desk.handler._judge._router = Broken()  # type: ignore[assignment]
-            await desk.send(order(8))
-            desk.handler._inbox = Broken()  # type: ignore[assignment]
-            desk.handler._judge = Judge(LISTENING, desk.handler._alarm)
-            await desk.send(order(9))
-            clean(desk.metrics.render(), desk.rows("error_code, error_place"))
+            intake.handler._evaluator._router = Broken()  # type: ignore[assignment]
+            await intake.send(order(8))
+            intake.handler._inbox = Broken()  # type: ignore[assignment]
+            intake.handler._evaluator = FrameEvaluator(LISTENING, intake.handler._report_error)
+            await intake.send(order(9))
+            clean(intake.metrics.render(), intake.rows("error_code, error_place"))
     assert "not accepted" in lines.getvalue()
     clean(lines.getvalue())
 

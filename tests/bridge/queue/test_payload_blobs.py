@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.process.jobs import ContentUnreadable
+from bridge.intake.process.jobs import ContentUnreadableError
 from bridge.intake.process.jobs import read as read_job
-from bridge.intake.process.order_processor import given_up
+from bridge.intake.process.order_processor import permanent_failure
 from bridge.queue import queries
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
@@ -281,9 +281,9 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
     (other,) = [each for each in claimed if not each.unreadable]
     assert (len(claimed), broken.payload, broken.unreadable) == (2, b"", "EIO")
     assert len(other.payload) > LENGTH
-    with pytest.raises(ContentUnreadable) as raised:
+    with pytest.raises(ContentUnreadableError) as raised:
         read_job(broken, {})
-    outcome = given_up(broken, raised.value)
+    outcome = permanent_failure(broken, raised.value)
     assert (outcome.event, outcome.code) == (QueueEvent.POSTPONED, "content_unreadable")
     inbox.settle([dataclasses.replace(outcome, retry_at=NOW)], NOW)
     (again,) = inbox.claim(NOW, 10)

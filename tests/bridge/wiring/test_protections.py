@@ -10,14 +10,14 @@ from bridge.admin.checks.findings import CheckSeverity
 from bridge.admin.checks.security import findings, protections
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
-from bridge.workers.confinement import ALL, FILTER, LANDLOCK, NAMESPACES
+from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES
 
 
 def test_all_are_listed() -> None:
     """One note, no warning."""
-    (note,) = findings(ALL)
+    (note,) = findings(ALL_PROTECTIONS)
     assert note.severity is CheckSeverity.NOTE
-    assert all(each in note.message for each in ALL)
+    assert all(each in note.message for each in ALL_PROTECTIONS)
 
 
 def test_none_is_a_warning() -> None:
@@ -31,10 +31,10 @@ def test_none_is_a_warning() -> None:
 
 def test_what_is_missing_is_named() -> None:
     """Namespaces are of no use behind the filter, which allows no socket."""
-    _, warning = findings([each for each in ALL if each not in (LANDLOCK, NAMESPACES)])
+    _, warning = findings([each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)])
     assert LANDLOCK in warning.message
     assert NAMESPACES not in warning.message
-    _, warning = findings([each for each in ALL if each not in (FILTER, NAMESPACES)])
+    _, warning = findings([each for each in ALL_PROTECTIONS if each not in (FILTER, NAMESPACES)])
     assert NAMESPACES in warning.message
 
 

@@ -15,12 +15,12 @@ def length(payload: bytes, given: Mapping[str, Any]) -> int:
 
 
 def echo(payload: bytes, given: Mapping[str, Any]) -> bytes:
-    """Give the bytes back."""
+    """Return the payload."""
     return payload
 
 
 def count(payload: bytes, given: Mapping[str, Any]) -> int:
-    """Say how often this process was called; remembers it."""
+    """Return how often this process was called."""
     _calls.append(1)
     return len(_calls)
 
@@ -47,7 +47,7 @@ def leave(payload: bytes, given: Mapping[str, Any]) -> None:
 
 
 def about(payload: bytes, given: Mapping[str, Any]) -> list[Any]:
-    """Say how the process looks from inside."""
+    """Return facts about the process."""
     return [dict(os.environ), os.getppid(), str(Path.cwd())]
 
 

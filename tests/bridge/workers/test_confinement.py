@@ -119,7 +119,7 @@ TOO_MUCH = {
 
 
 def called(body: str, **about: object) -> str:
-    """Run a hook with this body, which may say where HOME and the service are."""
+    """Run a hook with this body; it may use the paths of HOME and of the service."""
     lines = body.format(**about).replace("\n", "\n    ")
     arguments = {"module": "h", "function": "f", "text": MESSAGE}
     source = f"def f(message):\n    {lines}\n    return 'no objection'\n".encode()
@@ -128,7 +128,7 @@ def called(body: str, **about: object) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A HOME with a secret, which is the same afterwards."""
+    """A HOME with a secret that must not change."""
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/key").write_text("tops3cret", "utf-8")
     yield tmp_path
@@ -148,7 +148,7 @@ def test_what_is_not_computing_is_refused(body: str, home: Path) -> None:
 
 @pytest.mark.parametrize("body", TOO_MUCH.values(), ids=TOO_MUCH)
 def test_what_goes_wrong_in_a_call_ends_with_it(body: str) -> None:
-    """Endless, too large, crashed or forged: the call fails and its worker answers the next."""
+    """Endless, too large, crashed or forged: the call fails, and the next one is answered."""
     called("return 'fine'")
     before = HOOKS.pids
     with pytest.raises(WorkerError):
@@ -158,7 +158,7 @@ def test_what_goes_wrong_in_a_call_ends_with_it(body: str) -> None:
 
 
 def test_a_hook_changes_nothing_for_the_next_one() -> None:
-    """Not even the parser, the built-in names or the random numbers that it shares with it."""
+    """Not even parser, built-in names or random numbers."""
     poison = (
         "import builtins, hl7, json, sys\n"
         "hl7.parse = json.dumps = builtins.str = builtins.len = None\n"
@@ -180,7 +180,7 @@ def test_a_hook_keeps_no_state() -> None:
 
 
 def test_a_forged_answer_is_for_its_own_call_only() -> None:
-    """What a hook writes beside its answer reaches no other call."""
+    """Other output of a hook reaches no other call."""
     forged = SAY + "say(b'\\0\\0\\0\\4J\"x\"' * 1000); return 'mine'"
     assert called(forged) == "x"
     for _ in range(3):
@@ -203,7 +203,7 @@ def test_threads_of_the_service_share_the_workers() -> None:
 
 
 def test_without_landlock_no_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filter then allows no open at all; what is missing is reported."""
+    """Without Landlock the filter allows no open; the missing step is reported."""
     program = confinement.seccomp.program(can_open=False)
     assert len(program) < len(confinement.seccomp.program(can_open=True))
 
@@ -213,4 +213,4 @@ def test_what_is_active_is_reported() -> None:
     pool = WorkerPool("test", [], size=1)
     active = pool.protections()
     pool.close()
-    assert [each for each in confinement.ALL if each in active] == active
+    assert [each for each in confinement.ALL_PROTECTIONS if each in active] == active

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.workers.hooks import HookRunner
+from bridge.workers.hooks import WorkerHookRunner
 from mappings.language.hooks import HookStopped
 
 MESSAGE = "MSH|^~\\&|RIS\rPID|1||M1||DOE^JANE\r"
@@ -10,13 +10,13 @@ MESSAGE = "MSH|^~\\&|RIS\rPID|1||M1||DOE^JANE\r"
 
 @pytest.mark.parametrize("answer", ["'a\\x00b'", "'\\ud800'", "chr(0xDFFF)"])
 def test_an_answer_that_no_database_takes_is_refused(answer: str) -> None:
-    """The order needs attention; it does not fail wherever its text is written."""
+    """The order becomes an exception; storing its text does not fail."""
     source = f"def value(message):\n    return {answer}\n"
     with pytest.raises(HookStopped, match="NUL character or an unpaired surrogate"):
-        HookRunner().call("odd", source, "value", MESSAGE)
+        WorkerHookRunner().call("odd", source, "value", MESSAGE)
 
 
 def test_an_ordinary_answer() -> None:
     """Text of any language passes."""
     source = "def value(message):\n    return f'{message[1][3]} \\u80ba \\U0001f9b4'\n"
-    assert HookRunner().call("plain", source, "value", MESSAGE) == "M1 \u80ba \U0001f9b4"
+    assert WorkerHookRunner().call("plain", source, "value", MESSAGE) == "M1 \u80ba \U0001f9b4"

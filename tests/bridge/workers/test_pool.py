@@ -25,7 +25,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_a_task_takes_bytes_and_arguments(pool: WorkerPool) -> None:
-    """And answers JSON or bytes; the worker is kept for the next call."""
+    """It answers JSON or bytes; the worker is kept for the next call."""
     assert pool.pids == []
     assert pool.call("length", b"x" * 10**6, {"more": 3}, seconds=10) == 10**6 + 3
     before = pool.pids
@@ -41,7 +41,7 @@ def test_no_call_sees_the_state_of_another(pool: WorkerPool) -> None:
 def test_the_environment_is_empty(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And what lies where the service was started is no program of ours."""
+    """Files in the working directory are not imported."""
     (tmp_path / "json.py").write_text("raise SystemExit(1)", "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SECRET", "tops3cret")
@@ -66,7 +66,7 @@ def test_a_call_that_takes_too_long(pool: WorkerPool, task: str) -> None:
 
 
 def test_a_call_that_fails(pool: WorkerPool) -> None:
-    """The class is passed on, not its text; too large an answer is none, nor is an early end."""
+    """The class name is passed on, not the text; large answers and early ends fail."""
     with pytest.raises(WorkerFailed) as found:
         pool.call("fail", b"Doe^John", seconds=10)
     assert found.value.names[:2] == ("KeyError", "LookupError")
@@ -78,7 +78,7 @@ def test_a_call_that_fails(pool: WorkerPool) -> None:
 
 
 def test_a_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
-    """The out-of-memory killer takes it while it is idle; nobody notices."""
+    """An idle worker that was killed is replaced."""
     pool.call("length", seconds=10)
     (before,) = pool.pids
     os.kill(before, 9)
@@ -87,7 +87,7 @@ def test_a_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
 
 
 def test_waiting_is_bounded() -> None:
-    """By time and by number; who waits gets the worker when it is free."""
+    """By time and number; a waiting call gets the worker when it is free."""
     pool = WorkerPool("test", MODULES, size=1, waiting=1)
     pool.call("length", seconds=10)
     results: list[object] = []
@@ -114,7 +114,7 @@ def test_waiting_is_bounded() -> None:
 
 
 def test_closing_ends_everything(pool: WorkerPool) -> None:
-    """Calls too; a later call starts another process."""
+    """Calls end too; a later call starts another process."""
     pool.call("length", seconds=10)
     (pid,) = pool.pids
     pool.close()

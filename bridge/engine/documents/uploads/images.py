@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.engine.documents.errors import BadImage, ImageFault
-from bridge.workers.documents import Budget, TooCostly, Unparsable, parse
+from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import IMAGE
 
 DIMENSIONS = struct.Struct("!II")
@@ -58,7 +58,7 @@ def accept(
     declared_type: str,
     limits: ImageLimits | None = None,
     *,
-    budget: Budget | None = None,
+    budget: ParsingBudget | None = None,
 ) -> EncodedImage:
     """
     Return the image re-encoded (JPEG stays JPEG, the others become PNG), or raise `BadImage`.
@@ -98,14 +98,14 @@ def _accepted(
 
 
 def _encode_in_worker(
-    data: bytes, kind: str, pixels: int, budget: Budget | None
+    data: bytes, kind: str, pixels: int, budget: ParsingBudget | None
 ) -> tuple[bytes, int, int]:
     """Re-encode an image in a worker process; raise BadImage."""
     try:
         found = parse("image", data, {"kind": kind, "pixels": pixels}, limits=IMAGE, budget=budget)
-    except TooCostly:
+    except DocumentTooCostly:
         raise BadImage(ImageFault.TOO_COSTLY) from None
-    except Unparsable:
+    except DocumentUnparsable:
         raise BadImage(ImageFault.MALFORMED) from None
     if isinstance(found, dict):
         raise BadImage(ImageFault(found["fault"]))

@@ -33,7 +33,7 @@ from bridge.engine.rules.text.document import (
     parse,
     to_json,
 )
-from bridge.workers.documents import TooCostly, Unparsable
+from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable
 from bridge.workers.documents import parse as parse_in_worker
 from parsers.limits import TEMPLATE
 
@@ -59,9 +59,9 @@ def import_template(html: str) -> tuple[str, Document]:
     data = html[: TEMPLATE.size + 1].encode("utf-8", "surrogatepass")
     try:
         found = parse_in_worker("template", data, limits=TEMPLATE)
-    except TooCostly:
+    except DocumentTooCostly:
         raise BadTemplate("the template takes too long to read") from None
-    except Unparsable:
+    except DocumentUnparsable:
         raise BadTemplate("the template cannot be read") from None
     if "fault" in found:
         raise BadTemplate(found["fault"])

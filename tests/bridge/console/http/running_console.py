@@ -32,8 +32,8 @@ from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import SignedInUser
 from bridge.engine_client.transport import EngineCaller
-from bridge.intake.receive.acknowledgments import Answers
-from bridge.intake.receive.verdict import Judge
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
@@ -204,8 +204,8 @@ class RunningConsole:
         """Store a message like its listener; return its id."""
         listening = make_listeners(self.settings)[listener]
         moment = datetime.now(UTC)
-        verdict = Judge(listening, print).judge(Frame(payload), moment)
-        arrival = Answers(listening, ControlIds()).arrival(verdict, payload, moment)
+        verdict = FrameEvaluator(listening, print).evaluate(Frame(payload), moment)
+        arrival = AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, moment)
         with self.database.write() as connection:
             cursor = self.database.driver_connection(connection).cursor()
             return admit(LEDGER_DIALECTS[self.database.dialect], cursor, [arrival])[0].message_id

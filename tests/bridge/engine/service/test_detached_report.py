@@ -17,17 +17,17 @@ OWN = {"pk", "report_id", "content_hash"}
 
 def test_a_signature_leaves_the_row_that_the_orm_would_leave(harness: ServiceHarness) -> None:
     """Signing through the detached report and through the ORM (merged patient) gives equal rows."""
-    direct, merged = harness.draft("A1"), harness.draft("A2", mrn="M2")
+    handle_with_callback, merged = harness.draft("A1"), harness.draft("A2", mrn="M2")
     harness.do(merge_patients, SITE, "M1", "M2")
     harness.later(1)
 
     assert harness.do(lambda work: lock_detached(work, merged)) is None
-    harness.do(sign, direct, time_zone="Europe/Zurich")
+    harness.do(sign, handle_with_callback, time_zone="Europe/Zurich")
     harness.do(sign, merged, time_zone="Europe/Zurich")
 
-    assert row(harness, direct) == row(harness, merged)
-    assert row(harness, direct)["signed_by"]["email"] == "ann@example.org"
-    assert row(harness, direct)["updated_at"] == harness.now
+    assert row(harness, handle_with_callback) == row(harness, merged)
+    assert row(harness, handle_with_callback)["signed_by"]["email"] == "ann@example.org"
+    assert row(harness, handle_with_callback)["updated_at"] == harness.now
 
 
 def test_every_column_is_read_and_what_was_changed_is_written(harness: ServiceHarness) -> None:

@@ -1,0 +1,135 @@
+"""Check of a message's patients before it is acknowledged.
+
+* A merge that closes a circle is refused with AE 205.
+* If the listener does not redirect, a message that names a merged identifier gets AE 204.
+* If the listener refuses conflicts, a message with another patient for a known order gets AE 204.
+
+The check knows messages that are applied. Merges that still wait in the queue are found when they
+are processed. Reads the database: call it on a thread.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import structlog
+from sqlalchemy import Connection
+
+from bridge.intake.process.addressing import (
+    names_merged_patient,
+    orders_of_others,
+    redirected_to_survivor,
+)
+from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
+from bridge.intake.process.planning import key_of
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.verdict import Router
+from bridge.redaction import describe
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from bridge.store.records import merged_patients, order_index, visit_transfers
+from config.listeners import MergedPatients, PatientConflict
+from mappings.hl7.header import peek
+from mappings.hl7.refusals import DuplicateKeyIdentifier, MessageRefusal, UnknownKeyIdentifier
+from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.language.diagnostics import Issue
+from mappings.language.scope import ListenerDefaults
+
+_MERGE = b"MRG"
+_CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
+_SLICE_BYTES = 256 * 2**10  # searched at once, in about 50 µs
+_PAUSE_SECONDS = 0.0002  # between two slices: other threads get the interpreter
+
+
+class PatientCheck:
+    """Checks the patients of one listener's messages (a `MessageCheck`)."""
+
+    def __init__(self, policy: ListenerPolicy, database: Database) -> None:
+        """Messages are read with the policy's definitions."""
+        self._log = structlog.get_logger("intake").bind(listener=policy.name)
+        self._database = database
+        self.adopt(policy)
+
+    def adopt(self, policy: ListenerPolicy) -> None:
+        """Use another policy from now on."""
+        self._policy = policy
+        self._router = Router(policy)
+        self._refuses = policy.merged is MergedPatients.REFUSE
+        self._refuses_conflicts = policy.patient_conflict is PatientConflict.REFUSE
+        self._latest = (b"", self._refuses)
+
+    def applies_to(self, payload: bytes) -> bool:
+        """Tell whether the database must be read for a message."""
+        latest, answer = self._latest  # called twice in a row for each message
+        if latest is not payload:
+            answer = self._refuses or _has_merge(payload)
+            answer |= self._refuses_conflicts and _has_change(payload)
+            self._latest = payload, answer
+        return answer
+
+    def issues(self, payload: bytes) -> tuple[Issue, ...]:
+        """Return the issues of a message. Blocks if the database must be read."""
+        if not self.applies_to(payload):
+            return ()
+        try:
+            found = self._refusals(self._events(payload))
+        except StoreError as error:  # storing the message will fail as well
+            self._log.warning("merged patients not looked up", error=describe(error))
+            return ()
+        except Exception:  # noqa: BLE001  # the evaluation refuses the message
+            return ()
+        return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
+
+    def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
+        patients = {(each.site, each.mrn) for each in events}
+        with self._database.read() as connection:
+            survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
+            if (
+                self._refuses_conflicts
+                and not moves
+                and self._has_conflict(
+                    connection, [redirected_to_survivor(each, survivors) for each in events]
+                )
+            ):
+                return [UnknownKeyIdentifier("PID-3")]
+        if not survivors:
+            return []
+        if self._refuses and names_merged_patient(events, survivors):
+            return [UnknownKeyIdentifier("PID-3")]
+        return [DuplicateKeyIdentifier("MRG-1")] if _closes_circle(events, survivors) else []
+
+    def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
+        """Tell whether events, except new orders, name orders of other patients."""
+        asked = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
+        index, others = order_index.find_with_others(connection, map(key_of, asked))
+        return any(orders_of_others(each, index, others) for each in asked)
+
+    def _events(self, payload: bytes) -> Sequence[OrderEvent]:
+        header, policy = peek(payload), self._policy
+        defaults = ListenerDefaults(policy.site, policy.time_zone, datetime.now(UTC))
+        return self._router.route(header).read(payload, policy.charset, defaults)
+
+
+def _has_merge(payload: bytes) -> bool:
+    """Search for MRG in slices, with pauses between them."""
+    if len(payload) <= _SLICE_BYTES:
+        return _MERGE in payload
+    for end in range(_SLICE_BYTES, len(payload) + _SLICE_BYTES, _SLICE_BYTES):
+        if payload.find(_MERGE, end - _SLICE_BYTES, end + len(_MERGE) - 1) >= 0:
+            return True
+        time.sleep(_PAUSE_SECONDS)  # large messages are evaluated on a thread
+    return False
+
+
+def _has_change(payload: bytes) -> bool:
+    """Tell whether a message has an ORC that is not NW, or is large."""
+    return len(payload) > _SLICE_BYTES or _CHANGE.search(payload) is not None
+
+
+def _closes_circle(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:
+    return any(
+        each.action is OrderAction.PATIENT_MERGE
+        and survivors.get((each.site, each.mrn)) == each.prior_mrn
+        for each in events
+    )

@@ -1,0 +1,172 @@
+"""An intake with a real ledger, and its sender."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from typing import Any
+
+from sqlalchemy import text
+from twisted.internet.defer import Deferred
+
+from bridge.intake.receive.handler import IntakeHandler
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.sequence_numbers import Sequencer
+from bridge.intake.receive.statistics import AckCounter
+from bridge.metrics import Metrics
+from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.states import QueueState
+from bridge.store.database import Database
+from bridge.store.migration import upgrade
+from bridge.store.records.sequence_numbers import SequenceLinks
+from config.listeners import SequenceNumbers
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.acknowledgment import ReceivedAck, read_ack
+from mappings.inbound.definition import InboundMapping
+from mllp.contract import Handler, Peer
+from mllp.framing import Frame
+
+IDS = count(1)
+"""Control ids of acknowledgments, unique in a run."""
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+ORDER = (
+    "MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|{id}|P|2.3.1|{number}||{accept}|"
+    "{application}\r"
+    "PID|1||{mrn}||TESTER^TILDA||19700101|F\r"
+    "ORC|NW|P{acc}|{acc}||SC\r"
+    "OBR|1|P{acc}|{acc}|CTHEAD^CT Head^L|||20261121113000|||||||||||{acc}||||||CT\r"
+)
+
+
+def order(
+    control_id: str = "ID1",
+    acc: str = "A1",
+    mrn: str = "M1",
+    *,
+    accept: str = "",
+    application: str = "",
+    number: str = "",
+) -> bytes:
+    """Build an order that any listener accepts."""
+    return ORDER.format(
+        id=control_id, acc=acc, mrn=mrn, accept=accept, application=application, number=number
+    ).encode()
+
+
+def definitions() -> tuple[InboundMapping, ...]:
+    """The definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
+    return tuple(each for each in found if isinstance(each, InboundMapping))
+
+
+LISTENING = ListenerPolicy("ris", definitions(), site="SITE1")
+
+
+@dataclass
+class RecordingPeer:
+    """The other end of a connection."""
+
+    host: str = "127.0.0.1"
+    port: int = 1
+    connection_id: int = 1
+    later: list[bytes] = field(default_factory=list)
+
+    def send(self, payload: bytes) -> bool:
+        self.later.append(payload)
+        return True
+
+
+class FixedCompletion:
+    """A completion waiter with a fixed result."""
+
+    def __init__(self, state: QueueState = QueueState.DONE) -> None:
+        self.state = state
+
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
+        future: asyncio.Future[QueueState] = asyncio.get_running_loop().create_future()
+        future.set_result(self.state)
+        return future
+
+
+@dataclass
+class IntakeFixture:
+    """A handler under test."""
+
+    handler: IntakeHandler
+    sequencer: Sequencer | None
+    front: Callable[[Handler], Handler]
+    database: Database
+    metrics: Metrics
+    caller: RecordingPeer
+
+    async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
+        """Hand one frame over and wait for its replies."""
+        deferred = self.front(self.handler)(Frame(payload, truncated), self.caller)
+        return list(await deferred.asFuture(asyncio.get_running_loop()))
+
+    async def ask(self, payload: bytes, *, truncated: bool = False) -> ReceivedAck:
+        """As `send`, for a frame with exactly one reply."""
+        (reply,) = await self.send(payload, truncated=truncated)
+        return read_ack(reply)
+
+    def rows(
+        self,
+        columns: str = "state, ack_code, error_code, error_place",
+        table: str = "message",
+        key: str = "id",
+    ) -> Sequence[Any]:
+        """Return stored rows."""
+        with self.database.read() as connection:
+            rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {key}"))  # noqa: S608
+            return [tuple(row) for row in rows]
+
+
+def _unwrapped(handle: Handler) -> Handler:
+    return handle
+
+
+def _serialized(sequencer: Sequencer, handle: Handler) -> Handler:
+    """Let a sequencer hand frames over, as the service does."""
+
+    async def submit(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        return handle(frame, peer)
+
+    return sequencer.serialized(submit)
+
+
+@asynccontextmanager
+async def open_intake(
+    database: Database,
+    listening: ListenerPolicy = LISTENING,
+    completion: FixedCompletion | None = None,
+    numbers: SequenceNumbers = SequenceNumbers.OFF,
+    **changes: Any,
+) -> AsyncIterator[IntakeFixture]:
+    """Start an intake on a database."""
+    upgrade(database)
+    ledger = Ledger(database)
+    ledger.start(asyncio.get_running_loop())
+    metrics = Metrics()
+    listening = replace(listening, **changes)
+    sequencer = None
+    if numbers is not SequenceNumbers.OFF:
+        sequencer = Sequencer(ledger, SequenceLinks(database, listening.name), numbers)
+    handler = IntakeHandler(
+        listening,
+        sequencer or ledger,
+        completion or FixedCompletion(),
+        AckCounter(metrics, listening.name),
+        clock=lambda: NOW,
+        new_id=lambda: f"ACK{next(IDS)}",
+        rule=None if sequencer is None else sequencer.rule,
+    )
+    front = _unwrapped if sequencer is None else partial(_serialized, sequencer)
+    try:
+        yield IntakeFixture(handler, sequencer, front, database, metrics, RecordingPeer())
+    finally:
+        await ledger.stop()

@@ -1,0 +1,213 @@
+"""Patients merged, merged on, merged in circles; and who a late message is about."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.receive.identity import lane
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.store.database import Database
+from bridge.store.records import merged_patients
+from config.listeners import MergedPatients
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.messages import adt, order_group, order_message
+
+pytestmark = pytest.mark.anyio
+NAME = "TESTER^TILDA"
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and no destination."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def owners(hospital: Hospital) -> dict[str, str]:
+    """The patient of each report in the engine; the order index must be equal."""
+    rows = (await hospital.client.worklist(SITE)).items
+    keys = [each for row in rows for each in row["clinicalInfo"]]
+    found = {each["Accession"]: each["PatientMRN"] for each in keys}
+    index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
+    assert sorted(found.items()) == sorted(index)
+    return found
+
+
+def last(hospital: Hospital) -> tuple[str, str]:
+    """State and code of the last message."""
+    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize("event", ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"])
+async def test_every_merge(hospital: Hospital, event: str) -> None:
+    """Each event that merges or renumbers moves what the old number had."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    await hospital.send(adt(event, "M2", "M1"))
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_a_number_that_is_somebody_elses(hospital: Hospital) -> None:
+    """A47 to a number of another patient is parked until a correction arrives."""
+    other = "SMITH^BOB"
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    await hospital.send(order_message(order_group("NW", "P2", "F2"), mrn="M2", name=other))
+    await hospital.send(adt("A47", "M2", "M1"))
+    assert last(hospital) == ("parked", "patient_name_mismatch")
+    assert await owners(hospital) == {"F1": "M1", "F2": "M2"}
+    rows = (await hospital.client.worklist(SITE)).items
+    names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    assert names == {"F1": NAME, "F2": other}
+    await hospital.send(adt("A08", "M2"))  # it was she, under a wrong name
+    await hospital.applied()
+    assert await owners(hospital) == {"F1": "M2", "F2": "M2"}
+
+
+async def test_her_orders_under_the_new_number_came_first(hospital: Hospital) -> None:
+    """A patient with the former name is the same, although A47 has a newer name."""
+    for mrn in ("M1", "M2"):
+        await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A47", "M2", "M1", name="MARRIED^TILDA"))
+    assert await owners(hospital) == {"FM1": "M2", "FM2": "M2"}
+
+
+async def test_several_prior_numbers(hospital: Hospital) -> None:
+    """MRG-1 names two retired numbers: the orders of both move."""
+    for mrn in ("M1", "M2"):
+        await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A40", "M3^^^MAIN^MR", "M1^^^MAIN^MR~M2^^^MAIN^MR"))
+    assert await owners(hospital) == {"FM1": "M3", "FM2": "M3"}
+
+
+async def test_merged_on(hospital: Hospital) -> None:
+    """A merge of merges: everything is the last survivor's, whichever number a message names."""
+    for mrn in ("M1", "M2", "M3"):
+        await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(adt("A40", "M3", "M2"))
+    await hospital.send(order_message(order_group("NW", "P4", "F4"), mrn="M1"))
+    await hospital.send(adt("A40", "M2", "M0"))  # into one who was merged on
+    await hospital.send(order_message(order_group("NW", "P5", "F5"), mrn="M0"))
+    accessions = ["FM1", "FM2", "FM3", "F4", "F5"]
+    assert await owners(hospital) == dict.fromkeys(accessions, "M3")
+
+
+async def test_a_circle_is_refused(hospital: Hospital) -> None:
+    """A merge that closes a circle is parked, and changes nothing."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(adt("A40", "M1", "M2"))
+    assert last(hospital) == ("parked", "merge_cycle")
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_once_more(hospital: Hospital) -> None:
+    """The same merge again changes nothing."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    for _ in range(2):
+        await hospital.send(adt("A40", "M2", "M1"))
+    assert last(hospital) == ("done", "")
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_late_messages_are_about_the_survivor(hospital: Hospital) -> None:
+    """Changes, cancellations and demographics that still name the old number."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), order_group("NW", "P2", "F2")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", what="CT Neck"), mrn="M1"))
+    await hospital.send(order_message(order_group("CA", "P2", "F2"), mrn="M1"))
+    await hospital.send(adt("A08", "M1", name="TESTER^THEA"))
+    assert await owners(hospital) == {"F1": "M2"}
+    (row,) = (await hospital.client.worklist(SITE)).items
+    assert row["orders"][0]["StudyDescription"] == "CT Neck"
+    assert "THEA" in row["orders"][0]["PatientName"]
+
+
+async def test_several_pairs(hospital: Hospital) -> None:
+    """A40 with three pairs: all are merged, and what waited for any of them follows."""
+    for mrn in ("O1", "O2", "O3"):
+        await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    pairs = [f"PID|1||N{n}||{NAME}||19700101|F\rMRG|O{n}\r" for n in (1, 2, 3)]
+    head = adt("A40", "X").split(b"PID|")[0]
+    late = order_message(order_group("NW", "P9", "F9"), mrn="O3")
+    await hospital.hand_over(head + "".join(pairs).encode())
+    await hospital.hand_over(late)
+    await hospital.applied()
+    assert await owners(hospital) == {"FO1": "N1", "FO2": "N2", "FO3": "N3", "F9": "N3"}
+
+
+async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
+    """A listener that does not redirect parks late messages; merges are applied."""
+    listening = replace(ListenerPolicy("ris", inbound(), site=SITE), merged=MergedPatients.REFUSE)
+    hospital.adopt(listening)
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(order_message(order_group("XO", "P1", "F1"), mrn="M1"))
+    assert last(hospital) == ("parked", "patient_merged")
+    await hospital.send(adt("A40", "M3", "M2"))
+    assert await owners(hospital) == {"F1": "M3"}
+
+
+def test_pointers_never_chain(database: Database) -> None:
+    """Each identifier leads to the last survivor in one step; a circle changes nothing."""
+    with database.write() as connection:
+        assert merged_patients.merge(connection, SITE, "A", "B") == "B"
+        assert merged_patients.merge(connection, SITE, "B", "C") == "C"
+        assert merged_patients.merge(connection, SITE, "D", "A") == "C"
+        assert merged_patients.merge(connection, SITE, "C", "A") == "C"
+        assert merged_patients.merge(connection, "SITE2", "A", "Z") == "Z"
+    with database.read() as connection:
+        everybody = [(SITE, each) for each in "ABCD"] + [("SITE2", "A")]
+        found = merged_patients.survivors(connection, everybody)
+    assert found == {(SITE, each): "C" for each in "ABD"} | {("SITE2", "A"): "Z"}
+
+
+@pytest.mark.parametrize(("cancelled", "left"), [(20, []), (5, ["F1"])])
+@pytest.mark.parametrize("by", ["M1", "M2"])
+async def test_cancelled_under_the_other_identifier(
+    hospital: Hospital, by: str, cancelled: int, left: list[str]
+) -> None:
+    """Orders and merges come by different ways: what was closed before the merge is closed."""
+    order = "M1" if by == "M2" else "M2"
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), mrn=order, sent=10))
+    await hospital.send(order_message(order_group("CA", "P1", "F1"), mrn=by, sent=cancelled))
+    for _ in range(2):
+        await hospital.send(adt("A40", "M2", "M1"))
+        assert await owners(hospital) == dict.fromkeys(left, "M2")
+
+
+async def test_two_identifiers_are_one_patient(hospital: Hospital) -> None:
+    """Messages under both identifiers that arrive together are applied one after the other."""
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.worker.stop()
+    await hospital.hand_over(order_message(order_group("NW", "P1", "F1"), mrn="M1", sent=2))
+    await hospital.hand_over(order_message(order_group("CA", "P1", "F1"), mrn="M2", sent=3))
+    await hospital.worker.start()
+    await hospital.applied()
+    assert await owners(hospital) == {}
+
+
+async def test_what_a_merge_brings_together_is_read_together(hospital: Hospital) -> None:
+    """One study ordered under two identifiers: one report, whenever the merge comes."""
+    study = "ZDS|1.2.3.4^RIS^Application^DICOM\r"
+    await hospital.send(order_message(order_group("NW", "P1", "F1") + study, mrn="M1"))
+    await hospital.send(order_message(order_group("NW", "P2", "F2") + study, mrn="M2"))
+    await hospital.send(order_message(order_group("NW", "P3", "F3"), mrn="M1"))
+    await hospital.send(adt("A40", "M2", "M1"))
+    rows = (await hospital.client.worklist(SITE)).items
+    groups = [{each["Accession"] for each in row["clinicalInfo"]} for row in rows]
+    assert sorted(groups, key=len) == [{"F3"}, {"F1", "F2"}]
+    (reports,) = zip(*hospital.rows("SELECT DISTINCT report_id FROM bridge_order"), strict=True)
+    assert sorted(reports) == sorted(row["reportId"] for row in rows)
+
+
+async def test_two_lanes_after_a_merge(hospital: Hospital) -> None:
+    """A message under the old number takes its turn among those of the survivor as well."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(order_message(order_group("XO", "P1", "F1"), mrn="M1"))
+    lanes = hospital.rows("SELECT lane_1, lane_2, state FROM message ORDER BY id DESC LIMIT 1")
+    assert lanes == [(lane(f"{SITE}|M1"), lane(f"{SITE}|M2"), "done")]

@@ -1,0 +1,116 @@
+"""Orders whose patient is known by a spelling variant or by another name."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.store.database import Database
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.inbound.definition import InboundMapping
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.messages import adt, order_group, order_message
+
+pytestmark = pytest.mark.anyio
+KNOWN = "MÜLLER-DOE^JANE^QUINN"
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and no destination."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+def decide(hospital: Hospital, policy: str) -> None:
+    """Set `patient_names` in the orders definition."""
+    text = f"include: orders.yaml\npatient_names: {policy}"
+    made = compile_sources({**read_folder(DEFINITIONS), "orders2.yaml": text}, "orders2")
+    assert isinstance(made, InboundMapping)
+    hospital.adopt(ListenerPolicy("ris", (made, inbound()[1]), SITE))
+
+
+async def names(hospital: Hospital) -> dict[str, str]:
+    """Accession to name on the worklist."""
+    rows = (await hospital.client.worklist(SITE)).items
+    return {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *("MÜLLER-DOE^JANE", "MÜLLER-DOE^JANE^Q", "MUELLER-DOE^JANE^QUINN", "MULLER DOE^J"),
+        *("MÜLLER-DOE^JANE^QUINN^^DR", "MÜLLER-DOE^JANE^QUINN^JR", "müller-doe^jane"),
+    ],
+)
+@pytest.mark.parametrize("known_first", [True, False])
+async def test_a_spelling_is_the_known_name(
+    hospital: Hospital, other: str, *, known_first: bool
+) -> None:
+    """The order is applied under the known name, in any order of arrival."""
+    first, second = (KNOWN, other) if known_first else (other, KNOWN)
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), name=first))
+    await hospital.send(order_message(order_group("NW", "P2", "F2"), name=second))
+    assert hospital.states() == {"done"}
+    found = await names(hospital)
+    assert found["F2"].casefold() == found["F1"].casefold()
+    index = dict(hospital.rows("SELECT accession, state FROM bridge_order"))
+    assert index == {"F1": "ordered", "F2": "ordered"}
+    await hospital.send(order_message(order_group("XO", "P2", "F2", what="MR Head"), name=second))
+    assert hospital.states() == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("other", "birth"),
+    [
+        ("MÜLLER-DOE^JOAN^QUINN", "19700101"),
+        ("MEIER-DOE^JANE^QUINN", "19700101"),
+        ("MÜLLER-DOE^JANE^ROSE", "19700101"),
+        ("MÜLLER-DOE^JANE", "19700102"),  # another date of birth
+        ("MÜLLER-DOE", "19700101"),
+    ],
+)
+async def test_another_person_waits(hospital: Hospital, other: str, birth: str) -> None:
+    """The name is no spelling variant: the order is parked, and applied after a correction."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))
+    message = order_message(order_group("NW", "P2", "F2"), name=other).replace(
+        b"19700101", birth.encode()
+    )
+    await hospital.send(message)
+    assert hospital.rows("SELECT code FROM message WHERE state = 'parked'") == [
+        ("patient_name_mismatch",)
+    ]
+    await hospital.send(adt("A08", "M1", name=other))
+    assert hospital.states() == {"done"}
+
+
+async def test_twins_under_one_number(hospital: Hospital) -> None:
+    """An initial is no spelling variant if the sex differs."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), name="DOE^JANE"))
+    await hospital.send(
+        order_message(order_group("NW", "P2", "F2"), name="DOE^J").replace(b"|F\r", b"|M\r")
+    )
+    assert hospital.states() == {"done", "parked"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "other", "states"),
+    [
+        ("exact", "MÜLLER-DOE^JANE", {"done", "parked"}),
+        ("compatible", "MÜLLER-DOE^JANE", {"done"}),
+        ("compatible", "ROE^JANE", {"done", "parked"}),
+        ("update", "ROE^JANE", {"done"}),
+    ],
+)
+async def test_the_definition_decides(
+    hospital: Hospital, policy: str, other: str, states: set[str]
+) -> None:
+    """`patient_names` of the orders definition; `update` renames the patient everywhere."""
+    decide(hospital, policy)
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))
+    await hospital.send(order_message(order_group("NW", "P2", "F2"), name=other))
+    assert hospital.states() == states
+    if policy == "update":
+        assert set((await names(hospital)).values()) == {other}

@@ -1,0 +1,88 @@
+"""The check of patients before the acknowledgment: AE 204 for a merged identifier."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from bridge.intake.receive.offload import FrameOffload
+from bridge.store.database import Database
+from bridge.store.records import merged_patients
+from bridge.wiring.listeners import merged_patient_check, with_checks
+from config.listeners import Acknowledge, MergedPatients
+from mappings.hl7.tables import AckCode
+from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order
+from tests.bridge.intake.messages import adt
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def refusing(
+    database: Database, merged: MergedPatients = MergedPatients.REFUSE
+) -> AsyncIterator[IntakeFixture]:
+    """An intake whose listener does not redirect; O1 was merged into N1."""
+    async with open_intake(database, merged=merged) as intake:
+        with database.write() as connection:
+            merged_patients.merge(connection, "SITE1", "O1", "N1")
+        listening = intake.handler._policy
+        check = merged_patient_check(listening, database)
+        assert check is not None
+        intake.handler.adopt(with_checks(listening, check))
+        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
+        intake.front = lambda handle: offload
+        yield intake
+
+
+async def test_the_old_number_is_refused(database: Database) -> None:
+    """AE 204 at PID-3, for an order and for demographics; the survivor's are taken."""
+    async with refusing(database) as intake:
+        for payload in (order("ID1", mrn="O1"), adt("A08", "O1")):
+            ack = await intake.ask(payload)
+            assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("204",))
+        assert intake.rows("error_place") == [("PID-3",), ("PID-3",)]
+        assert (await intake.ask(order("ID2", mrn="N1"))).code is AckCode.ACCEPT
+
+
+async def test_merges_go_on(database: Database) -> None:
+    """Repeated and further merges are accepted, although they name a merged number."""
+    async with refusing(database) as intake:
+        for payload in (adt("A40", "N1", "O1"), adt("A40", "X1", "N1")):
+            assert (await intake.ask(payload)).code is AckCode.ACCEPT
+
+
+async def test_one_of_a_batch(database: Database) -> None:
+    """The others of its batch are taken."""
+    async with refusing(database) as intake:
+        batch = b"BHS|^~\\&|R\r" + order("B1", mrn="O1") + order("B2") + b"BTS|2\r"
+        (reply,) = await intake.send(batch)
+        assert b"MSA|AE|B1" in reply
+        assert b"MSA|AA|B2" in reply
+
+
+async def test_what_cannot_be_read_is_the_judges(database: Database) -> None:
+    """An unreadable message is refused by the evaluation."""
+    async with refusing(database) as intake:
+        assert (await intake.ask(b"GET / HTTP/1.1\r\n")).error_codes == ("100",)
+        assert (await intake.ask(order(mrn=""))).error_codes == ("101",)
+
+
+async def test_a_merge_that_leads_back(database: Database) -> None:
+    """AE 205 at MRG-1 on any listener; a repeated or further merge is accepted."""
+    async with refusing(database, MergedPatients.REDIRECT) as intake:
+        ack = await intake.ask(adt("A40", "O1", "N1"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+        assert intake.rows("error_place") == [("MRG-1",)]
+        for payload in (adt("A40", "N1", "O1"), adt("A40", "O1", "X1"), order("ID1", mrn="O1")):
+            assert (await intake.ask(payload)).code is AckCode.ACCEPT
+
+
+def test_nobody_is_asked_in_vain(database: Database) -> None:
+    """With redirects only merges are looked up; with `stored` nothing."""
+    known = merged_patient_check(LISTENING, database)
+    assert known is not None
+    assert [known.applies_to(each) for each in (order(), adt("A40", "A", "B"))] == [False, True]
+    stored = replace(LISTENING, merged=MergedPatients.REFUSE, acknowledge=Acknowledge.STORED)
+    assert merged_patient_check(stored, database) is None

@@ -1,0 +1,233 @@
+"""A message that names another patient for an order that is known."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.process.order_processor import OrderProcessor
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.receive.completion import CompletionWaiter
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.offload import FrameOffload
+from bridge.metrics import Metrics
+from bridge.queue.claims import MessageOutcome
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import QueueState
+from bridge.store.database import Database
+from bridge.store.records import order_writes
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.wiring.listeners import merged_patient_check, with_checks
+from config.listeners import PatientConflict
+from mappings.hl7.tables import AckCode
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.fixture import LISTENING, open_intake
+from tests.bridge.intake.messages import adt, order_group, order_message
+
+pytestmark = pytest.mark.anyio
+OTHER = "OTHER^OLGA"
+Open = Callable[[PatientConflict], AbstractAsyncContextManager[Hospital]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, database: Database) -> Open:
+    """Opens a bridge whose listener has a policy."""
+
+    @asynccontextmanager
+    async def made(conflict: PatientConflict) -> AsyncIterator[Hospital]:
+        async with open_hospital(tmp_path, database) as hospital:
+            hospital.adopt(ListenerPolicy("ris", inbound(), SITE, patient_conflict=conflict))
+            yield hospital
+
+    return made
+
+
+async def listed(hospital: Hospital) -> dict[str, str]:
+    """MRN to accession and description on the worklist."""
+    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
+    orders = [each for row in rows for each in row["orders"]]
+    return {
+        each["PatientMRN"]: f"{each['Accession']} {each.get('StudyDescription', '')}"
+        for each in orders
+    }
+
+
+def last(hospital: Hospital) -> tuple[str, str, list[str]]:
+    """State and code of the last message, and its exceptions."""
+    ((number, state, code),) = hospital.rows(
+        "SELECT id, state, code FROM message ORDER BY id DESC LIMIT 1"
+    )
+    codes = hospital.rows(f"SELECT code FROM concern WHERE row_id = {number}")  # noqa: S608
+    return state, code, [each for (each,) in codes]
+
+
+@pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
+@pytest.mark.parametrize("conflict", [PatientConflict.PARK, PatientConflict.REFUSE])
+async def test_it_is_set_aside(opened: Open, conflict: PatientConflict, control: str) -> None:
+    """The order stays as it is; the message is parked and an exception."""
+    async with opened(conflict) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        wrong = order_group(control, "P1", "F1", accession="A1", what="MR Head")
+        await hospital.send(order_message(wrong, mrn="M2", name=OTHER))
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await listed(hospital) == {"M1": "A1 CT Head"}
+
+
+async def test_it_moves_the_order(opened: Open) -> None:
+    """The order is the other patient's, with nothing of whose it was."""
+    async with opened(PatientConflict.MOVE) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        wrong = order_group("XO", "P1", "F1", accession="A1", what="MR Head")
+        await hospital.send(order_message(wrong, mrn="M2", name=OTHER))
+        assert last(hospital) == ("done", "order_moved", ["order_moved"])
+        assert await listed(hospital) == {"M2": "A1 MR Head"}
+        tags = [json.loads(each) for (each,) in hospital.rows("SELECT tags FROM bridge_order")]
+        assert OTHER in {each["PatientName"] for each in tags if each["PatientMRN"] == "M2"}
+        await hospital.send(
+            order_message(order_group("CA", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
+        )
+        assert await listed(hospital) == {}
+
+
+async def test_an_order_whose_report_is_begun_does_not_move(opened: Open) -> None:
+    """A report that was begun stays with its patient, and the message is parked."""
+    async with opened(PatientConflict.MOVE) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        page = await hospital.page("A1")
+        await page("save", text="Dictated.")
+        await hospital.send(
+            order_message(order_group("XO", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
+        )
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await hospital.report("A1") is not None
+
+
+async def test_it_makes_a_second_order(opened: Open) -> None:
+    """Both orders are on the worklist, and the message is an exception."""
+    async with opened(PatientConflict.ACCEPT) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        await hospital.send(
+            order_message(order_group("XO", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
+        )
+        assert last(hospital) == ("done", "patient_conflict", ["patient_conflict"])
+        assert set(await listed(hospital)) == {"M1", "M2"}
+
+
+async def test_a_merge_resolves_it(opened: Open) -> None:
+    """A change under the survivor's number that arrives before the merge is applied after it."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+        await hospital.send(
+            order_message(order_group("XO", "P1", "F1", what="MR Head"), mrn="M2", sent=3)
+        )
+        await hospital.send(adt("A40", "M2", "M1"))
+        await hospital.applied()
+        assert await listed(hospital) == {"M2": "F1 MR Head"}
+        assert hospital.rows("SELECT code FROM concern") == []
+
+
+async def test_new_orders_are_not_stopped(opened: Open) -> None:
+    """Numbers that are used again make a second order with an exception; others none."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        await hospital.send(
+            order_message(order_group("NW", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
+        )
+        assert last(hospital) == ("done", "patient_conflict", ["patient_conflict"])
+        await hospital.send(
+            order_message(order_group("XO", "P9", "F9", accession="A1"), mrn="M3", name=OTHER)
+        )
+        assert last(hospital) == ("done", "", [])
+        assert set(await listed(hospital)) == {"M1", "M2", "M3"}
+
+
+async def test_messages_that_arrive_together(opened: Open) -> None:
+    """The wrong correction waits for the order that is applied in the same batch."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.hand_over(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        wrong = order_group("XO", "P1", "F1", accession="A1")
+        await hospital.hand_over(order_message(wrong, mrn="M2", name=OTHER))
+        await hospital.applied()
+        assert set(await listed(hospital)) == {"M1"}
+        assert last(hospital)[:2] == ("parked", "patient_conflict")
+
+
+async def test_it_is_refused_before_the_acknowledgment(database: Database) -> None:
+    """AE 204 at PID-3, once the order has been applied; the order's own patient is taken."""
+    listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
+    async with open_intake(database, listening) as intake:
+        with database.write() as connection:
+            key = OrderIndexKey("SITE1", "M1", "A1")
+            order_writes.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
+        check = merged_patient_check(listening, database)
+        assert check is not None
+        intake.handler.adopt(with_checks(listening, check))
+        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
+        intake.front = lambda handle: offload
+        change = order_group("XO", "P1", "F1", accession="A1")
+        ack = await intake.ask(order_message(change, mrn="M2", name=OTHER))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("204",))
+        assert intake.rows("error_place") == [("PID-3",)]
+        assert (await intake.ask(order_message(change))).code is AckCode.ACCEPT
+        assert not check.applies_to(order_message(order_group("NW", "P1", "F1")))
+
+
+class Node:
+    """One node of a cluster."""
+
+    def __init__(self, hospital: Hospital, url: str, name: str) -> None:
+        self.database = Database(url)
+        memory = OrderRepository(self.database, hospital.time)
+        listeners = {"ris": ListenerPolicy("ris", inbound(), SITE)}
+        waiting = CompletionWaiter(lambda _: asyncio.sleep(0, QueueState.DONE))
+        self.forwarder = OrderProcessor(hospital.client, memory, listeners, waiting, Metrics())
+        self.inbox = Inbox(self.database, name, write_records=memory.write)
+        self._time = hospital.time
+
+    def begin(self) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        """Claim a message and begin to apply it."""
+        (claimed,) = self.inbox.claim(self._time(), 1)
+        return self.forwarder.apply([claimed])
+
+    def write(self, outcomes: Sequence[MessageOutcome]) -> None:
+        """Store the outcome."""
+        self.inbox.settle(outcomes, self._time())
+
+
+@pytest.mark.parametrize(
+    "database_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+@pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
+async def test_two_nodes_at_the_same_moment(
+    tmp_path: Path, database_url: str, database: Database, control: str
+) -> None:
+    """A correction with another patient waits for the order that another node applies."""
+    async with open_hospital(tmp_path, database) as hospital:
+        await hospital.worker.stop()
+        await hospital.hand_over(order_message(order_group("NW", "P1", "F1", accession="A1")))
+        wrong = order_group(control, "P1", "F1", accession="A1", what="MR Head")
+        await hospital.hand_over(order_message(wrong, mrn="M2", name=OTHER))
+        one, two = (Node(hospital, database_url, name) for name in ("one", "two"))
+
+        ordering = one.begin()
+        registered = await anext(ordering)
+        async for outcomes in two.begin():
+            assert [each.code for each in outcomes] == ["order_in_progress"]
+            two.write(outcomes)
+        one.write(registered)
+        assert [each async for each in ordering] == []
+
+        while last(hospital)[0] == "queued":  # until the lock is released
+            hospital.time.leap += 1000
+            async for outcomes in two.begin():
+                two.write(outcomes)
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await listed(hospital) == {"M1": "A1 CT Head"}
+        for each in (one, two):
+            each.database.dispose()

@@ -1,0 +1,68 @@
+"""Patient locks: several lanes with messages about one patient."""
+
+import asyncio
+
+import pytest
+
+from bridge.intake.patients.patient_locks import PatientLocks
+from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.order_rules import SourceMessage
+from bridge.queue.claims import ClaimedMessage
+from mappings.inbound.events import OrderAction, OrderEvent
+
+pytestmark = pytest.mark.anyio
+
+
+def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
+    """A message about patients, with an order of its own by default."""
+    order = accession or f"A{number}"
+    events = [OrderEvent(OrderAction.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
+    claimed = ClaimedMessage(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
+    return MessageJob(claimed, SourceMessage(number, None), events)
+
+
+def numbers(jobs: list[MessageJob]) -> list[int]:
+    """The ids of the messages."""
+    return [each.claimed.message_id for each in jobs]
+
+
+def test_of_two_in_a_batch_the_older_goes_first() -> None:
+    """The later one is read again; messages about others do not wait."""
+    turns = PatientLocks()
+    now, later = turns.lock([job(3, "M2"), job(2, "M1", "M2"), job(1, "M3")], turns.begin_read())
+    assert (numbers(now), numbers(later)) == ([1, 2], [3])
+
+
+def test_another_patient_for_an_order_waits_for_the_first() -> None:
+    """A message that names another patient for an order is read again after the one before it."""
+    turns = PatientLocks()
+    jobs = [job(1, "M1", accession="A1"), job(2, "M2", accession="A1"), job(3, "M3")]
+    now, later = turns.lock(jobs, turns.begin_read())
+    assert (numbers(now), numbers(later)) == ([1, 3], [2])
+
+
+async def test_a_patient_in_hand_is_waited_for() -> None:
+    """A batch about a locked patient waits."""
+    turns = PatientLocks()
+    first, second = turns.begin_read(), turns.begin_read()
+    now, _ = turns.lock([job(1, "M1")], first)
+    held, later = turns.lock([job(2, "M1")], second)
+    turns.release(held, second)
+    assert (numbers(held), numbers(later)) == ([], [2])
+    waiting = asyncio.create_task(turns.wait(later))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    turns.release(now, first)
+    await waiting
+
+
+def test_what_was_read_before_she_was_let_go_is_read_again() -> None:
+    """A message that was read before the release is read again; later ones are current."""
+    turns = PatientLocks()
+    first, second = turns.begin_read(), turns.begin_read()
+    now, _ = turns.lock([job(1, "M1")], first)
+    turns.release(now, first)
+    held, later = turns.lock([job(2, "M1")], second)
+    turns.release(held, second)
+    assert numbers(later) == [2]
+    assert numbers(turns.lock([job(2, "M1")], turns.begin_read())[0]) == [2]

@@ -1,0 +1,147 @@
+"""Visits that move, are merged or renumbered, and their orders."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.store.database import Database
+from mappings.hl7.message import Message
+from tests.bridge.delivery.fixtures import SITE, destination
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+
+pytestmark = pytest.mark.anyio
+NUMBERS = count(1)
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and one receiver."""
+    async with open_hospital(tmp_path, database, destination()) as made:
+        yield made
+
+
+def order(acc: str, mrn: str = "M1", visit: str = "V1", name: str = "TESTER^TILDA") -> bytes:
+    """Order an examination during a visit."""
+    return (
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ORM^O01|V{next(NUMBERS)}|P|2.5.1\r"
+        f"PID|1||{mrn}||{name}||19700101|F\rPV1|1|O|AMB^1||||||||||||||||{visit}^^^MAIN\r"
+        f"ORC|NW|P{acc}|{acc}\rOBR|1|P{acc}|{acc}|X^CT Head^L||||||||||||||{acc}||||||CT\r"
+    ).encode()
+
+
+def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit: str = "") -> bytes:
+    """Build an ADT message about a visit."""
+    return (
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ADT^{event}|V{next(NUMBERS)}|P|2.5.1\r"
+        f"EVN|{event}|20261121\rPID|1||{mrn}||{'MOVER^MIRA' if mrn == 'M2' else 'TESTER^TILDA'}"
+        f"||19700101|F\r{merge and f'MRG|{merge}' + chr(13)}"
+        f"PV1|1|I|{place}||||||||||||||||{visit}\r"
+    ).encode()
+
+
+async def known(hospital: Hospital) -> dict[str, tuple[str, str, str]]:
+    """The patient of each report, and visit and place in its Metadata."""
+    rows: list[Any] = [
+        each for row in (await hospital.client.worklist(SITE)).items for each in row["orders"]
+    ]
+    found = {
+        each["Accession"]: (
+            each["PatientMRN"],
+            each["Metadata"].get("VisitNumber", ""),
+            each["Metadata"].get("PatientLocation", ""),
+        )
+        for each in rows
+    }
+    index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
+    assert sorted((acc, whose) for acc, (whose, _, _) in found.items()) == sorted(index)
+    return found
+
+
+async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> None:
+    """A transfer changes where the patient is, for that visit and no other."""
+    await hospital.send(order("A1"))
+    await hospital.send(order("A2", visit="V2"))
+    await hospital.send(adt("A02", visit="V1"))
+    assert await known(hospital) == {"A1": ("M1", "V1", "W 2"), "A2": ("M1", "V2", "AMB 1")}
+
+
+@pytest.mark.parametrize("event", ["A42", "A45", "A50"])
+async def test_a_visit_gets_another_number(hospital: Hospital, event: str) -> None:
+    """Its orders bear the new one, in Metadata and in their results."""
+    await hospital.send(order("A1"))
+    await hospital.send(adt(event, merge="M1||||V1", visit="V9"))
+    assert (await known(hospital))["A1"][:2] == ("M1", "V9")
+    await hospital.read_and_sign("A1", "Read.")
+    await hospital.follow()
+    (oru,) = await hospital.delivered(1)
+    assert Message.parse(oru).value("PV1-19.1") == "V9"
+
+
+@pytest.mark.parametrize("number", ["V9", "V1"])
+async def test_a_visit_moves_to_another_patient(hospital: Hospital, number: str) -> None:
+    """A45: its orders are the other patient's; those of other visits stay."""
+    await hospital.send(order("A1"))
+    await hospital.send(order("A2", visit="V2"))
+    await hospital.send(adt("A45", "M2", "M1||||V1", visit=number))
+    assert await known(hospital) == {"A1": ("M2", number, "W 2"), "A2": ("M1", "V2", "AMB 1")}
+    (row,) = [
+        each
+        for row in (await hospital.client.worklist(SITE)).items
+        for each in row["orders"]
+        if each["Accession"] == "A1"
+    ]
+    assert "MIRA" in row["PatientName"]
+
+
+async def test_what_is_begun_stays_and_people_are_told(hospital: Hospital) -> None:
+    """A report that was begun does not move."""
+    await hospital.send(order("A1"))
+    page = await hospital.page("A1")
+    await page("save", text="Begun.")
+    await hospital.send(adt("A45", "M2", "M1||||V1", visit="V1"))
+    assert hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1") == [
+        ("done", "report_kept")
+    ]
+    ((message_id,),) = hospital.rows("SELECT max(id) FROM message")
+    assert hospital.rows("SELECT kind, row_id, code FROM concern") == [
+        ("message", message_id, "report_kept")
+    ]
+    record = await hospital.report("A1", "M1")
+    assert record is not None
+    assert await hospital.report("A1", "M2") is None
+
+
+async def test_a_name_that_was_corrected_stays(hospital: Hospital) -> None:
+    """An update of the visit brings back nothing that was corrected since the order came."""
+    await hospital.send(order("A1", name="TESTER^TILDE"))
+    await hospital.send(adt("A08"))
+    await hospital.send(adt("A02", visit="V1"))
+    assert hospital.states() == {"done"}
+    (row,) = (await hospital.client.worklist(SITE)).items
+    assert "TILDA" in row["orders"][0]["PatientName"]
+
+
+async def test_nothing_of_whom_it_was_goes_along(hospital: Hospital) -> None:
+    """An order that moves says of its patient what the event says: age by her own birth date."""
+    dated = order("A1").replace(b"X^CT Head^L||||", b"X^CT Head^L|||20260301|")
+    await hospital.send(dated.replace(b"|19700101|F", b"|19700101|F||2106-3^White"))
+    move = adt("A45", "M2", "M1||||V1", visit="V1")
+    await hospital.send(move.replace(b"|19700101|F", b"|19960101|F"))
+    (row,) = (await hospital.client.worklist(SITE)).items
+    (tags,) = row["orders"]
+    assert (tags["PatientBirthDate"], tags["PatientAge"]) == ("19960101", "030Y")
+    assert "Race" not in tags
+
+
+async def test_an_order_that_was_cancelled_under_the_number_it_moves_to(
+    hospital: Hospital,
+) -> None:
+    """A cancellation that was sent after the move and arrived before it counts."""
+    cancel = order("A1", "M2", name="MOVER^MIRA").replace(b"ORC|NW", b"ORC|CA")
+    await hospital.send(cancel.replace(b"|20261121||ORM", b"|20261121130000||ORM"))
+    await hospital.send(order("A1").replace(b"|20261121||ORM", b"|20261121100000||ORM"))
+    await hospital.send(adt("A45", "M2", "M1||||V1", visit="V1"))
+    assert (await hospital.client.worklist(SITE)).items == ()

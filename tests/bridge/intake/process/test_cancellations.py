@@ -1,0 +1,82 @@
+"""Cancel, order again, hold, release: the same result in any order of arrival."""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from bridge.intake.patients.duplicate_orders import combined
+from bridge.intake.process.order_rules import OrderState, SourceMessage
+from bridge.intake.process.planning import plan
+from bridge.store.records.message_time import MessageTime, Resolution, clock
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from mappings.inbound.events import OrderAction, OrderEvent
+
+KEY = OrderIndexKey("S", "M", "A")
+NEW, CANCEL, HOLD, RELEASE = (
+    OrderAction.CREATE,
+    OrderAction.CANCEL,
+    OrderAction.HOLD,
+    OrderAction.RELEASE,
+)
+OFF = None
+TALES: dict[tuple[OrderAction, ...], str | None] = {
+    (NEW, CANCEL, NEW, HOLD): OFF,
+    (NEW, CANCEL, NEW, HOLD, RELEASE): "2",
+    (NEW, HOLD, CANCEL, NEW, HOLD): OFF,
+    (NEW, CANCEL, HOLD, NEW): "3",
+    (NEW, CANCEL, HOLD, RELEASE): OFF,
+    (NEW, CANCEL, NEW, HOLD, CANCEL): OFF,
+}
+
+
+def at(minute: int) -> MessageTime:
+    """A time of one clock."""
+    return MessageTime(minute * 60_000, clock(1, Resolution.MINUTE))
+
+
+def ending(
+    tale: Sequence[OrderAction], arrival: Sequence[int], *, timed: bool = True
+) -> str | None:
+    """Return the description on the worklist at the end; None if there is none."""
+    order: IndexedOrder | None = None
+    for number, place in enumerate(arrival, 1):
+        action = tale[place]
+        tags = {"StudyDescription": str(place)} if action is NEW else {}
+        event = OrderEvent(
+            *(action, "S", "", "M", "A", {**KEY_TAGS, **tags}, {}, "ORC"), placer="P", filler="F"
+        )
+        known = {} if order is None else {KEY: order}
+        (task,) = plan([event], known, SourceMessage(number, at(place) if timed else None))
+        order = task.after
+    assert order is not None
+    return order.tags["StudyDescription"] if order.state == OrderState.ORDERED else None
+
+
+KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
+
+
+@pytest.mark.parametrize("tale", TALES, ids="-".join)
+def test_every_arrival(tale: tuple[OrderAction, ...]) -> None:
+    """The times decide; a hold after a cancellation is about an order that arrives late."""
+    wrong = [each for each in permutations(range(len(tale))) if ending(tale, each) != TALES[tale]]
+    assert not wrong
+
+
+def test_without_times() -> None:
+    """Without times, a hold of a cancelled order has no effect."""
+    assert ending((NEW, CANCEL, HOLD, NEW), range(4), timed=False) == "3"
+
+
+def test_of_rows_that_were_two() -> None:
+    """A later hold under a number counts too."""
+    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
+    held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
+    one = combined(gone, held)
+    assert one.state == OrderState.CANCELLED
+    event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
+    (late,) = plan([event], {KEY: one}, SourceMessage(3, at(2)))
+    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, at(5))
+    (newer,) = plan([event], {KEY: one}, SourceMessage(3, at(6)))
+    assert newer.after.state == OrderState.ORDERED
+    assert not newer.after.signals

@@ -1,0 +1,185 @@
+"""Messages with wrong or ambiguous times, or times of another sender's clock."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.process.jobs import sent_at
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.store.database import Database
+from bridge.store.records.message_time import is_earlier
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.messages import adt, order_group, order_message
+
+pytestmark = pytest.mark.anyio
+BERLIN = ListenerPolicy("ris", (), "SITE1", time_zone="Europe/Berlin")
+ARRIVED = round(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and no destination."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+def head(time: str, application: str = "RIS", facility: str = "MAIN") -> bytes:
+    """A header."""
+    return f"MSH|^~\\&|{application}|{facility}|BRIDGE|RAD|{time}||ORM^O01|1|P|2.5.1\r".encode()
+
+
+def at(time: str, message: bytes, application: str = "RIS") -> bytes:
+    """A message with another MSH-7 and MSH-3."""
+    fields = message.split(b"|", 7)
+    fields[2], fields[6] = application.encode(), time.encode()
+    return b"|".join(fields)
+
+
+def from_now(**ahead: float) -> str:
+    """A time of a sender whose clock is ahead."""
+    return (datetime.now(UTC) + timedelta(**ahead)).strftime("%Y%m%d%H%M%S+0000")
+
+
+async def listed(hospital: Hospital) -> dict[str, str]:
+    """Accession to description on the worklist."""
+    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
+    return {
+        each["Accession"]: each.get("StudyDescription", "")
+        for row in rows
+        for each in row["orders"]
+    }
+
+
+def codes(hospital: Hospital) -> list[str]:
+    """The code of each message, which must be an exception where there is one."""
+    found = [code for (code,) in hospital.rows("SELECT code FROM message ORDER BY id")]
+    noted = [code for (code,) in hospital.rows("SELECT code FROM concern ORDER BY row_id")]
+    assert [each for each in found if each] == noted
+    return found
+
+
+@pytest.mark.parametrize(
+    "ahead", [365 * 70, 1, 5 / 24 / 60, 30 / 24 / 3600], ids="{:.5f} days".format
+)
+@pytest.mark.parametrize("control", ["CA", "DC", "RP", "HD"])
+async def test_a_time_in_the_future_stops_no_later_cancellation(
+    hospital: Hospital, ahead: float, control: str
+) -> None:
+    """An order whose sender's clock is ahead is cancelled by what arrives next."""
+    await hospital.send(at(from_now(days=ahead), order_message(order_group("NW", "P1", "F1"))))
+    await hospital.send(
+        at(from_now(seconds=-1), order_message(order_group(control, "P1", "F1", what="")))
+    )
+    assert await listed(hospital) == {}
+    assert codes(hospital) == ["", ""]
+
+
+async def test_a_time_in_the_future_stops_no_later_change(hospital: Hospital) -> None:
+    """A change that arrives next counts."""
+    await hospital.send(at("20990101120000", order_message(order_group("NW", "P1", "F1"))))
+    await hospital.send(
+        at(from_now(seconds=-1), order_message(order_group("XO", "P1", "F1", what="MR Head")))
+    )
+    assert await listed(hospital) == {"F1": "MR Head"}
+
+
+async def test_a_correction_dated_tomorrow_stops_no_correct_one(hospital: Hospital) -> None:
+    """Corrections with unreliable times count in their order of arrival."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    await hospital.send(at(from_now(days=1), adt("A08", "M1", name="WRONG^WANDA")))
+    await hospital.send(at(from_now(seconds=-1), adt("A08", "M1", name="RIGHT^RITA")))
+    await hospital.send(order_message(order_group("XO", "P1", "F1"), sent=2, name=""))
+    (row,) = (await hospital.client.worklist(SITE)).items
+    assert [each["PatientName"] for each in row["orders"]] == ["RIGHT^RITA"]
+
+
+@pytest.mark.parametrize("control", ["CA", "XO"])
+async def test_times_of_two_senders_are_not_compared(hospital: Hospital, control: str) -> None:
+    """One sender's clock may be ten minutes behind the other's: the order of arrival counts."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
+    late = order_message(order_group(control, "P1", "F1", what="MR Head"), sent=0)
+    await hospital.send(at("202611210800", late, application="PACS"))
+    assert await listed(hospital) == ({} if control == "CA" else {"F1": "MR Head"})
+    assert codes(hospital) == ["", ""]
+
+
+async def test_a_former_name_of_another_sender(hospital: Hospital) -> None:
+    """An order that arrives after an ADT correction with the former name is accepted."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    corrected = adt("A08", "M1", name="BETTER^TILDA")
+    await hospital.send(at("20261121120000", corrected, application="ADT"))
+    await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2))
+    rows = (await hospital.client.worklist(SITE)).items
+    names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    assert names == {"F1": "BETTER^TILDA", "F2": "BETTER^TILDA"}
+
+
+async def test_what_has_no_effect_is_an_exception(hospital: Hospital) -> None:
+    """A cancellation or change that a later message overtook, and one of a cancelled order."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
+    await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", what="MR Head"), sent=6))
+    assert await listed(hospital) == {"F1": "CT Head"}
+    await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=20))
+    await hospital.send(order_message(order_group("XO", "P1", "F1"), sent=30))
+    await hospital.send(order_message(order_group("CA", "P7", "F7", what=""), sent=30))
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=11))
+    assert await listed(hospital) == {}
+    assert codes(hospital) == [
+        *("", "superseded", "superseded", "", "order_cancelled", "order_unknown", "superseded"),
+    ]
+
+
+async def test_a_correction_that_was_overtaken_is_an_exception(hospital: Hospital) -> None:
+    """It changes nothing, and reports that."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    await hospital.send(at("20261121120000", adt("A08", "M1", name="NEWER^NELL")))
+    await hospital.send(at("20261121110000", adt("A08", "M1", name="OLDER^OLGA")))
+    assert codes(hospital) == ["", "", "superseded"]
+
+
+async def test_a_cancellation_under_a_foreign_accession(hospital: Hospital) -> None:
+    """Its numbers are those of an open order, its accession is not: nothing is cancelled."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
+    foreign = order_group("CA", "P1", "", accession="X9")
+    await hospital.send(order_message(foreign, sent=2))
+    assert await listed(hospital) == {"A1": "CT Head"}
+    assert codes(hospital) == ["", "other_accession"]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "proves"),
+    [
+        ("20261101100000", "20261101100001", True),
+        ("202611011000", "20261101100030", False),  # both may be the same minute
+        ("202611011000", "20261101100130", True),
+        ("20261101100000", "20261101100000.500", False),
+        ("20261025023000", "20261025040000", False),  # 02:30 comes twice that night
+        ("20261025023000+0200", "20261025023000+0100", True),
+        ("20260329023000", "20260329040000", False),  # 02:30 does not exist that night
+        ("2026110110", "20261101110000", False),
+        ("20261101120000", "20261101130003", True),
+        ("20261101120000", "20261101130010", False),  # ten seconds later than its arrival
+        ("20261101120000", "20261101125900+0100", False),  # perhaps of other zones
+        ("", "20261101100000", False),
+    ],
+)
+def test_which_times_prove_an_order(earlier: str, later: str, *, proves: bool) -> None:
+    """Only precise, unambiguous times that are not later than their arrival."""
+    one, other = (sent_at(head(each), BERLIN, ARRIVED) for each in (earlier, later))
+    assert is_earlier(one, other) is proves
+    assert not is_earlier(other, one)
+
+
+@pytest.mark.parametrize(
+    "other", [("RIS", "SOUTH"), ("PACS", "MAIN"), ("RIS^1.2.3^ISO", "MAIN"), ("", "")]
+)
+def test_a_clock_is_one_applications_at_one_facility(other: tuple[str, str]) -> None:
+    """Senders with different MSH-3 or MSH-4 have different clocks."""
+    one = sent_at(head("20261101100000"), BERLIN, ARRIVED)
+    two = sent_at(head("20261101110000", *other), BERLIN, ARRIVED)
+    assert not is_earlier(one, two)
+    assert is_earlier(one, sent_at(head("20261101110000"), BERLIN, ARRIVED))

@@ -1,0 +1,126 @@
+"""Jobs: messages are read with the definition version that accepted them, if it is known."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
+from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.queue.claims import ClaimedMessage
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.inbound.definition import InboundMapping
+from mappings.language.code_tables import UnmappedCode
+
+RAW = (
+    b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
+    b"PID|1||M1^^^NORTH^MR||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test|||||||||||||||A1\r"
+)
+SHIPPED = read_folder(DEFINITIONS)
+
+
+def version(note: str) -> InboundMapping:
+    """A definition version that writes a note of its own."""
+    text = f"include: orders.yaml\ntags: {{Notes: {{const: {note}}}}}"
+    made = compile_sources({**SHIPPED, "mine.yaml": text}, "mine")
+    assert isinstance(made, InboundMapping)
+    return made
+
+
+OLD, NEW = version("old"), version("new")
+
+
+def recall(name: str, wanted: str) -> InboundDefinition | None:
+    """Remember the old version."""
+    return OLD if (name, wanted) == ("mine", OLD.version) else None
+
+
+def notes(listening: ListenerPolicy, wanted: str) -> str:
+    """Read a message that was accepted under a version."""
+    received = round(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
+    claimed = ClaimedMessage(1, RAW, "ris", "mine", wanted, (1,), 1, received, 0, "ORM^O01")
+    job: MessageJob = read(claimed, {"ris": listening})
+    found: str = job.events[0].clinical_info["Notes"]
+    return found
+
+
+def test_a_message_finishes_under_its_version() -> None:
+    """A message that was accepted before an activation is mapped with the former version."""
+    listening = ListenerPolicy("ris", (NEW,), "SITE1", recall=recall)
+    assert notes(listening, OLD.version) == "old"
+    assert notes(listening, NEW.version) == "new"
+
+
+def test_a_version_that_was_never_kept() -> None:
+    """The active version reads messages of older releases."""
+    listening = ListenerPolicy("ris", (NEW,), "SITE1", recall=recall)
+    assert notes(listening, "0123456789abcdef") == "new"
+
+
+def test_a_definition_that_left_the_settings() -> None:
+    """Its messages are still processed; without any version there is no definition."""
+    assert notes(ListenerPolicy("ris", (), "SITE1", recall=recall), OLD.version) == "old"
+    with pytest.raises(DefinitionMissingError):
+        notes(ListenerPolicy("ris", (), "SITE1"), OLD.version)
+
+
+def known() -> ListenerPolicy:
+    """A listener and its definition."""
+    return ListenerPolicy("ris", (version("seen"),), "SITE1")
+
+
+def claimed_of(listening: ListenerPolicy, payload: bytes = RAW, **changes: Any) -> ClaimedMessage:
+    """A message that was stored under the active definition."""
+    wanted = listening.definitions[0].version
+    return replace(
+        ClaimedMessage(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),
+        **changes,
+    )
+
+
+def test_a_short_message_is_read_readily() -> None:
+    """The result is that of `read`."""
+    listening = known()
+    message = claimed_of(listening)
+    assert read_inline(message, {"ris": listening}) == read(message, {"ris": listening})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listener": "gone"},
+        {"mapping": "gone"},
+        {"mapping_version": "0123456789abcdef"},  # may have to be looked up
+        {"payload": b""},
+        {"payload": RAW + b"NTE|1||" + b"x" * 2**15 + b"\r"},
+        {"payload": RAW.replace(b"ORC|NW", b"ORC|QQ")},
+    ],
+)
+def test_what_may_take_longer_or_fail_is_not(changes: dict[str, Any]) -> None:
+    """`read` handles these cases on a thread."""
+    listening = known()
+    assert read_inline(claimed_of(listening, **changes), {"ris": listening}) is None
+
+
+def test_a_definition_with_slow_rules_is_not_read_readily() -> None:
+    """A hook or a large pattern waits for another process, or computes for long."""
+    slow = ListenerPolicy("ris", (replace(version("slow"), takes_long=True),), "SITE1")
+    assert read_inline(claimed_of(slow), {"ris": slow}) is None
+
+
+def test_missing_codes_are_told_once() -> None:
+    """A message with an unmapped code is read on a thread, which counts it."""
+    told: list[Collection[UnmappedCode]] = []
+
+    def missing(_name: str, _version: str, missed: Collection[UnmappedCode]) -> None:
+        told.append(missed)
+
+    listening = ListenerPolicy("ris", (version("seen"),), "SITE1", missing=missing)
+    unknown = RAW.replace(b"|||||||||||||||A1", b"|||||||||||||||A1|||||XX")
+    for _ in range(4):
+        read(claimed_of(listening, unknown), {"ris": listening})
+    assert len(told) == 4
+    assert read_inline(claimed_of(listening, unknown), {"ris": listening}) is None
+    assert len(told) == 4

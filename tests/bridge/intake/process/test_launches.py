@@ -1,0 +1,123 @@
+"""Launches that share a call, and what happens when the call fails."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import LaunchRequest, LaunchResult
+from bridge.errors import FailureKind
+from bridge.intake.process.launches import Launcher
+
+pytestmark = pytest.mark.anyio
+
+
+class Service:
+    """A report engine; `fail` is the error of batches, `bad` the accession that it refuses."""
+
+    def __init__(self, fail: EngineFailure | None = None, bad: str = "") -> None:
+        self.fail, self.bad = fail, bad
+        self.batches: list[int] = []
+        self.singles: list[str] = []
+        self.groups: set[str] = set()
+
+    async def launch(self, launch: LaunchRequest) -> LaunchResult:
+        self.singles.append(launch.clinical_info["Accession"])
+        self.groups.add(launch.link_group)
+        result = self._result(launch)
+        if isinstance(result, EngineFailure):
+            raise result
+        return result
+
+    async def launch_batch(
+        self, launches: Sequence[LaunchRequest]
+    ) -> list[LaunchResult | EngineFailure]:
+        self.batches.append(len(launches))
+        if self.fail is not None:
+            raise self.fail
+        return [self._result(each) for each in launches]
+
+    def token_of(self, site: str) -> str:
+        return site
+
+    def _result(self, launch: LaunchRequest) -> LaunchResult | EngineFailure:
+        accession = launch.clinical_info["Accession"]
+        if accession == self.bad:
+            return EngineFailure("launch", FailureKind.PERMANENT, "refused", 400)
+        return LaunchResult("PreLaunch", "", "", "", "", report_id=f"r{accession}")
+
+
+async def launch_all(
+    service: Service, number: int, most: int = 100, sites: int = 1
+) -> list[LaunchResult | BaseException]:
+    """Launch several orders at the same moment."""
+    launcher = Launcher(service, most=most)
+    launches = [
+        LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})
+        for each in range(number)
+    ]
+    return await asyncio.gather(*map(launcher.launch, launches), return_exceptions=True)
+
+
+def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
+    """Return the result of each."""
+    return [
+        each.report_id if isinstance(each, LaunchResult) else type(each).__name__
+        for each in results
+    ]
+
+
+async def test_what_waits_shares_a_call() -> None:
+    """Five at once are one call; each gets its own result."""
+    service = Service()
+    assert reports(await launch_all(service, 5)) == ["r0", "r1", "r2", "r3", "r4"]
+    assert (service.batches, service.singles) == ([5], [])
+
+
+async def test_batches_have_a_limit_and_one_token() -> None:
+    """Seven at two sites, three a call: no call mixes tokens."""
+    service = Service()
+    assert len(set(reports(await launch_all(service, 7, most=3, sites=2)))) == 7
+    assert (service.batches, service.singles) == ([3, 3], ["6"])
+
+
+async def test_one_refusal_is_one_callers() -> None:
+    """A problem in the batch's answer reaches its own caller only."""
+    assert reports(await launch_all(Service(bad="1"), 3)) == ["r0", "EngineFailure", "r2"]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_no_such_endpoint(status: int) -> None:
+    """The service has no batch: single launches, and it is not asked again."""
+    service = Service(EngineFailure("batch", FailureKind.PERMANENT, f"http_{status}", status))
+    assert reports(await launch_all(service, 3)) == ["r0", "r1", "r2"]
+    assert service.batches == [3]
+
+
+@pytest.mark.parametrize("status", [400, 413, 500])
+async def test_a_batch_that_one_member_may_have_broken(status: int) -> None:
+    """The members are sent singly, so that only the faulty one fails."""
+    failure = EngineFailure("batch", FailureKind.AMBIGUOUS, f"http_{status}", status)
+    service = Service(failure, bad="2")
+    assert reports(await launch_all(service, 3)) == ["r0", "r1", "EngineFailure"]
+
+
+@pytest.mark.parametrize("status", [None, 401, 429, 503])
+async def test_a_service_that_is_away(status: int | None) -> None:
+    """The cause is not a member: all fail at once, and nothing is sent singly."""
+    service = Service(EngineFailure("batch", FailureKind.TRANSIENT, "away", status))
+    assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
+    assert service.singles == []
+
+
+async def test_link_groups_are_for_batches() -> None:
+    """A service without batches may not know the member: single launches are without it."""
+    service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
+    launcher = Launcher(service)
+    launches = [
+        LaunchRequest({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"
+    ]
+    await asyncio.gather(*map(launcher.launch, launches))
+    assert service.singles == ["A", "B"]
+    assert service.groups == {""}

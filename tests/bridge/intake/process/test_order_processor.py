@@ -1,0 +1,298 @@
+"""Stored orders in the report engine, with the real engine behind ASGI."""
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from bridge.contract import ReportStatus
+from bridge.engine_client import OrderKey
+from bridge.store.database import Database
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+
+pytestmark = pytest.mark.anyio
+
+IDS = count(1)
+UID = "1.2.826.0.1.3680043.1"
+
+
+def message(
+    *groups: str, mrn: str = "M1", name: str = "TESTER^TILDA", sent: str = "20261121120000"
+) -> bytes:
+    """Build an order message of these ORC/OBR groups."""
+    head = (
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|{sent}||ORM^O01|C{next(IDS)}|P|2.3.1\r"
+        f"PID|1||{mrn}||{name}||19700101|F\r"
+    )
+    return (head + "".join(groups)).encode()
+
+
+def group(
+    acc: str = "A1",
+    control: str = "NW",
+    status: str = "SC",
+    *,
+    uid: str = "",
+    four: str = "",
+    parent: str = "",
+    what: str = "CT Head",
+) -> str:
+    """Build one group."""
+    lines = [
+        f"ORC|{control}|P{acc}|{acc}|{four}|{status}|||{parent}",
+        f"OBR|1|P{acc}|{acc}|CT1^{what}^L|||20261121113000|||||||||||{acc}||||||CT|||||{parent}",
+    ]
+    if uid:
+        lines.append(f"ZDS|{uid}^A^Application^DICOM")
+    return "\r".join(lines) + "\r"
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and no destination."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def accessions(hospital: Hospital, accession: str) -> Sequence[str]:
+    """All accessions in the report of one order, anchor first."""
+    record = await hospital.report(accession)
+    return [each.accession for each in record.orders] if record else []
+
+
+def notes(hospital: Hospital) -> str:
+    """The notes of the last message."""
+    return str(hospital.rows("SELECT notes FROM message ORDER BY id DESC LIMIT 1")[0][0])
+
+
+async def test_a_new_order_is_ordered(hospital: Hospital) -> None:
+    """It is on the worklist, empty and unassigned, with its tags."""
+    await hospital.send(message(group()))
+    (row,) = (await hospital.client.worklist(SITE, status="Ordered")).items
+    assert "CT Head" in str(row)
+    assert await accessions(hospital, "A1") == ["A1"]
+    assert hospital.states() == {"done"}
+
+
+async def test_the_same_order_twice_is_one_report(hospital: Hospital) -> None:
+    """NW twice, under two control ids: one report."""
+    await hospital.send(message(group()))
+    first = await hospital.report("A1")
+    await hospital.send(message(group()))
+    again = await hospital.report("A1")
+    assert first is not None
+    assert again is not None
+    assert first.report_id == again.report_id
+
+
+async def test_a_change_changes_the_tags(hospital: Hospital) -> None:
+    """XO updates an unsigned report; it may also come first."""
+    await hospital.send(message(group(what="CT Chest", control="XO")))
+    await hospital.send(message(group(what="CT Abdomen", control="XO")))
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    assert export.orders[0]["StudyDescription"] == "CT Abdomen"
+
+
+@pytest.mark.parametrize("control", ["CA", "DC"])
+async def test_a_cancelled_order_leaves_the_worklist(hospital: Hospital, control: str) -> None:
+    """Cancel and discontinue withdraw what nobody has begun to read."""
+    await hospital.send(message(group()))
+    await hospital.send(message(group(control=control, status="")))
+    assert await hospital.report("A1") is None
+    assert "withdrawn" in notes(hospital)
+
+
+async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
+    """A dictated report stays, with a note."""
+    await hospital.send(message(group()))
+    page = await hospital.page("A1")
+    await page("save", text="Dictated.")
+    await hospital.send(message(group(control="CA", status="")))
+    record = await hospital.report("A1")
+    assert record is not None
+    assert record.status is ReportStatus.DRAFT
+    assert "report_kept" in notes(hospital)
+
+
+async def test_a_cancel_that_came_first_stays(hospital: Hospital) -> None:
+    """The new order was sent before the cancel that overtook it: it stays cancelled."""
+    await hospital.send(message(group(control="CA", status=""), sent="20261121120500"))
+    await hospital.send(message(group(), sent="20261121120000"))
+    assert await hospital.report("A1") is None
+    assert "stays_cancelled" in notes(hospital)
+    await hospital.send(message(group(), sent="20261121121000"))
+    assert await hospital.report("A1") is not None
+
+
+async def test_a_held_order_is_off_the_list_until_released(hospital: Hospital) -> None:
+    """HD takes it off, a change is stored, RL brings it back."""
+    await hospital.send(message(group(what="CT Chest")))
+    await hospital.send(message(group(control="HD", status="HD", what="CT Chest")))
+    assert await hospital.report("A1") is None
+    await hospital.send(message(group(control="XO", what="CT Spine")))
+    assert await hospital.report("A1") is None
+    release = "ORC|RL|PA1|A1\rOBR|1|PA1|A1|||||||||||||||A1\r"
+    await hospital.send(message(release))
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    assert export.orders[0]["StudyDescription"] == "CT Spine"
+
+
+LINKED = {
+    "same study UID": ((group("A1", uid=UID),), (group("A2", uid=UID),)),
+    "groups of one message": ((group("A1"), group("A2")),),
+    "printset": (
+        (group("A1", four="G1", parent="PRINTSET: CT"),),
+        (group("A2", four="G1", parent="Printset: CT"),),
+    ),
+}
+
+ALONE = {
+    "other study UID": ((group("A1", uid=UID),), (group("A2", uid=UID + "1"),)),
+    "groups whose ORC-4 differ": ((group("A1", four="G1"), group("A2", four="G2")),),
+    "ORC-4 alone": ((group("A1", four="G1"),), (group("A2", four="G1"),)),
+    "examset": (
+        (group("A1", four="G1", parent="EXAMSET: CT"),),
+        (group("A2", four="G1", parent="EXAMSET: CT"),),
+    ),
+}
+
+
+@pytest.mark.parametrize("messages", LINKED.values(), ids=LINKED)
+async def test_what_is_linked(hospital: Hospital, messages: Sequence[Sequence[str]]) -> None:
+    """Orders that belong together share a report; the one that came first is its anchor."""
+    for groups in messages:
+        await hospital.send(message(*groups))
+    assert await accessions(hospital, "A1") == ["A1", "A2"]
+
+
+@pytest.mark.parametrize("messages", ALONE.values(), ids=ALONE)
+async def test_what_is_not_linked(hospital: Hospital, messages: Sequence[Sequence[str]]) -> None:
+    """Signals that are off by default, or differ, link nothing."""
+    for groups in messages:
+        await hospital.send(message(*groups))
+    assert await accessions(hospital, "A1") == ["A1"]
+    assert await accessions(hospital, "A2") == ["A2"]
+
+
+async def test_a_third_order_joins_at_the_anchor(hospital: Hospital) -> None:
+    """An order that shares a signal with one member joins the whole group."""
+    await hospital.send(message(group("A1"), group("A2", uid=UID)))
+    await hospital.send(message(group("A3", uid=UID)))
+    assert await accessions(hospital, "A3") == ["A1", "A2", "A3"]
+
+
+async def test_other_patients_are_never_linked(hospital: Hospital) -> None:
+    """Orders of two patients are not linked by a study UID."""
+    await hospital.send(message(group("A1", uid=UID)))
+    await hospital.send(message(group("A2", uid=UID), mrn="M2", name="OTHER^OLE"))
+    assert await accessions(hospital, "A1") == ["A1"]
+
+
+async def test_a_late_order_stands_alone(hospital: Hospital) -> None:
+    """If its group is signed, an order keeps its own report; that is no failure."""
+    await hospital.send(message(group("A1", uid=UID)))
+    await hospital.read_and_sign("A1", "Signed.")
+    await hospital.send(message(group("A2", uid=UID)))
+    assert await accessions(hospital, "A1") == ["A1"]
+    assert await accessions(hospital, "A2") == ["A2"]
+    assert hospital.states() == {"done"}
+
+
+async def test_a_cancelled_member_leaves_its_group(hospital: Hospital) -> None:
+    """Cancel of a linked order unlinks it; the others stay together."""
+    await hospital.send(message(group("A1"), group("A2"), group("A3")))
+    await hospital.send(message(group("A1", "CA", "")))
+    assert await accessions(hospital, "A2") == ["A2", "A3"]
+    assert await hospital.report("A1") is None
+
+
+async def test_a_signal_that_goes_away_unlinks(hospital: Hospital) -> None:
+    """A change to another study leaves the group; a change of anything else does not."""
+    await hospital.send(message(group("A1", uid=UID)))
+    await hospital.send(message(group("A2", uid=UID)))
+    await hospital.send(message(group("A2", "XO", what="CT Neck")))
+    assert await accessions(hospital, "A2") == ["A1", "A2"]
+    await hospital.send(message(group("A2", "XO", uid=UID + "9")))
+    assert await accessions(hospital, "A2") == ["A2"]
+    assert await accessions(hospital, "A1") == ["A1"]
+
+
+async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital) -> None:
+    """The same accession twice in a message: one order of the report service."""
+    await hospital.send(message(group("A1", what="CT Head"), group("A1", what="CT Neck")))
+    assert await accessions(hospital, "A1") == ["A1"]
+    assert hospital.states() == {"done"}
+
+
+async def test_a_poisoned_message_spoils_no_batch(hospital: Hospital) -> None:
+    """One order that the service refuses is parked; its neighbours are applied."""
+    await hospital.send(message(group("B0"), mrn="M0"))
+    bad = message(group("B1", what="x"), mrn="M0", name="SOMEBODY^ELSE")
+    for payload in (
+        message(group("B2"), mrn="M2"),
+        bad,
+        message(group("B3"), mrn="M3"),
+    ):
+        await hospital.hand_over(payload)
+    await hospital.applied()
+    states = hospital.rows("SELECT state, code FROM message ORDER BY id")
+    assert states == [
+        ("done", ""),
+        ("done", ""),
+        ("parked", "patient_name_mismatch"),
+        ("done", ""),
+    ]
+
+
+ADT = (
+    "MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121120000||ADT^{event}|D{id}|P|2.3.1\r"
+    "EVN|{event}|20261121\r"
+)
+
+
+async def test_demographics_are_corrected(hospital: Hospital) -> None:
+    """ADT^A08 renames the patient on open orders; an unknown patient is only noted."""
+    await hospital.send(message(group("A1")))
+    head = ADT.format(event="A08", id=1)
+    await hospital.send(f"{head}PID|1||M1||TESTER^THEA||19700101|F\rPV1|1|O\r".encode())
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    assert "THEA" in export.orders[0]["PatientName"]
+    head = ADT.format(event="A08", id=2)
+    await hospital.send(f"{head}PID|1||M9||NOBODY^NORA||19700101|F\rPV1|1|O\r".encode())
+    assert hospital.states() == {"done"}
+
+
+async def test_merged_patients_bring_their_orders(hospital: Hospital) -> None:
+    """ADT^A40 moves reports and index to the survivor."""
+    await hospital.send(message(group("A1")))
+    head = ADT.format(event="A40", id=3)
+    await hospital.send(f"{head}PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r".encode())
+    record = await hospital.report("A1", "M2")
+    assert record is not None
+    assert hospital.rows("SELECT mrn FROM bridge_order") == [("M2",)]
+
+
+async def test_a_service_without_batches(hospital: Hospital) -> None:
+    """405 on the batch endpoint: single launches from then on."""
+    from bridge.engine_client.errors import EngineFailure  # noqa: PLC0415
+    from bridge.errors import FailureKind  # noqa: PLC0415
+
+    calls = []
+
+    async def no_batch(launches: object) -> object:
+        calls.append(launches)
+        raise EngineFailure("batch", FailureKind.PERMANENT, "http_405", 405)
+
+    hospital.client.launch_batch = no_batch  # type: ignore[method-assign,assignment]
+    await hospital.send(message(group("A1"), group("A2")))
+    await hospital.send(message(group("A3"), group("A4")))
+    assert await accessions(hospital, "A3") == ["A3", "A4"]
+    assert len(calls) == 1
+
+
+async def test_more_orders_than_one_call_links(hospital: Hospital) -> None:
+    """Sixty orders of one study are one report."""
+    await hospital.send(message(*(group(f"A{number:02}") for number in range(60))))
+    assert await accessions(hospital, "A00") == [f"A{number:02}" for number in range(60)]

@@ -1,0 +1,96 @@
+"""The order repository: inline reads equal reads on a thread, and small changes are detected."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from bridge.intake.process.order_repository import MessageChanges, OrderRepository, PreparedBatch
+from bridge.queue.claims import ClaimedMessage
+from bridge.store.database import Database
+from bridge.store.migration import upgrade
+from bridge.store.records import merged_patients
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.short_work import SHORT
+from tests.bridge.intake.fixture import LISTENING, order
+
+LISTENERS = {"ris": LISTENING}
+MERGE = (
+    b"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ADT^A40|M1|P|2.3.1\r"
+    b"EVN|A40|20261121120000\rPID|1||M1\rMRG|M2\r"
+)
+
+
+def batch(number: int) -> list[ClaimedMessage]:
+    """Orders of different patients."""
+    return [
+        claimed(each, order(f"ID{each}", f"A{each}", f"M{each}")) for each in range(1, number + 1)
+    ]
+
+
+def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMessage:
+    """A message that was stored under the active definition."""
+    versions = {each.name: each.version for each in LISTENING.definitions}
+    return ClaimedMessage(
+        number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, ""
+    )
+
+
+@pytest.fixture
+def repository(database: Database) -> OrderRepository:
+    """A repository with an open database connection."""
+    upgrade(database)
+    repository = OrderRepository(database, lambda: 0)
+    repository.prepare(batch(1), LISTENERS)
+    return repository
+
+
+def both(
+    repository: OrderRepository, messages: Sequence[ClaimedMessage]
+) -> tuple[PreparedBatch | None, PreparedBatch]:
+    """The result of an inline read, and of a read on a thread."""
+    return repository.prepare_inline(messages, LISTENERS), repository.prepare(messages, LISTENERS)
+
+
+def test_it_is_the_same(repository: OrderRepository, database: Database) -> None:
+    """Also for merged patients; PostgreSQL is read on a thread only."""
+    with database.write() as connection:
+        merged_patients.merge(connection, "SITE1", "M2", "M9")
+    inline, read = both(repository, batch(3))
+    assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
+    assert [each.message_id for each in read.requeued] == [2]  # waits for what is about M9
+    assert inline == (read if database.short_work is not None else None)
+
+
+def test_what_may_take_longer_is_for_a_thread(
+    repository: OrderRepository, database: Database
+) -> None:
+    """Many messages, a merge, and where another thread uses the connection."""
+    assert repository.prepare_inline(batch(SHORT + 1), LISTENERS) is None
+    merge = claimed(9, MERGE, "patients")
+    assert repository.prepare_inline([*batch(2), merge], LISTENERS) is None
+    with database.read_committed():
+        assert repository.prepare_inline(batch(1), LISTENERS) is None
+
+
+KEYS = [OrderIndexKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
+ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
+
+
+def test_what_most_messages_bring_is_brief() -> None:
+    """An order, or several."""
+    assert MessageChanges(1, ORDERS[:1]).is_small
+    assert MessageChanges(1, ORDERS[:SHORT]).is_small
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        MessageChanges(1, ORDERS),
+        MessageChanges(1, [], reports=dict.fromkeys(KEYS, "R")),
+        MessageChanges(1, [], removed=KEYS),
+        MessageChanges(1, ORDERS[:13], removed=KEYS[13:]),
+    ],
+)
+def test_many_orders_are_not(change: MessageChanges) -> None:
+    """For example all orders of a patient whose date of birth is corrected."""
+    assert not change.is_small

@@ -1,0 +1,107 @@
+"""The order rules: every pair, and events that overtake each other."""
+
+from itertools import product
+
+import pytest
+
+from bridge.intake.process.order_rules import (
+    CLOSING_ACTIONS,
+    OPEN_STATES,
+    ORDER_ACTIONS,
+    OVERTAKEN_TRANSITIONS,
+    TRANSITIONS,
+    OrderState,
+    OrderStep,
+    decide,
+)
+from bridge.store.records.message_time import MessageTime, Resolution, clock
+from mappings.inbound.events import OrderAction
+
+
+def time(at: int | None) -> MessageTime | None:
+    """A time of one clock."""
+    return None if at is None else MessageTime(at, clock(1, Resolution.MILLISECOND))
+
+
+@pytest.mark.parametrize(("action", "state"), list(product(sorted(ORDER_ACTIONS), OrderState)))
+def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
+    """Every action in every state has a transition."""
+    step, after = decide(action, state, None, None)
+    assert (step, after) == TRANSITIONS[action, state]
+    if step is OrderStep.REGISTER:
+        assert after is OrderState.ORDERED
+
+
+@pytest.mark.parametrize("state", OVERTAKEN_TRANSITIONS)
+@pytest.mark.parametrize(
+    ("sent_at", "turned_at", "overtaken"),
+    [(1, 2, True), (2, 2, False), (3, 2, False), (None, 2, False), (1, None, False)],
+)
+def test_a_new_order_that_was_overtaken(
+    state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
+) -> None:
+    """Only an earlier time of the sender's own proves that the cancel or hold is newer."""
+    after = decide(OrderAction.CREATE, state, time(sent_at), time(turned_at))[1]
+    assert (after is state) is overtaken
+
+
+def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
+    """A change that arrives after a cancel has no effect."""
+    reviving = {
+        action
+        for action in ORDER_ACTIONS
+        if TRANSITIONS[action, OrderState.CANCELLED][0] is OrderStep.REGISTER
+    }
+    assert reviving == {OrderAction.CREATE}
+
+
+@pytest.mark.parametrize("action", sorted(CLOSING_ACTIONS))
+@pytest.mark.parametrize(
+    ("sent_at", "overtaken"), [(1, True), (2, False), (3, False), (None, False)]
+)
+def test_what_was_ordered_again_is_not_closed_by_an_older_word(
+    action: OrderAction, sent_at: int | None, *, overtaken: bool
+) -> None:
+    """A cancel or hold that was sent before the newest order does nothing."""
+    for state in OPEN_STATES:
+        step, after = decide(action, state, time(sent_at), None, opened_at=time(2))
+        assert ((step, after) == (OrderStep.NOTHING, state)) is overtaken
+
+
+@pytest.mark.parametrize("sent_at", [1, 3])
+def test_a_release_ends_no_later_hold(sent_at: int) -> None:
+    """The same for an examination; a hold does not undo a later release or examination."""
+    held = OrderState.HELD
+    assert (decide(OrderAction.RELEASE, held, time(sent_at), time(2))[1] is held) is (sent_at < 2)
+    assert (decide(OrderAction.CHANGE, held, time(sent_at), time(2), examined=True)[1] is held) is (
+        sent_at < 2
+    )
+    after = decide(OrderAction.HOLD, OrderState.ORDERED, time(sent_at), time(2))[1]
+    assert (after is held) is (sent_at > 2)
+
+
+def test_neither_release_nor_examination_undoes_a_cancel() -> None:
+    """The order is cancelled, whichever of them comes first."""
+    for action in CLOSING_ACTIONS - {OrderAction.HOLD}:
+        assert decide(action, OrderState.ORDERED, time(1), time(2))[1] is OrderState.CANCELLED
+    assert (
+        decide(OrderAction.RELEASE, OrderState.CANCELLED, time(2), time(1))[1]
+        is OrderState.CANCELLED
+    )
+
+
+def test_a_held_order_that_was_ordered_again() -> None:
+    """A cancel that was sent before the order does not end a later hold."""
+    held = OrderState.HELD
+    assert decide(OrderAction.CANCEL, held, time(1), time(3), opened_at=time(2))[1] is held
+    assert (
+        decide(OrderAction.CANCEL, held, time(2), time(3), opened_at=time(1))[1]
+        is OrderState.CANCELLED
+    )
+
+
+@pytest.mark.parametrize("state", OrderState)
+def test_examined_puts_on_the_worklist_what_waited(state: OrderState) -> None:
+    """Images make an order that was held or awaited ready to read; a cancelled one stays so."""
+    step, _ = decide(OrderAction.CHANGE, state, None, None, examined=True)
+    assert (step is OrderStep.REGISTER) is (state is not OrderState.CANCELLED)

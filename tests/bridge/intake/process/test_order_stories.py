@@ -1,0 +1,291 @@
+"""Replacements, parents and children, order numbers, and messages in the wrong order."""
+
+from collections.abc import AsyncIterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.store.database import Database
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.messages import order_group, order_message
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and no destination."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def listed(hospital: Hospital) -> dict[str, str]:
+    """The worklist: accession to description."""
+    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
+    orders = [each for row in rows for each in row["orders"]]
+    keys = [each for row in rows for each in row["clinicalInfo"]]
+    return {
+        key["Accession"]: order.get("StudyDescription", "")
+        for key, order in zip(keys, orders, strict=True)
+    }
+
+
+def last(hospital: Hospital) -> tuple[str, str]:
+    """State and code of the last message, as `bridge messages list` shows them."""
+    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
+    return row[0], row[1]
+
+
+class TestReplacement:
+    """RP, RU, RQ with RO."""
+
+    async def test_one_for_two(self, hospital: Hospital) -> None:
+        """N:M in one message, whichever stands first in it."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+        await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2))
+        new = order_group("RO", "P3", "F3", what="CT Body")
+        await hospital.send(
+            order_message(new, order_group("RU", "P1", "F1"), order_group("RU", "P2", "F2"), sent=3)
+        )
+        assert await listed(hospital) == {"F3": "CT Body"}
+
+    @pytest.mark.parametrize("turned", [False, True])
+    async def test_under_the_same_accession(self, hospital: Hospital, *, turned: bool) -> None:
+        """A replacement with the same accession changes the order."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
+        groups = [
+            order_group("RP", "P1", "F1", accession="A1"),
+            order_group("RO", "P2", "F2", accession="A1", what="MR Head"),
+        ]
+        await hospital.send(order_message(*(groups[::-1] if turned else groups), sent=2))
+        assert await listed(hospital) == {"A1": "MR Head"}
+
+    async def test_in_two_messages(self, hospital: Hospital) -> None:
+        """RP alone takes the order off; RO alone is a new one."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+        await hospital.send(order_message(order_group("RP", "P1", "F1"), sent=2))
+        assert await listed(hospital) == {}
+        await hospital.send(order_message(order_group("RO", "P2", "F2"), sent=2))
+        assert await listed(hospital) == {"F2": "CT Head"}
+
+    async def test_what_was_dictated_is_kept_and_told(self, hospital: Hospital) -> None:
+        """A report of a replaced order stays, with an exception."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+        page = await hospital.page("F1")
+        await page("save", text="Dictated.")
+        await hospital.send(
+            order_message(order_group("RP", "P1", "F1"), order_group("RO", "P2", "F2"), sent=2)
+        )
+        assert await hospital.report("F1") is not None
+        assert await listed(hospital) == {"F2": "CT Head"}
+        assert last(hospital) == ("done", "report_kept")
+
+
+class TestFamilies:
+    """PA and CH."""
+
+    FAMILY = (
+        order_group("PA", "P0", "F0"),
+        order_group("CH", "P1", "F1", parent="P0^F0", what="Day 1"),
+        order_group("CH", "P2", "F2", parent="P0^F0", what="Day 2"),
+    )
+
+    async def start(self, hospital: Hospital) -> None:
+        """A parent, two children, a grandchild, an unrelated order; none linked."""
+        await hospital.send(order_message(self.FAMILY[0], self.FAMILY[1], sent=1))
+        await hospital.send(order_message(self.FAMILY[2], sent=1))
+        await hospital.send(order_message(order_group("CH", "P3", "F3", parent="P2"), sent=2))
+        await hospital.send(order_message(order_group("NW", "P9", "F9"), sent=2))
+        assert set(await listed(hospital)) == {"F1", "F2", "F3", "F9"}
+
+    @pytest.mark.parametrize("control", ["CA", "DC", "HD"])
+    async def test_children_follow(self, hospital: Hospital, control: str) -> None:
+        """Cancel, discontinue and hold of the parent reach children and grandchildren."""
+        await self.start(hospital)
+        await hospital.send(order_message(order_group(control, "P0", "F0", what=""), sent=5))
+        assert set(await listed(hospital)) == {"F9"}
+
+    async def test_released_with_the_parent(self, hospital: Hospital) -> None:
+        """A release restores held orders only."""
+        await self.start(hospital)
+        await hospital.send(order_message(order_group("CA", "P1", "F1", what=""), sent=4))
+        await hospital.send(order_message(order_group("HD", "P0", "F0", what=""), sent=5))
+        await hospital.send(order_message(order_group("RL", "P0", "F0", what=""), sent=6))
+        found = await listed(hospital)
+        assert set(found) - {"F0"} == {"F2", "F3", "F9"}
+        assert found["F2"] == "Day 2"
+
+    async def test_a_parent_itself_ordered(self, hospital: Hospital) -> None:
+        """One whose parent was an order of its own: by its own number alone."""
+        await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
+        await hospital.send(order_message(order_group("NW", "P1", "F1", parent="^F0"), sent=1))
+        await hospital.send(order_message(order_group("CA", "P0", what=""), sent=2))
+        assert await listed(hospital) == {}
+
+    async def test_other_patients_children_stay(self, hospital: Hospital) -> None:
+        """Numbers are sought within one patient only."""
+        await hospital.send(
+            order_message(order_group("NW", "P1", "F1", parent="P0"), mrn="M2", name="O^O", sent=1)
+        )
+        await hospital.send(order_message(order_group("CA", "P0", "F0", what=""), sent=2))
+        assert set(await listed(hospital)) == {"F1"}
+
+    async def test_a_late_child_of_a_cancelled_parent(self, hospital: Hospital) -> None:
+        """Sent before the cancellation, arrived after it: it does not appear, nor its change."""
+        await hospital.send(order_message(order_group("CA", "P0", "F0", what=""), sent=5))
+        await hospital.send(order_message(self.FAMILY[1], sent=4))
+        await hospital.send(order_message(order_group("XO", "P1", "F1", parent="P0^F0"), sent=6))
+        assert await listed(hospital) == {}
+        await hospital.send(order_message(self.FAMILY[2], sent=7))
+        assert set(await listed(hospital)) == {"F2"}
+
+    @pytest.mark.parametrize("early", [True, False])
+    async def test_children_of_a_replaced_parent_stand(
+        self, hospital: Hospital, *, early: bool
+    ) -> None:
+        """Children of a replaced parent stay open, with an exception."""
+        child = order_message(self.FAMILY[1], sent=2)
+        replaced = order_message(
+            order_group("RU", "P0", "F0"), order_group("RO", "P5", "F5"), sent=5
+        )
+        await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
+        for message in (child, replaced) if early else (replaced, child):
+            await hospital.send(message)
+        assert last(hospital) == ("done", "parent_replaced")
+        assert set(await listed(hospital)) == {"F1", "F5"}
+
+
+class TestNumbers:
+    """SN, NA, and messages that name an order by either number."""
+
+    async def test_a_number_assigned(self, hospital: Hospital) -> None:
+        """NA assigns the filler number: one order, found by either number."""
+        await hospital.send(order_message(order_group("SN", "P1"), sent=1))
+        assert await listed(hospital) == {"P1": "CT Head"}
+        await hospital.send(order_message(order_group("NA", "P1", "F1", what=""), sent=2))
+        assert await listed(hospital) == {"P1": "CT Head"}
+        assert hospital.rows("SELECT accession, placer, filler FROM bridge_order") == [
+            ("P1", "P1", "F1")
+        ]
+        await hospital.send(order_message(order_group("XO", "", "F1", what="CT Neck"), sent=3))
+        assert await listed(hospital) == {"P1": "CT Neck"}
+        (echo,) = hospital.rows("SELECT echo FROM bridge_order")[0]
+        assert "OBR" in echo
+        await hospital.send(order_message(order_group("CA", "", "F1", what=""), sent=4))
+        assert await listed(hospital) == {}
+
+    async def test_a_cancel_by_the_placers_number(self, hospital: Hospital) -> None:
+        """The placer's own number is enough without an accession."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
+        await hospital.send(order_message(order_group("CA", "P1", what=""), sent=2))
+        assert await listed(hospital) == {}
+
+    async def test_a_number_of_several_orders(self, hospital: Hospital) -> None:
+        """If the number is ambiguous, both orders stay, with an exception."""
+        for accession in ("A1", "A2"):
+            await hospital.send(order_message(order_group("NW", "P1", accession=accession), sent=1))
+        await hospital.send(order_message(order_group("CA", "P1", what=""), sent=2))
+        assert set(await listed(hospital)) == {"A1", "A2"}
+        assert last(hospital) == ("done", "several_orders")
+
+    async def test_other_fillers_are_other_orders(self, hospital: Hospital) -> None:
+        """One placer number with two filler numbers: two examinations."""
+        await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+        await hospital.send(order_message(order_group("NW", "P1", "F2"), sent=2))
+        assert set(await listed(hospital)) == {"F1", "F2"}
+
+
+WORDS: dict[str, Any] = {
+    "NW": order_group("NW", "P1", "F1", what="First"),
+    "XO": order_group("XO", "P1", "F1", what="Second"),
+    "XO2": order_group("XO", "P1", "F1", what="Third"),
+    "CA": order_group("CA", "P1", "F1", status="CA"),
+    "HD": order_group("HD", "P1", "F1", status="HD", what=""),
+    "RL": order_group("RL", "P1", "F1", what=""),
+}
+TALES: dict[tuple[str, ...], dict[str, str]] = {
+    ("NW", "XO"): {"F1": "Second"},
+    ("NW", "XO", "XO2"): {"F1": "Third"},
+    ("NW", "CA"): {},
+    ("NW", "XO", "CA"): {},
+    ("NW", "HD", "RL"): {"F1": "First"},
+    ("NW", "HD", "XO"): {},
+}
+ARRIVALS = [
+    pytest.param(tale, order, id="-".join(f"{place}{tale[place]}" for place in order))
+    for tale in TALES
+    for order in permutations(range(len(tale)))
+]
+
+
+@pytest.mark.parametrize(("tale", "order"), ARRIVALS)
+async def test_whatever_arrives_first(
+    hospital: Hospital, tale: tuple[str, ...], order: tuple[int, ...]
+) -> None:
+    """With times, every order of arrival has the same result."""
+    for place in order:
+        await hospital.send(order_message(WORDS[tale[place]], sent=place))
+    assert await listed(hospital) == TALES[tale]
+
+
+async def test_a_straggler_adds_what_was_not_said(hospital: Hospital) -> None:
+    """An order that arrives after its change still adds values."""
+    await hospital.send(order_message("ORC|XO|P1|F1\rOBR|1|P1|F1|X^New^L\r", sent=5))
+    await hospital.send(order_message(order_group("NW", "P1", "F1", what="Old"), sent=1))
+    assert await listed(hospital) == {"F1": "New"}
+    (tags,) = hospital.rows("SELECT tags FROM bridge_order")[0]
+    assert '"Modality": "CT"' in tags
+
+
+async def test_examined(hospital: Hospital) -> None:
+    """XO/CM of a held order: there are images, it is to be read."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    await hospital.send(order_message(order_group("HD", "P1", "F1"), sent=2))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", status="IP"), sent=3))
+    assert await listed(hospital) == {}
+    await hospital.send(
+        order_message(order_group("XO", "P1", "F1", status="CM", what="Done"), sent=4)
+    )
+    assert await listed(hospital) == {"F1": "Done"}
+
+
+async def test_examined_after_all(hospital: Hospital) -> None:
+    """An examination of a cancelled order has no effect, with an exception."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=2))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", status="CM"), sent=3))
+    assert await listed(hospital) == {}
+    assert last(hospital) == ("done", "examined_after_cancel")
+
+
+async def test_examined_before_the_cancel_came(hospital: Hospital) -> None:
+    """A cancellation that was sent before the examination counts, with an exception."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", status="CM"), sent=9))
+    await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))
+    assert await listed(hospital) == {}
+    assert last(hospital) == ("done", "examined_after_cancel")
+
+
+async def test_an_order_behind_its_change_is_linked(hospital: Hospital) -> None:
+    """An order that arrives after its change adds the study UID too."""
+    study = "ZDS|1.2.3.4^A^Application^DICOM\r"
+    await hospital.send(order_message(order_group("NW", "P1", "F1") + study, sent=1))
+    await hospital.send(order_message(order_group("XO", "P2", "F2"), sent=5))
+    await hospital.send(order_message(order_group("NW", "P2", "F2") + study, sent=2))
+    record = await hospital.report("F2")
+    assert record is not None
+    assert [each.accession for each in record.orders] == ["F1", "F2"]
+
+
+async def test_a_change_that_gives_another_accession(hospital: Hospital) -> None:
+    """Both orders stay, with an exception."""
+    await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
+    await hospital.send(order_message(order_group("XO", "P1", "F1", accession="A9"), sent=2))
+    assert set(await listed(hospital)) == {"A1", "A9"}
+    assert last(hospital) == ("done", "other_accession")
+    await hospital.send(order_message(order_group("XO", "P1", "F1", accession="A9"), sent=3))
+    assert last(hospital) == ("done", "")

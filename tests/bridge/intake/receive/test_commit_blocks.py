@@ -1,0 +1,76 @@
+"""MLLP release 2: the commit block confirms storage before the acknowledgment."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from bridge.queue.ledger.arrivals import Arrival, Receipt
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from config.listeners import Acknowledge
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
+from tests.bridge.intake.fixture import open_intake, order
+
+pytestmark = pytest.mark.anyio
+
+KEPT, NOT_KEPT = b"\x06", b"\x15"
+
+
+class Full:
+    """A ledger without room."""
+
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        settle(StoreUnavailable("full"))
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
+        raise StoreUnavailable("full")
+
+    def acknowledged(self, message_id: int) -> None:
+        """Nothing was."""
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [(order(), AckCode.ACCEPT), (order().replace(b"|M1|", b"||"), AckCode.ERROR)],
+    ids=["taken", "refused"],
+)
+async def test_kept_then_answered(database: Database, payload: bytes, code: AckCode) -> None:
+    """A stored message gets its commit block and then its acknowledgment, refused or not."""
+    async with open_intake(database, commit_blocks=True) as intake:
+        block, ack = await intake.send(payload)
+        assert block == KEPT
+        assert read_ack(ack).code is code
+
+
+async def test_not_kept(database: Database) -> None:
+    """An unstored message gets the negative block only: it must be sent again."""
+    async with open_intake(database, commit_blocks=True) as intake:
+        intake.handler._inbox = Full()
+        assert await intake.send(order()) == [NOT_KEPT]
+        assert await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r") == [NOT_KEPT]
+
+
+async def test_the_block_does_not_wait_for_the_report_service(database: Database) -> None:
+    """With `applied` the block comes at once, the acknowledgment later."""
+    changes = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
+    async with open_intake(database, **changes) as intake:
+        assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [KEPT]
+        async with asyncio.timeout(30):
+            while not intake.caller.later:  # noqa: ASYNC110  # as below
+                await asyncio.sleep(0.01)
+        assert intake.caller.later.pop().startswith(b"BHS")
+        assert await intake.send(order()) == [KEPT]
+        async with asyncio.timeout(30):
+            while not intake.caller.later:  # noqa: ASYNC110  # a double that only collects
+                await asyncio.sleep(0.01)
+        assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
+
+
+async def test_a_batch(database: Database) -> None:
+    """A batch is stored as one, and gets one block."""
+    async with open_intake(database, commit_blocks=True) as intake:
+        block, acks = await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r")
+        assert block == KEPT
+        assert acks.startswith(b"BHS")

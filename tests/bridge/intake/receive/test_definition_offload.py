@@ -1,0 +1,169 @@
+"""Large messages are inspected and read in the worker process, with the same result."""
+
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.patients.patient_check import _has_merge
+from bridge.intake.process.jobs import read
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.offload import with_offload
+from bridge.intake.receive.verdict import FrameEvaluator, Verdict
+from bridge.queue.claims import ClaimedMessage
+from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.states import QueueEvent
+from bridge.store.database import Database
+from bridge.workers.errors import WorkerFailed
+from bridge.workers.offload import LARGE, Offload
+from config.listeners import Acknowledge
+from mappings.hl7.refusals import InternalError
+from mllp.framing import Frame
+from tests.bridge.intake.fixture import LISTENING, NOW, order
+
+NOTE = b"NTE|1||" + b"x" * LARGE + b"\r"
+OBX = b"OBX|1|ED|PDF^Request||^AP^^Base64^" + b"QUJD" * (LARGE // 4) + b"||||||F\r"
+LATIN = b"NTE|1||" + b"M\xfcller " * (LARGE // 7) + b"\r"
+ADT = (
+    b"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000+0100||ADT^A08|D1|P|2.5.1\rEVN|A08\r"
+    b"PID|1||M1||TESTER^TILDA||19700101|F\rPV1|1|I\r"
+)
+MESSAGES = {
+    "an order with a long note": order() + NOTE,
+    "an order with a file": order() + OBX,
+    "many segments": order() + b"NTE|1||text\r" * (LARGE // 10),
+    "a patient with a large Z segment": ADT + b"ZXX|" + b"y" * LARGE + b"\r",
+    "another charset than it says": order() + LATIN,
+    "no HL7": b"x" * LARGE,
+    "an unknown event": order().replace(b"ORM^O01", b"ZZZ^Z01") + NOTE,
+    "no patient's number": order(mrn="") + NOTE,
+    "a line that is no segment": order() + b"stray\r" + NOTE,
+    "two headers": order() + NOTE + order(),
+    "patients too many for one row": b"".join(
+        [order().split(b"PID")[0], *(b"PID" + order(mrn=f"M{n}", acc=f"A{n}").split(b"PID")[1]
+        for n in range(4)), NOTE]
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def offload() -> Iterator[Offload]:
+    """One process for all."""
+    made = Offload()
+    yield made
+    made.close()
+
+
+def judged(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]:
+    """Evaluate a message, and build its record."""
+    ids, troubles = count(1), list[Exception]()
+    verdict = FrameEvaluator(listening, troubles.append).evaluate(Frame(payload), NOW)
+    assert troubles == []
+    return verdict, AcknowledgmentBuilder(listening, lambda: f"C{next(ids)}").arrival(
+        verdict, payload, NOW
+    )
+
+
+def told(verdict: Verdict) -> tuple[object, ...]:
+    """The parts of a verdict to compare."""
+    refusals = [(type(each), each.place, each.text) for each in verdict.refusals]
+    return verdict.lanes, verdict.parts, verdict.charset_suspect, refusals
+
+
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+@pytest.mark.parametrize("payload", MESSAGES.values(), ids=MESSAGES)
+def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload: Offload) -> None:
+    """Acknowledgment byte for byte, lanes, refusals; and the events that are applied."""
+    here = replace(LISTENING, acknowledge=acknowledge)
+    there = with_offload(here, offload)
+    (was, kept), (verdict, arrival) = judged(here, payload), judged(there, payload)
+    assert (told(verdict), arrival) == (told(was), kept)
+    if not arrival.lanes:
+        return
+    claimed = ClaimedMessage(
+        1, payload, "ris", arrival.mapping, arrival.mapping_version, arrival.lanes, 0, 0, 0, ""
+    )
+    outcomes: list[object] = []
+    for each in (here, there):
+        try:
+            outcomes.append(read(claimed, {"ris": each}))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the same
+            outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
+    """The service's process does not need memory for large messages."""
+    payload = order() + NOTE * 4
+    judged(with_offload(LISTENING, offload), payload)  # the process runs by now
+
+    def peak(listening: ListenerPolicy) -> int:
+        tracemalloc.start()
+        try:
+            judged(listening, payload)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(with_offload(LISTENING, offload)) < LARGE < peak(LISTENING)
+
+
+@contextmanager
+def killed(offload: Offload, folder: Path) -> Iterator[None]:
+    """Kill every process that starts meanwhile before it answers."""
+    offload.close()
+    fated = folder / "fated"
+    fated.write_text("#!/bin/sh\nkill -9 $$\n")
+    fated.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(fated))
+        yield
+
+
+def test_nobody_could_judge_it(offload: Offload, tmp_path: Path) -> None:
+    """If the process is killed repeatedly, the sender may try again; nothing is accepted."""
+    troubles: list[Exception] = []
+    evaluate = FrameEvaluator(with_offload(LISTENING, offload), troubles.append)
+    with killed(offload, tmp_path):
+        verdict = evaluate.evaluate(Frame(order() + NOTE), NOW)
+    assert [type(each) for each in verdict.refusals] == [InternalError]
+    assert (verdict.lanes, verdict.is_ours) == ((), True)
+    assert [type(each) for each in troubles] == [WorkerFailed]
+    assert judged(with_offload(LISTENING, offload), order() + NOTE)[0].lanes  # now it is left alone
+
+
+def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Path) -> None:
+    """An accepted message waits and is tried again; others of its batch are read."""
+    listeners = {"ris": with_offload(LISTENING, offload)}
+    batch = [
+        ClaimedMessage(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
+        for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
+    ]
+    memory = OrderRepository(database, lambda: 0)
+    with killed(offload, tmp_path):
+        prepared = memory.prepare(batch, listeners)
+    assert [job.claimed.message_id for job in prepared.jobs] == [2]
+    assert prepared.failures == []
+    (outcome,) = prepared.requeued
+    assert (outcome.message_id, outcome.event, outcome.code) == (
+        1,
+        QueueEvent.POSTPONED,
+        "not_read",
+    )
+    assert len(memory.prepare(batch, listeners).jobs) == 2
+
+
+@pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])
+def test_a_merge_is_found_wherever_it_stands(at: int) -> None:
+    """The slices of the search overlap."""
+    payload = bytearray(3 * 2**16)
+    assert not _has_merge(bytes(payload))
+    payload[at : at + 3] = b"MRG"
+    assert _has_merge(bytes(payload))

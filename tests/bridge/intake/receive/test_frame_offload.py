@@ -1,0 +1,95 @@
+"""Large frames are evaluated on threads; the order of a connection is kept."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bridge.intake.receive.offload import FrameOffload
+from bridge.store.database import Database
+from mappings.hl7.acknowledgment import read_ack
+from mllp.framing import Frame
+from tests.bridge.intake.fixture import IntakeFixture, RecordingPeer, open_intake, order
+
+pytestmark = pytest.mark.anyio
+
+LEAST = 10_000
+LARGE = b"NTE|1||" + b"x" * LEAST + b"\r"
+
+
+def sending(
+    intake: IntakeFixture, offload: FrameOffload
+) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
+    """Send frames on connections."""
+
+    async def answer(payload: bytes, connection: int) -> list[bytes]:
+        answered = offload(Frame(payload), RecordingPeer(connection_id=connection))
+        return list(await answered.asFuture(asyncio.get_running_loop()))
+
+    return lambda payload, connection: asyncio.ensure_future(answer(payload, connection))
+
+
+async def test_order_within_a_connection(database: Database) -> None:
+    """A frame after a large one is stored after it; other connections do not wait."""
+    gate = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(gate.wait, 30)
+    async with open_intake(database) as intake:
+        send = sending(intake, FrameOffload(intake.handler, threads, least=LEAST))
+        large = send(order("L1", "A1") + LARGE, 1)
+        await asyncio.sleep(0)
+        behind = send(order("S2", "A2"), 1)
+        other = await send(order("S3", "A3"), 2)
+        assert read_ack(other[0]).control_id == b"S3"
+        assert not large.done()
+        assert not behind.done()
+        gate.set()
+        for future, name in ((large, b"L1"), (behind, b"S2")):
+            (reply,) = await future
+            assert read_ack(reply).control_id == name
+        sizes = [
+            row[0] > LEAST for row in intake.rows("length(payload)", "message_body", "message_id")
+        ]
+        assert sizes == [False, True, False]
+
+
+async def test_what_is_answered_is_the_same(database: Database) -> None:
+    """Large batches, refusals and unreadable frames get the same answers as small ones."""
+    async with open_intake(database) as intake:
+        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), least=0)
+        send = sending(intake, offload)
+        batch = b"BHS|^~\\&|R\r" + order("B1") + order("B2", mrn="") + b"BTS|2\r"
+        (reply,) = await send(batch, 1)
+        assert b"MSA|AA|B1" in reply
+        assert b"MSA|AE|B2" in reply
+        (reply,) = await send(order("X1", mrn=""), 1)
+        assert read_ack(reply).error_codes == ("101",)
+        (reply,) = await send(b"nothing of ours", 1)
+        assert read_ack(reply).error_codes == ("100",)
+        first = await send(order("X2"), 1)
+        assert await send(order("X2"), 1) == first
+
+
+async def test_what_is_asked_about_waits_for_no_large_one(database: Database) -> None:
+    """Lookups on another connection have a thread of their own."""
+    gate = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(gate.wait, 30)
+    lookups = ThreadPoolExecutor(1)
+    async with open_intake(database) as intake:
+        offload = FrameOffload(
+            intake.handler,
+            threads,
+            least=LEAST,
+            needs_lookup=lambda _: True,
+            lookup_threads=lookups,
+        )
+        send = sending(intake, offload)
+        large = send(order("L1", "A1") + LARGE, 1)
+        (reply,) = await send(order("S2", "A2"), 2)
+        assert read_ack(reply).control_id == b"S2"
+        assert not large.done()
+        gate.set()
+        assert read_ack((await large)[0]).control_id == b"L1"

@@ -1,0 +1,285 @@
+"""Acknowledgments of the frame handler, and the rows that are stored before them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from bridge.queue.ledger.arrivals import Arrival, Receipt
+from bridge.queue.states import QueueState
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from config.listeners import Acknowledge, ReusedControlId
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
+from mllp.errors import FrameTooLarge, TruncatedFrame
+from tests.bridge.intake.fixture import FixedCompletion, open_intake, order
+
+pytestmark = pytest.mark.anyio
+
+BIG = order().replace(b"CT Head", b"CT " + b"x" * 200_000)
+LATIN = order().replace(b"TILDA", b"J\xfcRGEN")
+BATCH = (
+    b"FHS|^~\\&|RIS\rBHS|^~\\&|RIS\r"
+    + order("B1", "A1")
+    + order("B2", "A2", "M2")
+    + b"BTS|2\rFTS|1\r"
+)
+NO_PATIENT = order().replace(b"|M1|", b"||")
+QUERY = order().replace(b"ORM^O01", b"QRY^A19")
+LAB = order().replace(b"ORM^O01", b"ORM^O99")
+TEST_MESSAGE = order().replace(b"|P|2.3.1", b"|T|2.3.1")
+
+PROBES = {
+    "one order": (order(), "AA", b"ID1", ()),
+    "empty MSH-10": (order(""), "AE", b"", ("101",)),
+    "not HL7": (b"GET / HTTP/1.1\r\n\r\n", "AR", b"", ("100",)),
+    "nothing": (b"", "AR", b"", ("100",)),
+    "0xFC without MSH-18": (LATIN, "AA", b"ID1", ()),
+    "200 kB": (BIG, "AA", b"ID1", ()),
+    "UTF-8 byte order mark": (b"\xef\xbb\xbf" + order(), "AA", b"ID1", ()),
+    "no patient": (NO_PATIENT, "AE", b"ID1", ("101",)),
+    "unknown type": (QUERY, "AR", b"ID1", ("200",)),
+    "unknown event": (LAB, "AR", b"ID1", ("201",)),
+    "a test message": (TEST_MESSAGE, "AR", b"ID1", ("202",)),
+    "two messages without a batch": (order() + order("ID2"), "AR", b"ID1", ("100",)),
+}
+
+
+@pytest.mark.parametrize(("payload", "code", "control_id", "errors"), PROBES.values(), ids=PROBES)
+async def test_probes(
+    database: Database, payload: bytes, code: str, control_id: bytes, errors: tuple[str, ...]
+) -> None:
+    """Every frame gets exactly one answer with its own control id, and is on disk by then."""
+    async with open_intake(database) as intake:
+        ack = await intake.ask(payload)
+        assert (ack.code, ack.control_id, ack.error_codes) == (code, control_id, errors)
+        ((state, stored_code, _, _),) = intake.rows()
+        assert (state, stored_code) == ("queued" if code == "AA" else "refused", code)
+
+
+async def test_a_truncated_frame_is_never_accepted(database: Database) -> None:
+    """A frame that lost bytes is refused, even if it looks like an order."""
+    async with open_intake(database) as intake:
+        ack = await intake.ask(order(), truncated=True)
+        assert (ack.code, ack.control_id) == (AckCode.REJECT, b"ID1")
+        assert intake.rows("state") == [("refused",)]
+
+
+async def test_a_batch_is_answered_in_one_batch(database: Database) -> None:
+    """Each message of FHS/BHS has its own acknowledgment, all in one frame."""
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(BATCH)
+        lines = reply.split(b"\r")
+        assert [line[:3] for line in lines if line] == [
+            *(b"FHS", b"BHS", b"MSH", b"MSA", b"MSH", b"MSA", b"BTS", b"FTS")
+        ]
+        assert [line for line in lines if line.startswith(b"MSA")] == [b"MSA|AA|B1", b"MSA|AA|B2"]
+        assert intake.rows("state") == [("queued",), ("queued",)]
+
+
+async def test_a_bad_message_spoils_no_batch(database: Database) -> None:
+    """One refused message of a batch leaves the others accepted."""
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(BATCH.replace(b"||M2||", b"||||"))
+        assert b"MSA|AA|B1" in reply
+        assert b"MSA|AE|B2" in reply
+
+
+@pytest.mark.parametrize(
+    ("trailer", "other", "place"), [(b"BTS|2", b"BTS|3", "BTS-1"), (b"FTS|1", b"FTS|7", "FTS-1")]
+)
+async def test_a_batch_that_announces_others_is_refused(
+    database: Database, trailer: bytes, other: bytes, place: str
+) -> None:
+    """Nothing of it is applied, and each answer has the reason; the corrected batch is accepted."""
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(BATCH.replace(trailer, other))
+        assert reply.count(b"MSA|AE|B") == 2
+        assert intake.rows("state, error_place") == [("refused", place)] * 2
+        await intake.send(BATCH)
+        assert intake.rows("state, ack_code")[2:] == [("queued", "AA")] * 2
+
+
+async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> None:
+    """A broken message in a batch is detected also without a count."""
+    garbled = BATCH.replace(b"MSH", b"MXH", 1).replace(b"BTS|2", b"BTS")
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(garbled)
+        assert b"MSA|AR|B2|something in the batch belongs to none of its messages: BHS" in reply
+        assert intake.rows("state, error_place") == [("refused", "BHS")]
+        (alone,) = await intake.send(garbled.replace(b"MSH", b"MXH"))
+        assert b"MSA|AR|" in alone
+
+
+async def test_a_batch_that_lost_all_it_announces(database: Database) -> None:
+    """An empty batch that announces messages is refused."""
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(b"BHS|^~\\&|A|B\rBTS|2\r")
+        assert b"MSA|AR|" in reply
+
+
+async def test_stored_takes_a_batch_as_it_is(database: Database) -> None:
+    """With `stored`, a batch with a wrong count is stored."""
+    async with open_intake(database, acknowledge=Acknowledge.STORED) as intake:
+        (reply,) = await intake.send(BATCH.replace(b"BTS|2", b"BTS|3"))
+        assert reply.count(b"MSA|AA|B") == 2
+
+
+ENHANCED = {
+    ("AL", "AL"): (["CA", "AA"], ["CR"]),
+    ("AL", "NE"): (["CA"], ["CR"]),
+    ("AL", ""): (["CA"], ["CR"]),
+    ("AL", "ER"): (["CA"], ["CR"]),
+    ("AL", "SU"): (["CA", "AA"], ["CR"]),
+    ("NE", "AL"): (["AA"], ["AR"]),
+    ("NE", "NE"): ([], []),
+    ("", "AL"): (["AA"], ["AR"]),
+    ("ER", "AL"): (["AA"], ["CR"]),
+    ("ER", "ER"): ([], ["CR"]),
+    ("SU", "AL"): (["CA", "AA"], ["AR"]),
+    ("SU", "ER"): (["CA"], ["AR"]),
+    ("", ""): (["AA"], ["AR"]),
+    ("XX", "NE"): (["CA"], ["CR"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("accept", "application", "good", "bad"),
+    [(*modes, *codes) for modes, codes in ENHANCED.items()],
+)
+async def test_enhanced_mode(
+    database: Database, accept: str, application: str, good: list[str], bad: list[str]
+) -> None:
+    """MSH-15 and MSH-16 decide which acknowledgments leave (HL7 v2.5.1 §2.9.3)."""
+    async with open_intake(database) as intake:
+        payload = order(accept=accept, application=application)
+        replies = await intake.send(payload)
+        assert [read_ack(each).code for each in replies] == good
+        assert len({each.split(b"|")[9] for each in replies}) == len(replies)
+        again = await intake.send(payload)
+        assert again == replies
+        refused = await intake.send(payload.replace(b"|P|", b"|T|").replace(b"ID1", b"ID2"))
+        assert [read_ack(each).code for each in refused] == bad
+        assert len(intake.rows()) == 2
+
+
+async def test_a_retransmit_gets_the_stored_acknowledgment(database: Database) -> None:
+    """The same bytes again: the same bytes back, nothing stored, and counted."""
+    async with open_intake(database) as intake:
+        first = await intake.send(order())
+        assert await intake.send(order()) == first
+        assert len(intake.rows()) == 1
+        assert b'bridge_retransmits_total{listener="ris"} 1.0' in intake.metrics.render()
+
+
+async def test_a_reused_control_id_is_a_new_message(database: Database) -> None:
+    """Other bytes under a used MSH-10 are stored and flagged: senders restart counters."""
+    async with open_intake(database) as intake:
+        await intake.send(order("ID1", "A1"))
+        ack = await intake.ask(order("ID1", "A2"))
+        assert ack.code is AckCode.ACCEPT
+        assert intake.rows("flags") == [(0,), (2,)]
+
+
+async def test_a_reused_control_id_can_be_refused(database: Database) -> None:
+    """With `refuse`, other bytes under a used MSH-10 get AE 205."""
+    async with open_intake(database, reuse=ReusedControlId.REFUSE) as intake:
+        await intake.send(order("ID1", "A1"))
+        ack = await intake.ask(order("ID1", "A2"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+
+
+async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
+    """`acknowledge = "stored"` promises no more than that: AA without a patient."""
+    async with open_intake(database, acknowledge=Acknowledge.STORED) as intake:
+        assert (await intake.ask(NO_PATIENT)).code is AckCode.ACCEPT
+        assert intake.rows("state") == [("queued",)]
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (QueueState.DONE, "AA"),
+        (QueueState.IGNORED, "AA"),
+        (QueueState.QUEUED, "AE"),
+        (QueueState.CLAIMED, "AE"),
+        (QueueState.PARKED, "AE"),
+    ],
+)
+async def test_applied_answers_by_the_outcome(
+    database: Database, state: QueueState, code: str
+) -> None:
+    """`acknowledge = "applied"`: AA only after the report engine has the order; in a batch too."""
+    async with open_intake(
+        database, completion=FixedCompletion(state), acknowledge=Acknowledge.APPLIED
+    ) as intake:
+        assert (await intake.ask(order())).code == code
+        (batch,) = await intake.send(BATCH)
+        assert batch.startswith(b"FHS")
+        assert batch.count(b"MSA|" + code.encode()) == batch.count(b"MSA|") == 2
+
+
+async def test_applied_in_enhanced_mode(database: Database) -> None:
+    """The commit acknowledgment leaves at once, the application's follows on the connection."""
+    async with open_intake(
+        database, completion=FixedCompletion(), acknowledge=Acknowledge.APPLIED
+    ) as intake:
+        replies = await intake.send(order(accept="AL", application="AL"))
+        assert [read_ack(each).code for each in replies] == ["CA"]
+        await asyncio.sleep(0.01)
+        assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
+
+
+class FullDisk:
+    """A ledger that cannot store."""
+
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        settle(StoreUnavailable("SQLITE_FULL"))
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
+        future: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreUnavailable("SQLITE_FULL"))
+        return future
+
+    def acknowledged(self, message_id: int) -> None:
+        """Keep nothing."""
+
+
+async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
+    """Send one frame to a handler whose ledger cannot store."""
+    async with open_intake(database) as intake:
+        intake.handler._inbox = FullDisk()
+        return await intake.send(payload)
+
+
+async def test_a_full_disk_is_never_acknowledged(database: Database) -> None:
+    """An unstored message gets AE 207, in enhanced mode CE 207; a refusal stays one."""
+    for payload, code, error in (
+        (order(), AckCode.ERROR, "207"),
+        (order(accept="AL", application="AL"), AckCode.COMMIT_ERROR, "207"),
+        (TEST_MESSAGE, AckCode.REJECT, "202"),
+    ):
+        (reply,) = await answers_on_full_disk(database, payload)
+        ack = read_ack(reply)
+        assert (ack.code, ack.error_codes) == (code, (error,))
+    (batch,) = await answers_on_full_disk(database, BATCH)
+    assert b"MSA|AE|B1" in batch
+    assert b"MSA|AE|B2" in batch
+
+
+async def test_frames_given_up_get_a_readable_answer(database: Database) -> None:
+    """Too large or never finished: a NAK that names the message, before the connection closes."""
+    async with open_intake(database) as intake:
+        for error in (FrameTooLarge(100), TruncatedFrame(7)):
+            ack = read_ack(intake.handler.unframed(error, order()[:300]))
+            assert (ack.code, ack.control_id) == (AckCode.REJECT, b"ID1")
+
+
+async def test_our_own_fault_is_no_retransmit(database: Database) -> None:
+    """After AE 207 the same bytes are evaluated again."""
+    async with open_intake(database) as intake:
+        router, intake.handler._evaluator._router = intake.handler._evaluator._router, None  # type: ignore[assignment]
+        assert (await intake.ask(order())).error_codes == ("207",)
+        intake.handler._evaluator._router = router
+        assert (await intake.ask(order())).code is AckCode.ACCEPT

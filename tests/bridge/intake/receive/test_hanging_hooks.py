@@ -1,0 +1,75 @@
+"""A hook that hangs before an acknowledgment delays only its own connection."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from bridge.intake.receive.offload import FrameOffload
+from bridge.store.database import Database
+from config.listeners import SequenceNumbers
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.hl7.acknowledgment import read_ack
+from mappings.inbound.definition import InboundMapping
+from mllp.framing import Frame
+from tests.bridge.delivery.fixtures import until
+from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
+from tests.hooks import held_hooks
+
+pytestmark = pytest.mark.anyio
+
+SOURCES = {
+    **read_folder(DEFINITIONS),
+    "mine.yaml": "include: orders.yaml\ntags: {PatientMRN: {hook: 'h:f', required: true}}\n",
+    "large.yaml": (
+        "include: orders.yaml\ntags: {Notes: {from: PID-3.1, extract: '((a?){40}(b?){40}){3}M1'}}\n"
+    ),
+    "h.py": "def f(message):\n    return 'M7'\n",
+}
+
+
+def listening(name: str = "mine") -> InboundMapping:
+    """A definition whose MRN comes from a hook."""
+    made = compile_sources(SOURCES, name)
+    assert isinstance(made, InboundMapping)
+    return made
+
+
+@pytest.mark.parametrize("numbers", [SequenceNumbers.OFF, SequenceNumbers.CHECK])
+async def test_others_are_acknowledged_meanwhile(
+    database: Database, numbers: SequenceNumbers
+) -> None:
+    """Other messages are acknowledged meanwhile; then it is acknowledged itself."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(2) as threads, held_hooks("M7") as held:
+        mine = replace(LISTENING, definitions=(listening(),))
+        async with (
+            open_intake(database) as plain,
+            open_intake(database, mine, numbers=numbers) as intake,
+        ):
+            offload = FrameOffload(intake.handler, threads)
+            handle = (
+                offload if intake.sequencer is None else intake.sequencer.serialized(offload.submit)
+            )
+            answered = handle(Frame(order("H1", "A1")), RecordingPeer(connection_id=1)).asFuture(
+                loop
+            )
+            await until(held.called.is_set)
+            for number in range(3):
+                assert (await plain.ask(order(f"P{number}", "A2", "M2"))).code == "AA"
+            with database.write() as connection:
+                connection.execute(text("DELETE FROM feed_cursor WHERE 1 = 0"))
+            assert not answered.done()
+            held.let_go.set()
+            (reply,) = await answered
+            assert read_ack(reply).code == "AA"
+    assert threading.get_ident() not in held.threads
+
+
+def test_large_patterns_are_for_a_thread_as_well() -> None:
+    """Small patterns are matched on the loop."""
+    assert listening("large").takes_long
+    assert not any(each.takes_long for each in LISTENING.definitions)

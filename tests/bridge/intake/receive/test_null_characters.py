@@ -1,0 +1,67 @@
+r"""A NUL in a field, as a byte or as `\X00\`: refused before the acknowledgment, with its place."""
+
+import pytest
+
+from bridge.store.database import Database
+from config.listeners import Acknowledge
+from mappings.hl7.header import peek
+from mappings.hl7.null_characters import null_place
+from mappings.hl7.tables import AckCode
+from tests.bridge.intake.fixture import open_intake, order
+from tests.bridge.intake.messages import adt
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("nul", [b"\0", b"\\X00\\", b"\\x4100\\", b"A\\X0041\\B"])
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+async def test_it_is_refused(database: Database, nul: bytes, acknowledge: Acknowledge) -> None:
+    """AE 102 at its place, also after similar messages."""
+    async with open_intake(database, acknowledge=acknowledge) as intake:
+        for number in range(20):
+            name = f"ID{number}"
+            assert (await intake.ask(order(name, acc=f"A{number}"))).code is AckCode.ACCEPT
+        ack = await intake.ask(order("ID90").replace(b"CT Head", b"CT" + nul + b"Head"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("102",))
+        assert intake.rows("error_place")[-1] == ("OBR-4.2",)
+        ack = await intake.ask(adt("A08", "M1").replace(b"TILDA", b"TIL" + nul + b"DA"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("102",))
+        assert intake.rows("error_place")[-1] == ("PID-5.2",)
+        assert [state for (state,) in intake.rows("state")].count("refused") == 2
+
+
+async def test_around_a_message_it_does_no_harm(database: Database) -> None:
+    """Transports leave NULs in front of messages and behind them."""
+    async with open_intake(database) as intake:
+        assert (await intake.ask(b"\0" + order() + b"\0\0")).code is AckCode.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (b"PID|1||M1||A^B\0\rPV1|1\r", "PID-5.2"),
+        (b"PID|1||M1~M2^X^\0||A\r", "PID-3.3"),
+        (b"OBX|1|TX|||a\rOBX|2|TX|||b\\X00\\\r", "OBX[2]-5"),
+        (b"OBX|1|TX|||a\rb\0c\r", "OBX-5"),
+        (b"NTE|1||\\X410\\ \\X4100 \\XZZ00\\ \\.sp0\\ X00\r", ""),
+    ],
+)
+def test_its_place(lines: bytes, place: str) -> None:
+    """By segment, field and component; other escapes are not affected."""
+    payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r" + lines
+    assert null_place(payload, peek(payload)) == place
+
+
+def test_other_delimiters() -> None:
+    """The escape character is the message's own, and without one there are no escapes."""
+    head = b"MSH|^~!&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
+    assert null_place(head + b"NTE|1||!X00!\r", peek(head)) == "NTE-3"
+    assert null_place(head + b"NTE|1||\\X00\\\r", peek(head)) == ""
+    bare = b"MSH|^~|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
+    assert null_place(bare + b"NTE|1||\\X00\\\r", peek(bare)) == ""
+
+
+def test_a_long_escape_takes_no_longer_than_it_is() -> None:
+    """Two million digits without an end are searched once."""
+    head = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
+    assert null_place(head + b"NTE|1||\\X" + b"00" * 1_000_000 + b"\r", peek(head)) == ""

@@ -1,0 +1,93 @@
+"""Messages about more than two patients: a row for each pair, and one acknowledgment."""
+
+import asyncio
+
+import pytest
+from typing_extensions import override
+
+from bridge.intake.process.jobs import read
+from bridge.intake.receive.identity import lane
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import QueueState
+from bridge.store.database import Database
+from config.listeners import Acknowledge, SequenceNumbers
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.tables import AckCode
+from tests.bridge.intake.fixture import LISTENING, FixedCompletion, open_intake, order
+
+pytestmark = pytest.mark.anyio
+
+MERGES = b"".join(
+    b"PID|1||N%d||TESTER^TILDA\rMRG|O%d\r" % (number % 3, number) for number in range(4)
+)
+MANY = order().split(b"\r")[0].replace(b"ORM^O01", b"ADT^A40") + b"\rEVN|A40\r" + MERGES
+
+
+async def test_a_message_about_many_patients(database: Database) -> None:
+    """It is stored as a row for each pair, in the pair's lanes, with one acknowledgment."""
+    async with open_intake(database) as intake:
+        first = await intake.send(MANY)
+        assert read_ack(first[0]).code is AckCode.ACCEPT
+        rows = intake.rows("state, acknowledgment, flags, lane_1 <> lane_2")
+        assert [(row[0], row[1], row[2] >> 8, bool(row[3])) for row in rows] == [
+            ("queued", "not_owed" if number else "pending", number, True) for number in range(4)
+        ]
+        lanes = {lane for row in intake.rows("lane_1, lane_2") for lane in row}
+        assert lanes == {lane(f"SITE1|{mrn}") for mrn in ("N0", "N1", "N2", "O0", "O1", "O2", "O3")}
+        assert await intake.send(MANY) == first
+        assert len(intake.rows()) == 4
+
+
+async def test_each_pair_waits_for_its_own_patients(database: Database) -> None:
+    """An earlier message about the third pair delays that pair only."""
+    async with open_intake(database) as intake:
+        for payload in (order("ID0", mrn="O2"), MANY, order("ID2", mrn="O1")):
+            assert (await intake.ask(payload)).code is AckCode.ACCEPT
+        inbox = Inbox(database, "node-1")
+        claimed = inbox.claim(0, 10)
+        # The fourth pair waits for the first, with which it shares the survivor.
+        assert [each.message_id for each in claimed] == [1, 2, 3]
+        read_events = [
+            [(event.mrn, event.prior_mrn) for event in read(each, {"ris": LISTENING}).events]
+            for each in claimed[1:]
+        ]
+        assert read_events == [[("N0", "O0")], [("N1", "O1")]]
+
+
+async def test_a_message_about_many_patients_in_a_batch(database: Database) -> None:
+    """Each message of the batch has its own acknowledgment, whatever its rows."""
+    batch = b"BHS|^~\\&|RIS\r" + MANY + order("B2") + b"BTS|2\r"
+    async with open_intake(database, numbers=SequenceNumbers.CHECK) as intake:
+        (reply,) = await intake.send(batch)
+        answers = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
+        assert answers == [b"MSA|AA|ID1", b"MSA|AA|B2"]
+        assert len(intake.rows()) == 5
+
+
+@pytest.mark.parametrize("state", [QueueState.DONE, QueueState.PARKED])
+async def test_a_message_about_many_patients_is_applied_as_a_whole(
+    database: Database, state: QueueState
+) -> None:
+    """With `applied` the answer waits for every part, and the worst one decides."""
+    completion = CompletionPerPart(state)
+    async with open_intake(
+        database, completion=completion, acknowledge=Acknowledge.APPLIED
+    ) as intake:
+        ack = await intake.ask(MANY)
+        assert ack.code is (AckCode.ACCEPT if state is QueueState.DONE else AckCode.ERROR)
+        assert len(completion.asked) == 4
+
+
+class CompletionPerPart(FixedCompletion):
+    """The last part has another state."""
+
+    def __init__(self, last: QueueState) -> None:
+        super().__init__()
+        self.last = last
+        self.asked: set[int] = set()
+
+    @override
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
+        self.asked.add(message_id)
+        self.state = self.last if len(self.asked) == 4 else QueueState.DONE
+        return super().wait(message_id, limit)

@@ -1,0 +1,241 @@
+"""The sequence number protocol (HL7 v2.5.1 §2.10.1): MSH-13 in, MSA-4 out, across restarts."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from bridge.intake.receive.sequence_numbers import has_only_header
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.header import peek
+from tests.bridge.intake.fixture import FixedCompletion, IntakeFixture, open_intake, order
+
+pytestmark = pytest.mark.anyio
+
+CHECK, REQUIRE = SequenceNumbers.CHECK, SequenceNumbers.REQUIRE
+
+
+def numbered(number: str, acc: str = "", **changes: str) -> bytes:
+    """An order with a sequence number."""
+    name = acc or f"N{number.strip('-+')}"
+    return order(f"ID{name}", name, number=number, **changes)
+
+
+def link(number: str, control_id: str = "L") -> bytes:
+    """A message with a header only."""
+    return order(control_id, number=number).split(b"\r")[0] + b"\r"
+
+
+async def say(intake: IntakeFixture, payload: bytes) -> tuple[str, str, str]:
+    """Return code, error code and expected number of the answer."""
+    ack = await intake.ask(payload)
+    return (str(ack.code), "".join(ack.error_codes), ack.expected_sequence_number)
+
+
+STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
+    "any number may be the first": [
+        (numbered("17"), ("AA", "", "17")),
+        (numbered("18"), ("AA", "", "18")),
+    ],
+    "a gap": [
+        (numbered("1"), ("AA", "", "1")),
+        (numbered("3"), ("AE", "199", "2")),
+        (numbered("2"), ("AA", "", "2")),
+        (numbered("3"), ("AA", "", "3")),
+    ],
+    "a gap is answered by what is expected now": [
+        (numbered("1"), ("AA", "", "1")),
+        (numbered("9"), ("AE", "199", "2")),
+        (numbered("2"), ("AA", "", "2")),
+        (numbered("9"), ("AE", "199", "3")),
+    ],
+    "the last one again, in other bytes": [
+        (numbered("4"), ("AA", "", "4")),
+        (numbered("4", "OTHER"), ("AE", "205", "5")),
+    ],
+    "a retransmit gets its stored answer": [
+        (numbered("4"), ("AA", "", "4")),
+        (numbered("5"), ("AA", "", "5")),
+        (numbered("4"), ("AA", "", "4")),
+        (numbered("6"), ("AA", "", "6")),
+    ],
+    "a restart of a link that never was": [
+        (link("0"), ("AA", "", "-1")),
+        (numbered("5"), ("AA", "", "5")),
+    ],
+    "a restart asks what is expected": [
+        (numbered("5"), ("AA", "", "5")),
+        (link("0"), ("AA", "", "6")),
+        (numbered("6"), ("AA", "", "6")),
+        (link("0"), ("AA", "", "7")),
+    ],
+    "a resynchronization": [
+        (numbered("5"), ("AA", "", "5")),
+        (link("-1"), ("AA", "", "-1")),
+        (numbered("100"), ("AA", "", "100")),
+        (numbered("7"), ("AE", "205", "101")),
+    ],
+    "what is refused for its content is still awaited": [
+        (numbered("1"), ("AA", "", "1")),
+        (numbered("2", mrn=""), ("AE", "101", "2")),
+        (numbered("3"), ("AE", "199", "2")),
+        (numbered("2"), ("AA", "", "2")),
+    ],
+    "no number": [
+        (order("A"), ("AA", "", "")),
+        (numbered("2"), ("AA", "", "2")),
+        (order("B"), ("AA", "", "")),
+    ],
+    "no numbers at all": [
+        (numbered("x"), ("AE", "102", "")),
+        (numbered("1.5"), ("AE", "102", "")),
+        (numbered("-2"), ("AE", "102", "")),
+        (numbered("9" * 16), ("AE", "102", "")),
+    ],
+    "a refused header advances nothing": [
+        (numbered("1"), ("AA", "", "1")),
+        (numbered("2").replace(b"|P|2.3.1", b"|T|2.3.1"), ("AR", "202", "")),
+        (link("-1").replace(b"|P|2.3.1", b"|T|2.3.1"), ("AR", "202", "")),
+        (numbered("3"), ("AE", "199", "2")),
+    ],
+    "another sender has numbers of its own": [
+        (numbered("8"), ("AA", "", "8")),
+        (numbered("1").replace(b"|RIS|", b"|HIS|"), ("AA", "", "1")),
+        (numbered("9"), ("AA", "", "9")),
+    ],
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+async def test_stories(database: Database, story: list[tuple[bytes, tuple[str, str, str]]]) -> None:
+    """What each message of a link is answered; every restart in between changes nothing."""
+    for payload, answer in story:
+        async with open_intake(database, numbers=CHECK) as intake:
+            assert await say(intake, payload) == answer
+
+
+async def test_a_message_of_the_link_is_kept_and_not_applied(database: Database) -> None:
+    """A restart may have a header only; with more segments it is processed too."""
+    async with open_intake(database, numbers=CHECK) as intake:
+        assert await say(intake, link("0")) == ("AA", "", "-1")
+        assert await say(intake, link("0")) == ("AA", "", "-1")
+        assert await say(intake, numbered("0")) == ("AA", "", "-1")
+        assert intake.rows("state") == [("ignored",), ("ignored",), ("queued",)]
+
+
+async def test_required(database: Database) -> None:
+    """Where numbers are required, a message without one is AE 101 at MSH-13."""
+    async with open_intake(database, numbers=REQUIRE) as intake:
+        assert await say(intake, order()) == ("AE", "101", "")
+        assert intake.rows("error_place") == [("MSH-13",)]
+
+
+async def test_off(database: Database) -> None:
+    """By default numbers are ignored."""
+    async with open_intake(database) as intake:
+        assert await say(intake, numbered("5")) == ("AA", "", "")
+        assert await say(intake, numbered("3")) == ("AA", "", "")
+
+
+async def test_enhanced_mode(database: Database) -> None:
+    """The commit acknowledgment bears the number, too; out of turn is CE."""
+    modes: dict[str, Any] = {"accept": "AL", "application": "AL"}
+    async with open_intake(database, numbers=CHECK) as intake:
+        told = [read_ack(each) for each in await intake.send(numbered("1", **modes))]
+        assert [(str(each.code), each.expected_sequence_number) for each in told] == [
+            ("CA", "1"),
+            ("AA", "1"),
+        ]
+        ack = await intake.ask(numbered("3", **modes))
+        assert (str(ack.code), ack.expected_sequence_number) == ("CE", "2")
+
+
+async def test_applied(database: Database) -> None:
+    """The number counts once the message is stored, whatever the report engine answers."""
+    changes: dict[str, Any] = {"acknowledge": Acknowledge.APPLIED}
+    async with open_intake(
+        database, numbers=CHECK, completion=FixedCompletion(), **changes
+    ) as intake:
+        assert await say(intake, numbered("1")) == ("AA", "", "1")
+        assert await say(intake, numbered("2")) == ("AA", "", "2")
+
+
+async def test_a_batch(database: Database) -> None:
+    """The messages of a batch are checked one after the other."""
+    batch = b"BHS|^~\\&|R\r" + numbered("1") + numbered("2") + numbered("4") + b"BTS|3\r"
+    async with open_intake(database, numbers=CHECK) as intake:
+        (reply,) = await intake.send(batch)
+        answers = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
+        assert [line.split(b"|")[1::3] for line in answers] == [
+            [b"AA", b"1"],
+            [b"AA", b"2"],
+            [b"AE", b"3"],
+        ]
+        assert await say(intake, numbered("3")) == ("AA", "", "3")
+
+
+async def test_many_at_once(database: Database) -> None:
+    """Frames that arrive together are checked in their order."""
+    async with open_intake(database, numbers=CHECK) as intake:
+        payloads = [numbered(str(number)) for number in range(1, 21)]
+        answers = await asyncio.gather(*(say(intake, each) for each in payloads))
+        assert answers == [("AA", "", str(number)) for number in range(1, 21)]
+
+
+async def test_a_reused_control_id_has_no_turn(database: Database) -> None:
+    """A message that is refused for its control id does not count."""
+    async with open_intake(database, numbers=CHECK, reuse=ReusedControlId.REFUSE) as intake:
+        assert await say(intake, numbered("1", "X")) == ("AA", "", "1")
+        again = numbered("2", "X").replace(b"CT Head", b"CT Neck")
+        assert await say(intake, again) == ("AE", "205", "2")
+        assert await say(intake, numbered("2")) == ("AA", "", "2")
+
+
+class Gone:
+    """A database that is not available."""
+
+    def read(self, senders: Sequence[int]) -> dict[int, int | None]:
+        raise StoreUnavailable("gone")
+
+    def keep(self, before: object, after: object) -> None:
+        raise StoreUnavailable("gone")
+
+
+class Full(Gone):
+    """A database without room."""
+
+    @override
+    def read(self, senders: Sequence[int]) -> dict[int, int | None]:
+        return dict.fromkeys(senders)
+
+
+async def test_numbers_that_cannot_be_kept(database: Database) -> None:
+    """If the number cannot be stored, the message is refused; a retransmit is recognized."""
+    async with open_intake(database, numbers=CHECK) as intake:
+        assert intake.sequencer is not None
+        numbers, intake.sequencer._numbers = intake.sequencer._numbers, Gone()
+        assert await say(intake, numbered("1")) == ("AE", "207", "")
+        intake.sequencer._numbers = Full()
+        assert await say(intake, numbered("1")) == ("AE", "207", "1")
+        intake.sequencer._numbers = numbers
+        assert await say(intake, numbered("1")) == ("AA", "", "1")
+        assert await say(intake, numbered("2")) == ("AA", "", "2")
+        assert intake.rows("state") == [("refused",), ("queued",), ("queued",)]
+
+
+def test_bare() -> None:
+    """Empty and null fields do not count as content."""
+    head = link("0")
+    for body, bare in {
+        b"": True,
+        b"PID||||\r": True,
+        b'PID|""|^^&""\rORC|\r': True,
+        b"PID|1\r": False,
+        b"\n\nPID||x\n": False,
+    }.items():
+        assert has_only_header(head + body, peek(head)) is bare

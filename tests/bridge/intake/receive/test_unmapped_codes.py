@@ -1,0 +1,102 @@
+"""Unmapped codes are counted while messages are read, without personal data."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bridge.intake.process.jobs import read
+from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.unmapped_codes import MOST, UnmappedCodeCounter, storable_code
+from bridge.intake.receive.verdict import FrameEvaluator
+from bridge.queue.claims import ClaimedMessage
+from bridge.store.records.unmapped_codes import CodeKey, CodeUse
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.inbound.definition import InboundMapping
+from mappings.language.code_tables import UnmappedCode
+from mllp.framing import Frame
+
+RULES = """
+include: orders.yaml
+tags:
+  SiteID: {from: MSH-4.1, codes: sites, unknown: refuse}
+  Race: {from: PID-10.1, codes: race, unknown: keep}
+"""
+SOURCES = {
+    **read_folder(DEFINITIONS),
+    "codes/sites.csv": "code,value\nNORTH,SITE1\n",
+    "codes/race.csv": "code,value\nW,White\n",
+    "mine.yaml": RULES,
+}
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+def message(site: str, sex: str, race: str) -> bytes:
+    """An order, with these codes in it."""
+    return (
+        f"MSH|^~\\&|RISA|{site}|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
+        f"PID|1||M1^^^NORTH^MR||Doe^Jane|||{sex}||{race}\r"
+        "ORC|NW|P1\rOBR|1|P1||X^Test|||||||||||||||A1\r"
+    ).encode()
+
+
+def met(raw: bytes) -> dict[CodeKey, CodeUse]:
+    """Return the codes counted for a message that is evaluated and, if accepted, read."""
+    made = compile_sources(SOURCES, "mine")
+    assert isinstance(made, InboundMapping)
+    tally = UnmappedCodeCounter()
+    listening = ListenerPolicy("ris", (made,), missing=tally.note)
+    verdict = FrameEvaluator(listening, pytest.fail).evaluate(Frame(raw), NOW)
+    if not verdict.refusals:
+        claimed = ClaimedMessage(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")
+        read(claimed, {"ris": listening})
+    return dict(tally.take())
+
+
+def test_what_is_kept_or_left_out_is_counted_once() -> None:
+    """An accepted message is counted once; a known code is not counted."""
+    found = met(message("NORTH", "Q", "B"))
+    assert {(*key, each.policy, each.count) for key, each in found.items()} == {
+        ("mine", "sex", "Q", "empty", 1),
+        ("mine", "race", "B", "keep", 1),
+    }
+    assert met(message("NORTH", "F", "W")) == {}
+
+
+def test_what_is_refused_is_counted_once() -> None:
+    """Although it is inspected for refusals and for lanes."""
+    found = met(message("SOUTH", "F", "W"))
+    assert [(key, each.policy, each.count) for key, each in found.items()] == [
+        (CodeKey("mine", "sites", "SOUTH"), "refuse", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "kept"),
+    [
+        ("MSH-4.1", " SOUTH ", "SOUTH"),
+        ("PID-8.1", "Q", "Q"),
+        ("PID-5.1", "Doe", ""),
+        ("NK1-2", "Doe", ""),
+        ("OBX-5", "text", ""),
+        ("OBR-18", "A1", ""),
+        ("OBR-24", "MRI", "MRI"),
+        ("OBR-4.2", "x" * 41, ""),
+        ("$order.Modality", "XY", "XY"),
+        ("$order.PatientName", "Doe", ""),
+        ("$signer.name", "Reader", ""),
+        ("$", "whatever", ""),
+    ],
+)
+def test_what_may_be_about_a_person_has_no_name(place: str, code: str, kept: str) -> None:
+    """Fields of persons, numbers of orders and long texts are counted and not named."""
+    assert storable_code(UnmappedCode("table", code, place, "keep")) == kept
+
+
+def test_a_flood_is_counted_without_names() -> None:
+    """Memory is bounded, whatever a sender writes."""
+    tally = UnmappedCodeCounter()
+    for number in range(MOST + 50):
+        tally.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
+    found = tally.take()
+    assert (len(found), found[CodeKey("mine", "t", "")].count) == (MOST + 1, 50)
+    assert tally.take() == {}

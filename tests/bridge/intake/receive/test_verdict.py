@@ -1,0 +1,60 @@
+"""Evaluation never fails: any bytes get a verdict, and real messages one with a place."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split
+from bridge.intake.receive.verdict import FrameEvaluator, Verdict
+from mappings.hl7.acknowledgment import read_ack
+from mllp.framing import Frame
+from tests.bridge.intake.fixture import LISTENING, NOW, order
+
+CORPUS = Path(__file__).parents[5] / "shared" / "corpus"
+FILES = sorted(CORPUS.glob("*.hl7"))
+
+ALARMS: list[Exception] = []
+JUDGE = FrameEvaluator(LISTENING, ALARMS.append)
+ANSWERS = AcknowledgmentBuilder(LISTENING, lambda: "ID")
+
+
+def evaluate(payload: bytes) -> Verdict:
+    """Evaluate, and check that the acknowledgment matches the verdict."""
+    ALARMS.clear()
+    verdict = JUDGE.evaluate(Frame(payload), NOW)
+    assert ALARMS == []
+    assert bool(verdict.lanes) is (not verdict.refusals)
+    arrival = ANSWERS.arrival(verdict, payload, NOW)
+    for reply in split(arrival.ack):
+        code = read_ack(reply).code
+        assert code is not None
+        assert code.positive is (not verdict.refusals)
+    return verdict
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes(payload: bytes) -> None:
+    """Noise is refused, with a readable answer."""
+    assert evaluate(payload).refusals
+
+
+@given(st.data())
+def test_any_damage_to_an_order(data: st.DataObject) -> None:
+    """Bytes of an order replaced anywhere: accepted or refused, never a failure."""
+    payload = bytearray(order())
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(payload) - 1))
+        payload[at] = data.draw(st.integers(0, 255))
+    evaluate(bytes(payload))
+
+
+@pytest.mark.skipif(not FILES, reason="the corpus of real messages is not here")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_real_messages(file: Path) -> None:
+    """Each is accepted, or refused with a reason and a place."""
+    verdict = evaluate(file.read_bytes())
+    for refusal in verdict.refusals:
+        assert refusal.place
+        assert refusal.text

@@ -1,0 +1,251 @@
+"""Validation with hl7apy: findings with places and without values; profiles; order."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import sleep
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from bridge.intake.receive.validation import ValidatingHandler, Validator, with_check
+from bridge.intake.validation.findings import ValidationFinding, hl7_place, read_report
+from bridge.intake.validation.profiles import ProfileUnusable, load_profile
+from bridge.intake.validation.structure import validate
+from bridge.metrics import Metrics
+from bridge.store.database import Database
+from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.refusals import MissingField
+from mllp.framing import Frame
+from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
+
+SECRET = "SECRETNAME"
+PROFILE = """<HL7v2xConformanceProfile HL7Version="2.5.1">
+<HL7v2xStaticDef MsgType="ORM" EventType="O01" MsgStructID="ORM_O01">
+<Segment Name="MSH" Usage="R" Min="1" Max="1"/>
+<SegGroup Name="PATIENT" Usage="R" Min="1" Max="1">
+<Segment Name="PID" Usage="R" Min="1" Max="1">
+<Field Name="Set ID" Usage="O" Min="0" Max="1" Datatype="SI"/>
+<Field Name="Patient ID" Usage="X" Min="0" Max="0" Datatype="CX"/>
+<Field Name="Patient Identifier List" Usage="R" Min="1" Max="1" Datatype="CX">
+<Component Name="ID Number" Usage="R" Datatype="ST" Length="15"/>
+</Field></Segment></SegGroup></HL7v2xStaticDef></HL7v2xConformanceProfile>"""
+
+
+def message(*segments: str, version: str = "2.5.1", kind: str = "ORM^O01^ORM_O01") -> bytes:
+    """Build a message with the usual header."""
+    head = f"MSH|^~\\&|A|B|C|D|20260101||{kind}|1|P|{version}"
+    return "\r".join([head, *segments, ""]).encode()
+
+
+PID, ORC = f"PID|1||M1^^^H^MR||{SECRET}^A", "ORC|NW|1"
+OBR = "OBR|1|1|1|71250^CT^L"
+
+
+def told(findings: Sequence[ValidationFinding]) -> set[tuple[str, str]]:
+    """Code and place of the errors."""
+    return {(f.refusal.error_code.value, f.refusal.place) for f in findings if f.is_error}
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.5", "2.5.1"])
+def test_a_plain_order_is_valid(version: str) -> None:
+    """An ORM with its OBR: the other members of the choice are not missed."""
+    assert told(validate(message(PID, ORC, OBR, version=version))) == set()
+
+
+@pytest.mark.parametrize("version", ["2.2", "2.3", "2.3.1"])
+def test_older_structures(version: str) -> None:
+    """Each version has its own; none asks for all members of a choice."""
+    found = told(validate(message(PID, ORC, OBR, version=version)))
+    assert not {place for _, place in found} & {"RQD", "RQ1", "RXO", "ODS", "ODT", "NTE"}
+
+
+def test_what_hl7apy_cannot_judge_only_warns() -> None:
+    """hl7apy's tables of 2.1 are wrong: violations are warnings."""
+    found = validate(message("PID|1||M1", ORC, "OBR|1|1|1|X", version="2.1", kind="ORM"))
+    assert found
+    assert not told(found)
+
+
+Z = "ZDS|1.2^A^Application^DICOM"
+
+
+@pytest.mark.parametrize("at", range(7))
+def test_z_segments_stand_anywhere(at: int) -> None:
+    """Between a patient and the visit, an ORC and its OBR, an observation and its note."""
+    segments = [PID, "PV1|1|O", ORC, OBR, "OBX|1|ST|1^A||x||||||F", "NTE|1||y"]
+    assert told(validate(message(*segments[:at], Z, *segments[at:]))) == set()
+
+
+@pytest.mark.parametrize(
+    ("segments", "place"),
+    [
+        ((ORC, OBR, PID), "PID"),
+        ((PID, ORC, OBR, "OBX|1|ST|1^A||x||||||F", "DG1|1||X|||A"), "DG1"),
+        ((PID, "PV1|1|O", "PV1|1|O", ORC, OBR), "PV1"),
+    ],
+)
+def test_segments_out_of_their_order(segments: tuple[str, ...], place: str) -> None:
+    """The order of segments is checked by the abstract syntax (§2.5.2)."""
+    assert place in {where for _, where in told(validate(message(*segments)))}
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        (("PID|1||M1",), {("101", "PID-5"), ("100", "ORC")}),
+        ((PID, "ORC", OBR), {("101", "ORC-1")}),
+        ((PID, ORC, "OBR|1|1|1|"), {("101", "OBR-4")}),
+        ((f"PID|1|2~3|M1||{SECRET}^A", ORC, OBR), {("198", "PID-2")}),
+    ],
+)
+def test_what_is_missing_or_too_much(
+    segments: tuple[str, ...], expected: set[tuple[str, str]]
+) -> None:
+    """Fields by number with their codes, segments and groups as the structure's."""
+    assert told(validate(message(*segments))) >= expected
+
+
+def test_no_value_is_told() -> None:
+    """Not in findings of tables and lengths either, which hl7apy quotes."""
+    found = validate(message(f"PID|1||M1||{SECRET}^A|||{SECRET}", ORC, OBR))
+    assert any(not each.is_error for each in found)
+    assert SECRET not in "".join(map(str, found))
+
+
+def test_what_is_no_message() -> None:
+    """A broken message is reported as malformed."""
+    assert told(validate(b"hello")) == {("100", "MSH")}
+    assert told(validate(message(PID, kind="ABC^X99"))) == {("100", "MSH-9")}
+
+
+def test_structures_that_are_not_named() -> None:
+    """ADT^A08 has the structure ADT_A01, named or not."""
+    plain = message("EVN||20260101", PID, "PV1|1|O", kind="ADT^A08")
+    assert told(validate(plain)) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("PID.PID_3", "PID-3"),
+        ("PID_3.CX_1", "PID-3.1"),
+        ("CX_4.HD_2", "HD.2"),
+        ("ORM_O01.MSH", "MSH"),
+        ("ORM_O01.ORM_O01_ORDER", "MSH-9"),
+    ],
+)
+def test_places(path: str, place: str) -> None:
+    """hl7apy's paths as HL7 writes them."""
+    assert hl7_place(path) == place
+
+
+def test_strange_lines_are_passed_over() -> None:
+    """A value with a line end in it makes no finding of its own."""
+    lines = ["Warning: Value a", "b not in table HL70001 in element PID.PID_8", "Error: Missing x"]
+    assert read_report(lines) == []
+
+
+def test_a_profile(tmp_path: Path) -> None:
+    """A conformance profile replaces the version's structure."""
+    file = tmp_path / "orders.xml"
+    file.write_text(PROFILE, "utf-8")
+    profile = load_profile(file)
+    assert told(validate(message("PID|1||M1"), profile)) == set()
+    assert ("198", "PID-2") in told(validate(message("PID|1|OLD|M1"), profile))
+    assert ("101", "PID-3") in told(validate(message("PID|1"), profile))
+    assert told(validate(message(PID, kind="ADT^A01^ADT_A01"), profile)) == {("100", "MSH-9")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<a/>",
+        "<HL7v2xStaticDef/>",
+        PROFILE.replace('Min="1"', 'Min="x"'),
+    ],
+)
+def test_no_profile(tmp_path: Path, text: str) -> None:
+    """An invalid profile is refused at the start."""
+    file = tmp_path / "profile.xml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ProfileUnusable):
+        load_profile(file)
+    with pytest.raises(ProfileUnusable):
+        load_profile(tmp_path / "missing.xml")
+
+
+def slow_first(payload: bytes) -> list[ValidationFinding]:
+    """A validator that is slow for the first message, and finds an error."""
+    if b"|ID1|" not in payload:
+        return []
+    sleep(0.2)
+    return [ValidationFinding(MissingField("PID-7"), is_error=True)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("refuse", "code"), [(True, "AE"), (False, "AA")])
+async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) -> None:
+    """`refuse` answers with code and place, `warn` counts; the order is kept."""
+    metrics = Metrics()
+    validator = Validator("ris", slow_first, metrics, refuse=refuse)
+    async with open_intake(database, with_check(LISTENING, validator)) as intake:
+        handle = ValidatingHandler(validator, intake.handler)
+        loop = asyncio.get_running_loop()
+        asked = [handle(Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)]
+        first, *others = [await each.asFuture(loop) for each in asked]
+        answer = read_ack(first[0])
+        assert answer.code == code
+        assert answer.error_codes == (("101",) if refuse else ())
+        assert all(read_ack(each[0]).code == "AA" for each in others)
+        body = "(SELECT payload FROM message_body WHERE message_id = message.id)"
+        stored = [bytes(row[0]).split(b"|")[9] for row in intake.rows(body)]
+        assert stored == [b"ID1", b"ID2", b"ID3"]
+    assert b'bridge_validation_findings_total{error="101",listener="ris"} 1.0' in metrics.render()
+
+
+@pytest.mark.anyio
+async def test_a_handler_that_raises_behind_a_validator() -> None:
+    """A failed handler closes the connection."""
+
+    def stumble(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
+        raise ValueError("at fault")
+
+    handle = ValidatingHandler(Validator("ris", lambda _: (), Metrics(), refuse=True), stumble)
+    answered = handle(Frame(order()), RecordingPeer()).asFuture(asyncio.get_running_loop())
+
+    with pytest.raises(ValueError, match="at fault"):
+        await asyncio.wait_for(answered, 30)
+
+
+@pytest.mark.anyio
+async def test_a_retransmit_while_the_first_is_examined() -> None:
+    """Each message is validated once a frame, on the thread: never on the loop."""
+    looked: list[str] = []
+    waiting: list[Deferred[Sequence[bytes]]] = []
+
+    def look(_payload: bytes) -> Sequence[ValidationFinding]:
+        looked.append(threading.current_thread().name)
+        return ()
+
+    def handler(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    validator = Validator("ris", look, Metrics(), refuse=True)
+    handle = ValidatingHandler(validator, handler)
+    loop = asyncio.get_running_loop()
+    answers = [handle(Frame(order()), RecordingPeer()).asFuture(loop) for _ in range(2)]
+    async with asyncio.timeout(30):
+        while len(waiting) < 2:  # noqa: ASYNC110  # the executor tells nobody
+            await asyncio.sleep(0.005)
+        waiting[0].callback([b"A"])
+        await answers[0]
+        assert validator.issues(order()) == ()  # the second one is examined
+        waiting[1].callback([b"A"])
+        await answers[1]
+
+    assert len(looked) == 2
+    assert threading.current_thread().name not in looked

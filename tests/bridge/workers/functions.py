@@ -1,0 +1,60 @@
+"""Functions that the process for large messages runs in tests."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from mappings.hl7.refusals import MissingField
+
+
+def length(payload: bytes, more: int) -> int:
+    """Count."""
+    return len(payload) + more
+
+
+def who(_payload: bytes) -> tuple[int, int]:
+    """Return process id and priority."""
+    return os.getpid(), os.nice(0)
+
+
+def refuse(_payload: bytes) -> None:
+    """Raise an exception with attributes."""
+    raise MissingField("PID-3")
+
+
+def fail(_payload: bytes) -> None:
+    """Raise an exception that cannot be pickled."""
+
+    class Own(Exception):  # noqa: N818  # of this function alone
+        pass
+
+    raise Own
+
+
+def dies_once(_payload: bytes, mark: str) -> str:
+    """End the process the first time."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "answered"
+
+
+def dies(_payload: bytes) -> None:
+    """End the process each time."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleeps(_payload: bytes) -> None:
+    """Exceed the time limit."""
+    time.sleep(60)
+
+
+def fills(_payload: bytes, size: int) -> int:
+    """Allocate this many bytes."""
+    return len(bytearray(size))
+
+
+def environment(_payload: bytes) -> dict[str, str]:
+    """Return the environment of the process."""
+    return dict(os.environ)

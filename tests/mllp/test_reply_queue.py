@@ -1,0 +1,44 @@
+"""Replies leave in the order of their frames."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mllp.session import ReplyQueue
+
+
+@given(order=st.permutations(range(6)))
+def test_whatever_becomes_ready_first(order: list[int]) -> None:
+    """Replies that become ready in any order leave in frame order."""
+    queue = ReplyQueue()
+    slots = [queue.reserve() for _ in range(6)]
+    left: list[bytes] = []
+    for number in order:
+        slots[number].replies = [bytes([number])]
+        left += queue.ready()
+
+    assert left == [bytes([number]) for number in range(6)]
+    assert len(queue) == 0
+
+
+def test_none_and_several() -> None:
+    """A frame may have no reply, or more than one."""
+    queue = ReplyQueue()
+    first, second = queue.reserve(), queue.reserve()
+    first.replies, second.replies = [], [b"CA", b"AA"]
+
+    assert queue.ready() == [b"CA", b"AA"]
+
+
+def test_nothing_passes_a_failure() -> None:
+    """Replies before a failed frame leave; later ones do not."""
+    queue = ReplyQueue()
+    slots = [queue.reserve() for _ in range(3)]
+    slots[2].replies = [b"3"]
+    slots[1].failed = True
+    assert not queue.is_blocked
+
+    slots[0].replies = [b"1"]
+
+    assert queue.ready() == [b"1"]
+    assert queue.is_blocked
+    assert queue.ready() == []
