@@ -187,7 +187,7 @@ class _AckParts(NamedTuple):
     """`before`, `between` and `after` with the adjacent separators."""
 
 
-_ack_parts: dict[tuple[object, ...], _AckParts] = {}  # beyond _MOST_FORMS all are forgotten
+_ack_parts: dict[tuple[object, ...], _AckParts] = {}  # cleared at _MOST_ACK_PARTS entries
 
 
 def _ack_parts_for(header: Header) -> _AckParts:

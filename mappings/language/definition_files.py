@@ -234,18 +234,18 @@ The location of a setting in a definition, if it is not a key of the same name o
 
 
 def overlay_settings(
-    sources: Sources, name: str, words: Mapping[str, object], owner: str
+    sources: Sources, name: str, settings: Mapping[str, object], owner: str
 ) -> tuple[Sources, str]:
     """
     Add a definition with the settings of `owner`.
 
     return the sources and the name of the definition.
     """
-    if not words:
+    if not settings:
         return sources, name
     definition: dict[str, object] = {"include": f"{name}.yaml"}
-    for word, value in words.items():
-        first, *rest = PLACES.get(word, (word,))
+    for setting, value in settings.items():
+        first, *rest = PLACES.get(setting, (setting,))
         if not rest:
             definition[first] = value
             continue

@@ -65,7 +65,7 @@ def is_plain_name(text: str, marks: Delimiters) -> bool:
     """Tell whether a field is one name whose only separator is the caret."""
     return (
         marks.component == CARET
-        and marks.repetition not in text  # what was not declared is in every text
+        and marks.repetition not in text  # an undeclared (empty) separator is in every text
         and marks.escape not in text
         and marks.subcomponent not in text
         and '"' not in text

@@ -77,11 +77,13 @@ def compile_style(entries: Mapping[str, YamlNode], context: CompilationContext) 
     """Read the style settings. Invalid ones have their defaults."""
     targets = _targets(entries.get("metadata"), context)
     return OutputStyle(
-        version=_word(entries.get("version"), "version", tuple(VERSIONS), "", context),
-        orders=_word(entries.get("orders"), "choice", ORDERS, "separate", context),
-        interpreter=_word(entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", context),
-        times=_word(entries.get("times"), "times", TIMES, "offset", context),
-        echo=_word(entries.get("echo"), "echo", ECHOES, "fields", context),
+        version=_read_setting(entries.get("version"), "version", tuple(VERSIONS), "", context),
+        orders=_read_setting(entries.get("orders"), "choice", ORDERS, "separate", context),
+        interpreter=_read_setting(
+            entries.get("interpreter"), "interpreter", INTERPRETERS, "ndl", context
+        ),
+        times=_read_setting(entries.get("times"), "times", TIMES, "offset", context),
+        echo=_read_setting(entries.get("echo"), "echo", ECHOES, "fields", context),
         content=_content(entries.get("content"), context),
         layout=compile_layout(entries.get("text"), context),
         wanted=_wanted(entries.get("metadata"), context),
@@ -114,7 +116,7 @@ def _is_default(node: YamlNode) -> bool:
     return values in (["none"], [TEXT])
 
 
-def _word(
+def _read_setting(
     node: YamlNode | None,
     what: str,
     known: tuple[str, ...],
@@ -130,13 +132,13 @@ def _content(node: YamlNode | None, context: CompilationContext) -> tuple[str, .
     if node is None:
         return (TEXT,)
     known = (TEXT, *CONTENT)
-    words = [
+    chosen = [
         context.diagnostics.read_choice(item, "content", known)
         for item in context.diagnostics.read_items(node)
     ]
-    if not words:
+    if not chosen:
         context.diagnostics.error(node, "content", f"name at least one of {', '.join(known)}")
-    return tuple(word for word in words if word)
+    return tuple(each for each in chosen if each)
 
 
 def _wanted(node: YamlNode | None, context: CompilationContext) -> Callable[[str], bool]:

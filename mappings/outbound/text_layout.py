@@ -121,7 +121,7 @@ LAYOUTS = ("lines", "repetitions", "formatted")
 CHILD = "child"
 ADDENDA = ("whole", "newest", "none", CHILD)
 KEYS = ("layout", "addenda", "heading", "blank", "sections", "headings", "codes")
-WORDS = ("layout", "addenda", "heading", "blank")
+TEXT_SETTINGS = ("layout", "addenda", "heading", "blank")
 PLACEHOLDERS = ("number", "signed_at", "signed_by")
 
 
@@ -286,7 +286,7 @@ def compile_layout(node: YamlNode | None, context: CompilationContext) -> TextLa
         return TextLayout()
     diagnostics = context.diagnostics
     entries = diagnostics.read_mapping(node, KEYS)
-    chosen = {key: diagnostics.read_text(entries[key]) for key in WORDS if key in entries}
+    chosen = {key: diagnostics.read_text(entries[key]) for key in TEXT_SETTINGS if key in entries}
     for key, options in (("layout", LAYOUTS), ("addenda", ADDENDA)):
         if key in entries and diagnostics.read_choice(entries[key], key, options) is None:
             del chosen[key]

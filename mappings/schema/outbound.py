@@ -106,7 +106,7 @@ RESULT_METADATA: Schema = closed(
     },
     "The Metadata keys that are sent, and their targets.",
 )
-WORDS: dict[str, Schema] = {
+STYLE_SETTINGS: dict[str, Schema] = {
     "orders": one_of(style.ORDERS),
     "version": {"enum": [*VERSIONS, *(float(each) for each in VERSIONS if each.count(".") == 1)]},
     "interpreter": one_of(style.INTERPRETERS),
@@ -116,7 +116,7 @@ WORDS: dict[str, Schema] = {
 ECHO: Schema = one_of(style.ECHOES)
 
 MEMBERS: dict[str, Schema] = {
-    **WORDS,
+    **STYLE_SETTINGS,
     "text": closed(
         {
             "layout": one_of(text_layout.LAYOUTS),

@@ -82,7 +82,7 @@ def test_every_mistake_at_once() -> None:
     assert not missing, sorted(found)
 
 
-def test_what_ships_is_clean() -> None:
+def test_shipped_definitions_have_no_issues() -> None:
     """The shipped definitions have no issues."""
     assert check(DEFINITIONS) == []
 

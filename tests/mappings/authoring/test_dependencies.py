@@ -64,12 +64,12 @@ def test_a_field_in_two_orders() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
-def test_what_is_no_order(raw: bytes) -> None:
+def test_a_message_without_orders(raw: bytes) -> None:
     """A message without orders has no dependencies."""
     assert made("include: results.yaml\n", raw) == Dependencies()
 
 
-def test_no_more_is_tried_than_there_is_time_for() -> None:
+def test_the_time_limit() -> None:
     """A field that was not tried in time is neither used nor unused."""
     sources = {**SHIPPED, "reader.yaml": READER}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "results")

@@ -242,7 +242,7 @@ def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
         (b"\x00\xff" * 99, b"", b""),
     ],
 )
-def test_unreadable_messages_get_a_readable_no(
+def test_unreadable_messages_get_a_valid_negative_ack(
     head: bytes, control_id: bytes, sender: bytes
 ) -> None:
     """The answer is negative and parseable, with the control id if it can be found."""

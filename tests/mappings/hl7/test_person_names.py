@@ -120,12 +120,12 @@ FAMILY = ["DOE^JANE", "DOE^JOHN", "DOE^ANNA", "DOE^ANNE", "DOE^MARIA", "DOE^MARI
 
 
 @pytest.mark.parametrize(("one", "other"), list(permutations(FAMILY, 2)))
-def test_relatives_are_told_apart(one: str, other: str) -> None:
+def test_relatives_are_different(one: str, other: str) -> None:
     """Complete names that differ are different persons."""
     assert not are_compatible(one, other)
 
 
 @pytest.mark.parametrize("name", ["", "^", "^JANE", "-^-", "A" * 100_000, "^".join("AB" * 50_000)])
-def test_no_name_is_anything(name: str) -> None:
+def test_a_text_without_family_name(name: str) -> None:
     """A text without family name matches no name; long texts take no time."""
     assert not are_compatible(name, "DOE^JANE")

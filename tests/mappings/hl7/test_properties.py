@@ -77,7 +77,7 @@ def test_peek_agrees_with_parse(raw: bytes) -> None:
 
 
 @given(_bytes)
-def test_everything_gets_an_honest_answer(raw: bytes) -> None:
+def test_any_bytes_get_a_negative_ack(raw: bytes) -> None:
     """A NAK to any bytes is one valid negative message."""
     nak = unframed_nak(raw, MalformedMessage(MalformedReason.NOT_HL7), control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT

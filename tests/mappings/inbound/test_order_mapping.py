@@ -262,7 +262,7 @@ class TestSizes:
         assert metadata["ZAB"] == "ZAB|1|last"
 
 
-def test_echo_keeps_the_senders_words() -> None:
+def test_echo_keeps_segments_as_sent() -> None:
     """The echo has segments as sent, MSH first."""
     (event,) = events(*order("P1"), "NTE|1||not this", "ZDS|1.2^A&B")
     assert event.echo == (MSH, PID, *order("P1"), "ZDS|1.2^A&B")

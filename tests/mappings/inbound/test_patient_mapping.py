@@ -86,7 +86,7 @@ def test_several_visits_move() -> None:
     assert [(each.prior, each.number) for each in found if each] == [("V1", "W1"), ("V2", "W2")]
 
 
-def test_an_update_tells_of_the_visit() -> None:
+def test_an_update_has_the_visit() -> None:
     """An update has the location of the patient for the orders of the visit."""
     (event,) = events("A02", PID, "PV1|1|I|WARD^12^2" + "|" * 16 + "V7")
     assert event.visit is not None

@@ -49,7 +49,7 @@ def test_a_bad_hook_fails_in_time_and_the_next_one_works(
     assert tag("{hook: 'h:f'}", files=hook("return message.segment('OBR')[1]")) == "1"
 
 
-def test_a_busy_machine_kills_no_quick_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_does_not_stop_quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is processor time; waiting is limited separately."""
     waits = hook(f"import time; time.sleep({hooks.PROCESSOR_SECONDS + 0.5}); return 'kept waiting'")
     assert tag("{hook: 'h:f'}", files=waits) == "kept waiting"
@@ -59,7 +59,7 @@ def test_a_busy_machine_kills_no_quick_hook(monkeypatch: pytest.MonkeyPatch) -> 
         mine.apply(message(*ORDER), DEFAULTS)
 
 
-def test_what_a_hook_raises_is_told_by_its_class(capfd: pytest.CaptureFixture[str]) -> None:
+def test_only_the_class_of_an_exception_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """The text of the exception and printed output do not reach our output."""
     body = "print(message)\nraise ValueError(str(message))"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
@@ -149,7 +149,7 @@ def test_a_hook_file_may_have_the_name_of_a_module() -> None:
     assert tag("{hook: 'os:system'}", files=files) == "ours"
 
 
-def test_an_exceptions_class_tells_nothing_of_the_message() -> None:
+def test_an_unknown_exception_class_is_omitted() -> None:
     """A class name that is neither of Python nor in the file is omitted."""
     secret = "raise type(str(message.segment('OBR')[4][0][1]), (ValueError,), {})"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(secret))

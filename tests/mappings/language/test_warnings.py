@@ -127,7 +127,7 @@ def test_fields_behind_the_last_one(text: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "message"), MEANT)
-def test_what_was_meant(path: str, message: str) -> None:
+def test_suggestions(path: str, message: str) -> None:
     """A misspelled path has a suggestion."""
     assert found(f"tags: {{Notes: '{path}'}}", IssueSeverity.ERROR) == {(2, 15, message)}
 

@@ -80,7 +80,7 @@ def result_of(*segments: str) -> tuple[ResultOrder, ...]:
     return (replace(ORDER, echo=(MSH, *segments)),)
 
 
-def test_zds_comes_back() -> None:
+def test_zds_is_repeated() -> None:
     """A Z segment is repeated as a whole at the end."""
     message = rendered(CONTEXT)
     assert message.segments[-1].text() == "ZDS|1.2.3^A&B"
@@ -278,7 +278,7 @@ def test_mistakes(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(("policy", "written"), [("", "XY"), (", unknown: empty", "")])
-def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
+def test_unmapped_codes(policy: str, written: str) -> None:
     """The policy applies to unmapped codes, and they are collected with their source."""
     mapping = results(
         f"""

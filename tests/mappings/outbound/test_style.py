@@ -19,9 +19,9 @@ from tests.mappings.results import CONTEXT, NOW, ORDER, rendered
 LATE = (SignedAddendum("more", NOW, Signer("Bea Late")),)
 
 
-def with_settings(name: str = "results", **words: Any) -> OutboundMapping:
+def with_settings(name: str = "results", **settings: Any) -> OutboundMapping:
     """Return a shipped definition with the settings of a destination."""
-    made = compile_sources(*overlay_settings(SHIPPED, name, words, "destination ris"))
+    made = compile_sources(*overlay_settings(SHIPPED, name, settings, "destination ris"))
     assert isinstance(made, OutboundMapping)
     return made
 
@@ -53,15 +53,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("words", "said"), MISTAKES.values(), ids=list(MISTAKES))
-def test_mistakes(words: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("settings", "expected"), MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes(settings: dict[str, Any], expected: str) -> None:
     """An invalid setting is reported with its location and a suggestion."""
     with pytest.raises(MappingErrors) as caught:
-        with_settings(**words)
-    assert said in str(caught.value)
+        with_settings(**settings)
+    assert expected in str(caught.value)
 
 
-def test_without_words_nothing_changes() -> None:
+def test_without_settings_nothing_changes() -> None:
     """Without settings the mapping is unchanged."""
     assert with_settings().version == compile_sources(SHIPPED, "results").version
     assert with_settings().version != with_settings(version="2.4").version
@@ -102,7 +102,7 @@ def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
     assert [message.value(each) for each in ("ORC-5", "ORC-9")] == ["", ""]
 
 
-def test_what_came_before_chooses_the_codes() -> None:
+def test_the_previous_event_selects_the_codes() -> None:
     """`final after preliminary` applies only after a preliminary report was sent."""
     mapping = with_settings(
         statuses={"final after preliminary": {"result": "F", "observation": "U"}},
@@ -112,7 +112,7 @@ def test_what_came_before_chooses_the_codes() -> None:
     assert [m.value("OBX-11") for m in (first, second)] == ["F", "U"]
 
 
-def test_where_metadata_go() -> None:
+def test_metadata_targets() -> None:
     """Targets are observations, notes, fields, Z segments by key or by field, and none."""
     targets = {
         "Room": "NTE", "Dose": "OBR-21", "More": "OBR-21", "Plan": "ZMD-3", "Step": "ZMD-1",
@@ -157,7 +157,7 @@ def test_headings(text: str, found: list[str]) -> None:
     assert lines == [line for line in text.split("\n") if line]
 
 
-def test_a_part_of_ones_own() -> None:
+def test_an_own_part() -> None:
     """A definition may replace one part and keep the others."""
     mapping = with_settings(parts={"visit": [{"PV1": {"2": "I"}}]})
     message = rendered(CONTEXT, mapping)
@@ -179,7 +179,7 @@ def test_a_child_names_its_parent() -> None:
 
 @pytest.mark.parametrize("event", [ResultEvent.RETRACTION, ResultEvent.CANCELLATION])
 @pytest.mark.parametrize("sections", ["none", "loinc", "dicom"])
-def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str) -> None:
+def test_a_withdrawal_withdraws_all_sections(event: ResultEvent, sections: str) -> None:
     """OBX-3 and OBX-4 of each section and addendum that may have been sent are withdrawn."""
     mapping = with_settings(sections=sections)
     text = "Before\nHistory: a\nTechnique: b\nFindings: c\nImpression: d\nConclusion: e"
