@@ -1,4 +1,4 @@
-"""The typed client against the engine's administrative endpoints."""
+"""The administration endpoints of the client, against the engine."""
 
 import asyncio
 import secrets

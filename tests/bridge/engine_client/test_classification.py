@@ -1,4 +1,4 @@
-"""What an HTTP outcome means for trying again."""
+"""Which failures can be retried."""
 
 from datetime import UTC, datetime
 

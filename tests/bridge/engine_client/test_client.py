@@ -1,4 +1,4 @@
-"""Every endpoint: what is sent and what is read."""
+"""Each endpoint sends and reads the documented JSON."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -155,8 +155,8 @@ async def test_batch() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batch_of_another_length_is_not_believed() -> None:
-    """Which answer belongs to which order would be a guess."""
+async def test_a_batch_of_another_length_is_an_error() -> None:
+    """Results could not be assigned to orders."""
     service = Service(answer=[])
     with pytest.raises(EngineFailure) as raised:
         await service.client().launch_batch([LaunchRequest(TRIPLE)])

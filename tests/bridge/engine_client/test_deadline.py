@@ -1,4 +1,4 @@
-"""A call to the service ends in time, whoever carries it; what became of it is not known."""
+"""A call ends at the deadline with an ambiguous failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Silent(EngineCaller):
-    """A service that never answers; `left` says whether it was told that nobody waits."""
+    """A service that never responds; `left` records the cancellation."""
 
     left = False
 

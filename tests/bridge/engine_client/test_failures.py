@@ -1,4 +1,4 @@
-"""How failures of the service come back to the bridge."""
+"""How failures of the service are reported."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from tests.bridge.engine_client.stub_service import ORDER, Service
 
 
 @pytest.mark.anyio
-async def test_a_failure_says_what_helps() -> None:
-    """Status, code and the wish to wait come back; the body does not."""
+async def test_a_failure_has_status_code_and_retry_after() -> None:
+    """It does not contain the body."""
     service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
     with pytest.raises(EngineFailure) as raised:
         await service.client().status([ORDER])
@@ -60,7 +60,7 @@ ERRORS = {
 @pytest.mark.anyio
 @pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
 async def test_no_answer(error: type[Exception], expected: FailureKind) -> None:
-    """Never connected: nothing happened. Cut afterwards: nobody knows."""
+    """Without a connection nothing was sent; after a broken one the effect is unknown."""
 
     def refuse(request: httpx.Request) -> httpx.Response:
         raise error("SECRET")
@@ -77,7 +77,7 @@ async def test_no_answer(error: type[Exception], expected: FailureKind) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
 async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
-    """It was done or it was not: that the answer makes no sense does not tell."""
+    """The call may have been executed."""
     with pytest.raises(EngineFailure) as raised:
         await Service(answer=answer).client().status([ORDER])
     assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "unreadable")

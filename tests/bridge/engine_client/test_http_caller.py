@@ -1,4 +1,4 @@
-"""Calls over sockets: what is sent, which connections are used again, what a failure says."""
+"""Requests over sockets: their content, connection reuse, and failures."""
 
 import asyncio
 import gzip
@@ -157,8 +157,8 @@ async def test_no_whole_answer_is_ambiguous(answer: bytes) -> None:
 
 
 @pytest.mark.anyio
-async def test_silence_ends_and_a_late_answer_is_nobodys() -> None:
-    """Who waits too long, or is cancelled, ends the connection; the next has one of its own."""
+async def test_a_late_response_is_discarded() -> None:
+    """A timeout or cancellation closes the connection; the next request opens a new one."""
     numbers = count(1)
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -211,7 +211,7 @@ async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
 
 @pytest.mark.anyio
 async def test_cookies_of_an_answer_are_not_sent_again() -> None:
-    """They belong to the person whose cookies the request had."""
+    """They belong to the user of that request."""
     requests: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Calls to an application in this process: what it is given, and what its faults come to."""
+"""Requests to an application in this process, and the result of its errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -86,8 +86,8 @@ async def test_an_answer_in_parts() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("begun", [False, True])
-async def test_a_fault_is_what_a_server_makes_of_it(begun: bool) -> None:
-    """500 where nothing was answered yet; else nobody knows what became of the request."""
+async def test_errors_of_the_application(begun: bool) -> None:
+    """Status 500 before the response has started, else an ambiguous failure."""
 
     async def faulty(_scope: Any, _receive: Any, send: Send) -> None:
         if begun:
@@ -106,8 +106,8 @@ async def test_a_fault_is_what_a_server_makes_of_it(begun: bool) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_is_cancelled_cancels_it() -> None:
-    """A request that nobody waits for is not carried on."""
+async def test_cancellation() -> None:
+    """Cancelling the caller cancels the application."""
     ended = asyncio.Event()
 
     async def slow(_scope: Any, _receive: Any, _send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What is told, how often, and when it is over."""
+"""Which conditions cause alerts, how often notices are sent, and when alerts end."""
 
 import asyncio
 from collections.abc import Sequence
@@ -107,13 +107,13 @@ TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
     ],
 )
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:
-    """Each stands at its threshold, and not before."""
+    """Each condition begins at its threshold."""
     found = find_conditions(replace(QUIET, **sight), AlertThresholds(**limits))  # type: ignore[arg-type]
     assert [each.key for each in found] == keys
 
 
 def test_durations() -> None:
-    """In the biggest unit."""
+    """A duration has its largest unit."""
     assert [duration(each) for each in (999, 60_000, 7_200_000, 3 * DAY)] == [
         "0 s", "1 min", "2 h", "3 d",
     ]  # fmt: skip
@@ -124,8 +124,8 @@ def news(notices: Sequence[AlertNotice]) -> list[str]:
     return [each.news.value for each in notices]
 
 
-def test_told_once_reminded_and_cleared(database: Database) -> None:
-    """Raised once, however often it is seen; reminded after a while; cleared once; raised anew."""
+def test_raised_once_reminded_and_cleared(database: Database) -> None:
+    """A condition is raised once, reminded of after a while, cleared once, and raised anew."""
     seen = [
         news(update_alerts(database, standing, now, repeat_after=1000))
         for now, standing in [
@@ -143,8 +143,8 @@ def test_told_once_reminded_and_cleared(database: Database) -> None:
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
 
-def watch(database: Database, notifiers: dict[str, object], clock: list[int]) -> AlertMonitor:
-    """A watch over one paused listener."""
+def monitor(database: Database, notifiers: dict[str, object], clock: list[int]) -> AlertMonitor:
+    """Return a monitor of one paused listener."""
     return AlertMonitor(
         database,
         AlertThresholds,
@@ -158,8 +158,8 @@ def watch(database: Database, notifiers: dict[str, object], clock: list[int]) ->
     )
 
 
-def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None:
-    """While nobody can be reached it stays news; one way that works is enough."""
+def test_unsent_notices_are_sent_later(database: Database) -> None:
+    """If every way fails, the notice is sent later; one way that works is enough."""
     heard: list[AlertNotice] = []
 
     def broken(notices: Sequence[AlertNotice]) -> None:
@@ -168,18 +168,18 @@ def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None
     clock = [1]
     pause(database, ChannelKind.LISTENER, "a", 1, "ada")
     pause(database, ChannelKind.LISTENER, "gone", 1, "ada")
-    watch(database, {"mail": broken}, clock).check()
+    monitor(database, {"mail": broken}, clock).check()
     clock[0] = 2
-    watch(database, {"mail": broken, "webhook": heard.extend}, clock).check()
+    monitor(database, {"mail": broken, "webhook": heard.extend}, clock).check()
     clock[0] = 3
-    watch(database, {"webhook": heard.extend}, clock).check()
+    monitor(database, {"webhook": heard.extend}, clock).check()
     assert [(each.news, each.condition.key) for each in heard] == [
         (AlertEvent.RAISED, "paused:listener a")
     ]
 
 
-def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
-    """Mail that fails while the hook works: told by mail later, what stands by then, once."""
+def test_each_way_sends_the_notices_that_it_missed(database: Database) -> None:
+    """If mail fails while the webhook works, mail sends the active alerts later, once."""
     posted: list[AlertNotice] = []
     mailed: list[AlertNotice] = []
     down = [True]
@@ -190,7 +190,7 @@ def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
         mailed.extend(notices)
 
     clock = [1]
-    watching = watch(database, {"mail": mail, "webhook": posted.extend}, clock)
+    watching = monitor(database, {"mail": mail, "webhook": posted.extend}, clock)
     pause(database, ChannelKind.LISTENER, "a", 1, "ada")
     watching.check()
     resume(database, ChannelKind.LISTENER, "a")
@@ -204,8 +204,8 @@ def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
     assert news(mailed) == ["raised"]
 
 
-def test_what_becomes_critical_is_told_again(database: Database) -> None:
-    """A certificate that expires soon, has expired, and is still expired."""
+def test_a_critical_condition_is_raised_again(database: Database) -> None:
+    """A certificate expires soon, has expired, and is still expired."""
     told = []
     for now, severity in enumerate(["warning", "warning", "critical", "critical", "warning"]):
         standing = [replace(TROUBLE, severity=AlertSeverity(severity))]
@@ -214,7 +214,7 @@ def test_what_becomes_critical_is_told_again(database: Database) -> None:
 
 
 def test_channels(database: Database) -> None:
-    """The first pause keeps its name; resume tells; activity only grows."""
+    """The first pause keeps its author, `resume` returns if it was paused, activity only grows."""
     pause(database, ChannelKind.DESTINATION, "d", 5, "ada")
     pause(database, ChannelKind.DESTINATION, "d", 6, "bob")
     found = read_channels(database, ChannelKind.DESTINATION)["d"]
@@ -229,14 +229,14 @@ def test_channels(database: Database) -> None:
 
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
-    """What nobody has seen."""
+    """Return the exceptions that nobody has acknowledged."""
     return [
         (each.kind.value, each.row_id, each.code) for each in exceptions.list_unseen(database, 9)
     ]
 
 
-def test_concerns(database: Database) -> None:
-    """Each is noted once, stands until somebody has seen it, and is then no news again."""
+def test_exceptions(database: Database) -> None:
+    """An exception is stored once and listed until it is acknowledged."""
     with database.write() as connection:
         for now in (1, 2):
             exceptions.add(connection, ExceptionSubject.MESSAGE, [(7, "report_kept")], now)
@@ -255,8 +255,8 @@ def test_concerns(database: Database) -> None:
     assert listed(database) == []
 
 
-def test_what_no_longer_differs_is_over(database: Database) -> None:
-    """A page of orders is looked at again: what is found of it now is all that stands."""
+def test_renewed_differences(database: Database) -> None:
+    """After a page of orders is compared again, only the new differences remain."""
     for found in ([(1, "no_report"), (2, "no_report")], [(2, "no_report"), (2, "not_queued d")]):
         with database.write() as connection:
             exceptions.replace_all(connection, ExceptionSubject.ORDER, [1, 2, 3], found, 1)
@@ -267,8 +267,8 @@ def test_what_no_longer_differs_is_over(database: Database) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_is_seen(database: Database) -> None:
-    """Circuits, refused messages and concerns reach the watch from where they are kept."""
+async def test_the_snapshot(database: Database) -> None:
+    """Circuits, refused messages and exceptions reach the monitor from the database."""
     ledger = Ledger(database)
     ledger.start(asyncio.get_running_loop())
     for number in range(3):
@@ -284,7 +284,7 @@ async def test_what_is_seen(database: Database) -> None:
     with database.write() as connection:
         exceptions.add(connection, ExceptionSubject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
-        watch(database, {}, [NOW]),
+        monitor(database, {}, [NOW]),
         thresholds=lambda: AlertThresholds(refused=1, disk_free=2),
         names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,

@@ -1,4 +1,4 @@
-"""What retention writes down is readable, whatever became of the disk on the way."""
+"""The archive stays readable after disk errors and interrupted runs."""
 
 import errno
 import gzip
@@ -16,10 +16,8 @@ from bridge.monitoring.archive import Archive, last_batch, last_lines
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 
 
-def test_a_batch_that_was_not_kept_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk is told, and what was archived before and is after can be read."""
+def test_a_failed_batch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk raises an error, and batches before and after it can be read."""
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -40,14 +38,14 @@ def test_a_batch_that_was_not_kept_leaves_nothing(
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
-    """All that is archived of messages, the oldest run first."""
+    """Return all archived lines of messages, the oldest run first."""
     files = [file for file in sorted(folder.iterdir()) if file.name.startswith("message-")]
     told = b"".join(gzip.decompress(file.read_bytes()) for file in files)
     return [json.loads(each) for each in told.decode().splitlines()]
 
 
-def test_who_died_before_the_rows_went(tmp_path: Path) -> None:
-    """The next run finds them in the last batch, and writes only what is not there as it is."""
+def test_interrupted_before_the_deletion(tmp_path: Path) -> None:
+    """The next run finds the rows in the last batch, and writes only others."""
     before = Archive(tmp_path, NOW)
     before.add("message", [{"id": 1, "payload": b"MSH|"}])
     before.add("message", [{"id": 2, "payload": b"\x1f\x8b\x08"}, {"id": 3, "payload": b"c"}])
@@ -62,14 +60,14 @@ def test_who_died_before_the_rows_went(tmp_path: Path) -> None:
 
 
 def whole(folder: Path) -> list[object]:
-    """The ids that `zcat` shows of all files; it fails where one is not whole."""
+    """Return the ids that `zcat` prints; it fails for an incomplete file."""
     files = sorted(str(file) for file in folder.iterdir())
     shown = subprocess.run(["gzip", "-dc", *files], check=True, capture_output=True).stdout
     return [json.loads(each)["id"] for each in shown.splitlines()]
 
 
-def test_who_died_while_writing(tmp_path: Path) -> None:
-    """However much of a batch was written: it is cut off, its rows and no others come again."""
+def test_interrupted_while_writing(tmp_path: Path) -> None:
+    """An incomplete batch is truncated, and its rows are written again."""
     first, second = [{"id": 1, "payload": b"a"}], [{"id": 2, "payload": b"b"}]
     begun = Archive(tmp_path / "begun", NOW)
     begun.add("message", first)
@@ -87,8 +85,8 @@ def test_who_died_while_writing(tmp_path: Path) -> None:
     assert whole(folder) == [1, 2]
 
 
-def test_what_only_looks_like_half_a_batch(tmp_path: Path) -> None:
-    """A batch may hold what batches begin with: nothing that is whole is cut off."""
+def test_content_like_the_start_of_a_batch(tmp_path: Path) -> None:
+    """A complete batch that contains the magic bytes of a batch is kept."""
     inside = gzip.compress(b"x" * 100)[:20]
     noise = os.urandom(300_000)
     (tmp_path / "message-20261121T150000Z.jsonl.gz").write_bytes(
@@ -98,8 +96,8 @@ def test_what_only_looks_like_half_a_batch(tmp_path: Path) -> None:
     assert gzip.decompress(next(tmp_path.iterdir()).read_bytes())[10:] == noise + inside
 
 
-def test_what_is_damaged_stays(tmp_path: Path) -> None:
-    """A disk's own faults are for people: nothing is cut off, and a run writes beside it."""
+def test_damaged_files_stay(tmp_path: Path) -> None:
+    """Other damage is left for operators, and the run writes to a new file."""
     good = gzip.compress(b'{"id": 1}\n')
     damaged = good + b"\x1f\x8b\x08\x00 no member" + good
     (tmp_path / "message-20261121T150000Z.jsonl.gz").write_bytes(damaged)
@@ -107,16 +105,16 @@ def test_what_is_damaged_stays(tmp_path: Path) -> None:
     assert next(tmp_path.iterdir()).read_bytes() == damaged
 
 
-def test_who_died_again_and_again(tmp_path: Path) -> None:
-    """Rows in hand of one run after the other stand in several files: none is written twice."""
+def test_several_interrupted_runs(tmp_path: Path) -> None:
+    """Rows in the last batches of several files are not written twice."""
     rows = [{"id": number, "payload": b"a"} for number in range(1, 5)]
     for run in range(1, 5):
         Archive(tmp_path, NOW + timedelta(hours=run)).add("message", rows[:run])
     assert whole(tmp_path) == [1, 2, 3, 4]
 
 
-def test_a_clock_that_went_back(tmp_path: Path) -> None:
-    """The order of the names is that of the runs, and what stands in the newest is known."""
+def test_a_clock_set_back(tmp_path: Path) -> None:
+    """Names sort in the order of runs, and the newest file is continued."""
     Archive(tmp_path, NOW).add("message", [{"id": 1, "payload": b"a"}])
     back = Archive(tmp_path, NOW - timedelta(days=1))
     back.add("message", [{"id": 1, "payload": b"a"}, {"id": 2, "payload": b"b"}])

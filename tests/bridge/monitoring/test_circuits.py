@@ -1,4 +1,4 @@
-"""How destinations are is written down as it changes, for whichever process shows it."""
+"""Circuits of destinations are stored when they change, for the console."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from bridge.store.migration import upgrade
 
 
 @dataclass
-class Heart:
-    """A courier's state."""
+class CourierState:
+    """A courier's circuit status."""
 
     circuit_status: tuple[int | None, int, int]
 
 
 def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
-    """Note from a start to a stop, as the service does."""
+    """Run the job from its start to its stop."""
 
     async def run() -> None:
         schedule = Schedule(Metrics())
@@ -34,11 +34,11 @@ def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
     asyncio.run(run())
 
 
-def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database) -> None:
-    """Open until when, closed again, answered when; what a former run left is closed at first."""
+def test_circuits_and_replies_are_stored(database: Database) -> None:
+    """Opened, closed and replied are stored; a circuit left open by an earlier run is closed."""
     upgrade(database)
     now = [1000]
-    near, far = Heart((None, 0, 0)), Heart((9000, 0, 0))
+    near, far = CourierState((None, 0, 0)), CourierState((9000, 0, 0))
     hearts = {"near": near, "far": far}
 
     def seen() -> dict[str, tuple[int | None, int | None]]:
@@ -58,10 +58,10 @@ def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database)
     assert seen() == {"near": (None, 2000), "far": (None, None)}
 
 
-def test_refusals_in_a_row_are_noted(database: Database) -> None:
-    """From the first one on, and that a message was accepted again."""
+def test_refusals_in_a_row_are_stored(database: Database) -> None:
+    """From the first refusal until a message is accepted."""
     upgrade(database)
-    heart = Heart((None, 1, 0))
+    heart = CourierState((None, 1, 0))
 
     def noted(refused: int) -> int:
         def meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""Connections are tried for real: what is there is told step by step, and nothing is sent."""
+"""A connection probe reports each step and sends no message."""
 
 import asyncio
 import socket
@@ -20,8 +20,8 @@ from bridge.monitoring.connection_probe import (
 AUTHORITY = trustme.CA()
 
 
-class Listening(asyncio.Protocol):
-    """Takes what comes, or hangs up."""
+class FakeReceiver(asyncio.Protocol):
+    """Accepts data, or closes the connection."""
 
     def __init__(self, got: list[bytes], *, hangs_up: bool) -> None:
         self._got, self._hangs_up = got, hangs_up
@@ -47,7 +47,7 @@ async def receiver(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
     server = await asyncio.get_running_loop().create_server(
-        lambda: Listening(got, hangs_up=hangs_up), "127.0.0.1", 0, ssl=context
+        lambda: FakeReceiver(got, hangs_up=hangs_up), "127.0.0.1", 0, ssl=context
     )
     async with server:
         yield server.sockets[0].getsockname()[1], got
@@ -68,7 +68,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def tried(
     target: Callable[[int], ProbeTarget], *, tls: bool = False, hangs_up: bool = False
 ) -> tuple[list[ProbeStep], list[bytes]]:
-    """Try a receiver; give the steps, and what it got until we hung up."""
+    """Probe a receiver; return the steps and the data that it got."""
 
     async def run() -> tuple[list[ProbeStep], list[bytes]]:
         async with receiver(tls=tls, hangs_up=hangs_up) as (port, got):
@@ -82,21 +82,21 @@ def nearby(port: int) -> ProbeTarget:
     return ProbeTarget("127.0.0.1", port, 20)
 
 
-def test_a_receiver_in_clear_is_reached_and_is_sent_nothing() -> None:
-    """It stays connected; not a byte goes out."""
+def test_a_plain_receiver_gets_no_data() -> None:
+    """The connection stays open, and no byte is sent."""
     steps, got = tried(nearby)
     assert outcome(steps) == {"resolve": True, "connect": True, "stays": True}
     assert b"".join(got) == b""
 
 
-def test_who_hangs_up_at_once_is_told() -> None:
-    """As one does whose list of senders does not have us."""
+def test_a_receiver_that_closes_at_once() -> None:
+    """Such as a receiver with an allow-list that does not include us."""
     steps, _ = tried(nearby, hangs_up=True)
     assert outcome(steps) == {"resolve": True, "connect": True, "stays": False}
 
 
-def test_nobody_there_is_told_apart_from_no_such_name() -> None:
-    """The step that failed is the one that is named."""
+def test_the_failed_step_is_named() -> None:
+    """An unknown name and a refused connection fail at different steps."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening
         steps = asyncio.run(probe_connection(nearby(taken.getsockname()[1])))
@@ -106,8 +106,8 @@ def test_nobody_there_is_told_apart_from_no_such_name() -> None:
     assert outcome(unknown) == {"resolve": False}
 
 
-def test_a_certificate_is_shown_with_its_end() -> None:
-    """Of a receiver that we trust; of one that we do not, why."""
+def test_the_certificate_is_reported() -> None:
+    """With its expiry if it is trusted, else with the reason."""
     steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
     names = ("resolve", "connect", "tls", "certificate", "stays")
     assert outcome(steps) == dict.fromkeys(names, True)
@@ -118,14 +118,14 @@ def test_a_certificate_is_shown_with_its_end() -> None:
     assert "certificate" in doubted[-1].code
 
 
-def test_silence_in_the_greeting_ends() -> None:
-    """One who never answers our TLS is given up in time."""
+def test_a_silent_tls_handshake_times_out() -> None:
+    """A receiver that does not answer the handshake fails the step in time."""
     steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 0.3, trusting(AUTHORITY)))
     assert (steps[-1].name, steps[-1].code) == ("tls", "timeout")
 
 
-def test_a_folder_is_tried_by_writing(tmp_path: Path) -> None:
-    """It leaves nothing behind."""
+def test_a_folder_is_probed_by_writing(tmp_path: Path) -> None:
+    """The probe leaves no file behind."""
     assert outcome(asyncio.run(probe_folder(tmp_path))) == {"folder": True, "write": True}
     assert list(tmp_path.iterdir()) == []
     assert outcome(asyncio.run(probe_folder(tmp_path / "none"))) == {"folder": False}

@@ -1,4 +1,4 @@
-"""The dashboard file shows what is counted, and nothing that is not."""
+"""The dashboard shows all metrics, and no others."""
 
 import json
 import re
@@ -10,7 +10,7 @@ FILE = Path(__file__).resolve().parents[3] / "deploy/grafana-dashboard.json"
 
 
 def test_the_dashboard_and_the_metrics_agree() -> None:
-    """Every family of ours is in a panel, every panel asks for families and labels there are."""
+    """Each metric is in a panel, and each panel uses existing metrics and labels."""
     families = {family.name: family for family in Metrics().registry.collect()}
     text = FILE.read_text("utf-8")
     asked = set(re.findall(r"\bbridge_[a-z0-9_]+", " ".join(expressions(text))))
@@ -20,13 +20,13 @@ def test_the_dashboard_and_the_metrics_agree() -> None:
 
 
 def expressions(text: str) -> list[str]:
-    """The queries of all panels."""
+    """Return the queries of all panels."""
     panels = json.loads(text)["panels"]
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
-def test_the_panels_have_places_of_their_own() -> None:
-    """No two at one place, each with a legend."""
+def test_panels_do_not_overlap() -> None:
+    """Each panel has a legend."""
     panels = json.loads(FILE.read_text("utf-8"))["panels"]
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
 

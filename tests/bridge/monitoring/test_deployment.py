@@ -1,4 +1,4 @@
-"""What is installed where the service runs is what the tests run with, and nothing else."""
+"""The deployment lock has the versions that the tests use, and no test tools."""
 
 import re
 import tomllib
@@ -19,8 +19,8 @@ def plain(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_what_serves_is_locked() -> None:
-    """All that the package and its extras ask for, in the versions of the tests; no test tools."""
+def test_runtime_dependencies_are_locked() -> None:
+    """The lock has all dependencies of the package and its extras, in the versions of the tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     asked = [*project["project"]["dependencies"]]
     for extra in project["project"]["optional-dependencies"].values():
@@ -34,7 +34,7 @@ def test_what_serves_is_locked() -> None:
 
 
 def test_every_pin_has_a_digest() -> None:
-    """So that an index cannot give something else under the same name."""
+    """An index cannot deliver another file for the same version."""
     text = (ROOT / "deploy/serving.lock").read_text("utf-8")
     entries = re.split(r"\n(?=[a-z0-9])", text)
     assert all("--hash=sha256:" in each for each in entries if PINNED.match(each))

@@ -1,4 +1,4 @@
-"""Every node's own files and disk are watched; what comes and goes is held down."""
+"""Files and disks of all nodes, and flapping conditions."""
 
 from dataclasses import replace
 
@@ -25,13 +25,13 @@ FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 wait in x")
 
 
 def texts(*other_nodes: NodeFiles) -> list[str]:
-    """What stands, as it is told."""
+    """Return the texts of the current conditions."""
     sight = replace(SIGHT, other_nodes=other_nodes)
     return [each.text for each in find_conditions(sight, AlertThresholds(disk_free=50))]
 
 
-def test_whose_files(database: Database) -> None:
-    """What another node has is told with its name; what is old or our own is not heard of."""
+def test_files_of_other_nodes(database: Database) -> None:
+    """Conditions of other nodes name their host; expired entries and our own are ignored."""
     for number, (node, lives, free) in enumerate(
         [("b", {CERTIFICATE: SOON}, 10), ("c", {CERTIFICATE: PAST}, None), ("me", {}, 1)]
     ):
@@ -51,8 +51,8 @@ def test_whose_files(database: Database) -> None:
     assert node_files.files_of_other_nodes(database, "me", 0) == [NodeFiles("host-b", {}, 99)]
 
 
-def test_what_comes_and_goes(database: Database) -> None:
-    """Told thrice as new, then as what comes and goes, then no more until it stays away."""
+def test_a_flapping_condition(database: Database) -> None:
+    """It is raised three times, then as flapping, and cleared after a longer absence."""
     told = []
     for now in range(40):
         standing = [FLAP] if now % 2 == 0 else []

@@ -1,4 +1,4 @@
-"""No patient data in any log, metric or exception: canaries through every failure there is."""
+"""No patient data in logs, metrics and exceptions: canary values run through every failure."""
 
 import asyncio
 import io
@@ -39,13 +39,13 @@ ORDER = (
 
 
 def order(number: int = 1, control: str = "NW") -> bytes:
-    """Build an order that is full of canaries."""
+    """Build an order full of canary values."""
     return ORDER.format(n=number, control=control).encode()
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """Everything that is logged, by us and by the libraries."""
+    """Return everything that was logged."""
     stream = io.StringIO()
     before = logging.root.handlers[:], logging.root.level
     logs.configure("DEBUG", stream=stream)
@@ -56,14 +56,14 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def clean(*texts: object) -> None:
-    """Check that no canary sings."""
+    """Check that no canary value occurs."""
     for text in texts:
         sung = [canary for canary in CANARIES if canary in str(text)]
         assert not sung, f"{sung} in {str(text)[:500]}"
 
 
 class Broken:
-    """Fails as libraries do: with what it choked on in its message."""
+    """Raises an error whose message quotes its input."""
 
     def __call__(self, *things: object, **more: object) -> object:
         raise ValueError(f"cannot read {things!r} CANARYNAME")
@@ -72,8 +72,8 @@ class Broken:
 
 
 @pytest.mark.anyio
-async def test_intake_sings_not(database: Database, lines: io.StringIO) -> None:
-    """Refused, unreadable, broken mapping, broken storage: codes and places only."""
+async def test_intake_logs_no_values(database: Database, lines: io.StringIO) -> None:
+    """Refused, unreadable, broken mapping, broken storage: only codes and places are logged."""
     payloads = [
         order(),
         order(2).replace(b"CANARYMRN2", b""),
@@ -98,10 +98,10 @@ async def test_intake_sings_not(database: Database, lines: io.StringIO) -> None:
 
 
 @pytest.mark.anyio
-async def test_forwarding_and_delivery_sing_not(
+async def test_order_processing_and_delivery_log_no_values(
     tmp_path: Path, database: Database, lines: io.StringIO
 ) -> None:
-    """Refused by the service, broken service, refused by the receiver: the same."""
+    """Refusals and failures of the service and of a receiver: only codes and places are logged."""
 
     def refuse(payload: bytes) -> bytes:
         return accepting(payload).replace(b"MSA|AA|", b"MSA|AE|").rstrip() + b"|CANARYTEXT\r"
@@ -127,8 +127,8 @@ async def test_forwarding_and_delivery_sing_not(
     clean(lines.getvalue())
 
 
-def test_an_error_is_told_by_class_and_place() -> None:
-    """The message of an exception is never repeated, nor those of its causes."""
+def test_an_error_is_described_by_class_and_place() -> None:
+    """Messages of exceptions and of their causes are left out."""
     try:
         try:
             Broken()("CANARYNAME")
@@ -141,15 +141,15 @@ def test_an_error_is_told_by_class_and_place() -> None:
         assert "from ValueError at" in told
 
 
-def test_foreign_lines_lose_what_they_quote() -> None:
-    """Query strings and quoted parts of other people's lines are cut out."""
+def test_lines_of_libraries_lose_quotations() -> None:
+    """Query strings and quoted parts are removed."""
     text = "GET /api/report/content?PatientMRN=CANARYMRN failed for 'CANARYNAME' \"CANARYACC\""
     clean(safe_text(text))
     assert safe_text("plain line") == "plain line"
 
 
 def test_errors_logged_by_libraries(lines: io.StringIO) -> None:
-    """A library logs an exception with its arguments: class and place come through."""
+    """An exception that a library logs is described by class and place."""
     try:
         Broken()("CANARYNAME")
     except ValueError:
@@ -164,8 +164,8 @@ def test_errors_logged_by_libraries(lines: io.StringIO) -> None:
     assert all('"timestamp": "2' in line for line in text.splitlines())
 
 
-def test_what_a_stop_ends_is_no_error(lines: io.StringIO) -> None:
-    """The scheduler's jobs are cancelled then; what fails by itself is told."""
+def test_cancelled_jobs_are_not_logged(lines: io.StringIO) -> None:
+    """A stop cancels the scheduler's jobs; other failures are logged."""
     library = logging.getLogger("apscheduler.executors.default")
     for each in (asyncio.CancelledError(), ValueError()):
         library.error("Job raised an exception", exc_info=each)
@@ -174,7 +174,7 @@ def test_what_a_stop_ends_is_no_error(lines: io.StringIO) -> None:
 
 
 def test_a_failure_of_the_service_has_no_body() -> None:
-    """What EngineFailure says is call, code, status and class."""
+    """The text of EngineFailure has path, code, status and class."""
     from bridge.errors import FailureKind  # noqa: PLC0415
 
     failure = EngineFailure("/api/report/status", FailureKind.PERMANENT, "bad_request", 400)

@@ -1,4 +1,4 @@
-"""What of TLS comes to an end is found, of listeners and of destinations."""
+"""Expiry of the TLS files of listeners and destinations."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from tests.acceptance.certificates import NOW as ISSUED
 from tests.acceptance.certificates import Office
 
 
-def test_what_of_tls_expires(tmp_path: Path) -> None:
-    """The first of a chain, the last of the authorities, the first of the lists: in days."""
+def test_expiry_of_tls_files(tmp_path: Path) -> None:
+    """The first of a chain, the last of the authorities, the first of the revocation lists."""
     office, other = Office(tmp_path), Office(tmp_path, "other")
     paper, short = office.issue("server", days=(-1, 90)), other.issue("between", days=(-1, 9))
     with paper.certificate.open("ab") as chain:

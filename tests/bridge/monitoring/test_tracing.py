@@ -1,4 +1,4 @@
-"""A span for each frame and each message, and nothing changed by it."""
+"""A span for each frame and each message, without a change of their results."""
 
 import asyncio
 import gzip
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Recorder:
-    """A tracer, and its spans: what began, and what ended with which attributes."""
+    """A tracer that records spans with their attributes."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, dict[str, Any]]] = []
@@ -56,7 +56,7 @@ class Recorder:
 
 
 def test_a_frame_is_a_span_until_it_is_answered() -> None:
-    """Names, sizes and classes of errors; the answer is what it was."""
+    """Attributes are names, sizes and classes of errors; the reply is unchanged."""
     recorder = Recorder()
     waiting: Deferred[Any] = Deferred()
     handle = traced_handler(lambda frame, peer: waiting, recorder, "ris")
@@ -72,7 +72,7 @@ def test_a_frame_is_a_span_until_it_is_answered() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
-    """A reply that is lost is told by its class."""
+    """A lost reply is recorded by its class."""
 
     class Line:
         def send(self, payload: bytes) -> Deferred[bytes]:
@@ -92,7 +92,7 @@ def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
 
 
 def test_nothing_is_wrapped_without_a_tracer() -> None:
-    """The connection itself."""
+    """The connection itself is returned."""
     line = MemoryClient(lambda payload: payload)
     assert traced_sender(line, None, "out") is line
 
@@ -102,7 +102,7 @@ DELIVERY = ClaimedDelivery(3, "out", "R1", "k", "final", {"orders": []}, "C", b"
 
 
 async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
-    """Received, applied and sent with one mark, on whatever node; and no word of the message."""
+    """Received, applied and sent with one key on all nodes, without content of the message."""
     recorder = Recorder()
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), recorder, "ris")
     await handle(Frame(ORDER), MemoryPeer())
@@ -138,8 +138,8 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     assert "SECRET" not in str(recorder.spans)
 
 
-async def test_an_origin_that_cannot_be_found_stops_nothing() -> None:
-    """The message is sent, in a trace of its own."""
+async def test_an_unknown_origin() -> None:
+    """The message is sent, in its own trace."""
     recorder = Recorder()
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
@@ -151,8 +151,8 @@ async def test_an_origin_that_cannot_be_found_stops_nothing() -> None:
     assert recorder.keys == [None]
 
 
-async def test_applying_that_fails_ends_its_spans() -> None:
-    """What was not answered for says so."""
+async def test_a_failed_application_ends_its_spans() -> None:
+    """Messages without an outcome have the outcome `none`."""
     recorder = Recorder()
 
     async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -166,24 +166,24 @@ async def test_applying_that_fails_ends_its_spans() -> None:
     assert recorder.ended == 1
 
 
-def test_marks_are_traces() -> None:
-    """The same on every node, and valid: neither is nought."""
+def test_keys_determine_traces() -> None:
+    """Trace ids are equal on all nodes, and never zero."""
     assert span_context_ids(-5) == span_context_ids(-5) != span_context_ids(5)
     trace, span = span_context_ids(-5)
     assert 0 < trace < 1 << 128
     assert 0 < span < 1 << 64
 
 
-def test_opentelemetry_is_told_which_trace_a_span_is_of() -> None:
-    """By the parent that all spans with a mark have."""
+def test_the_key_determines_the_parent() -> None:
+    """All spans with one key have the same parent."""
     span: Any = LinkingTracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, key=-5)
     context = span.get_span_context()
     assert (context.trace_id, context.span_id) == span_context_ids(-5)
     assert context.trace_flags.sampled
 
 
-def test_a_collector_that_takes_nothing_holds_up_no_end() -> None:
-    """What it has not taken by then is lost."""
+def test_an_unresponsive_collector_does_not_delay_the_stop() -> None:
+    """Spans that are not exported by then are lost."""
     taken = Flag()
     shut_down_within(taken.wait, patience=0.01)
     assert not taken.is_set()
@@ -192,7 +192,7 @@ def test_a_collector_that_takes_nothing_holds_up_no_end() -> None:
 
 
 class Collector(BaseHTTPRequestHandler):
-    """Takes spans by OTLP over HTTP, as OpenTelemetry's collectors do, and keeps them."""
+    """An OTLP collector over HTTP that keeps the spans."""
 
     taken: ClassVar[list[ExportTraceServiceRequest]] = []
 
@@ -208,12 +208,12 @@ class Collector(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:  # its own name
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A collector on this machine; its address."""
+    """Run a collector; return its address."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(Collector, "taken", [])
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
@@ -225,7 +225,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 async def test_a_collector_gets_the_spans(collector: str) -> None:
-    """By OpenTelemetry's own SDK, over a socket: whose they are, one trace, no word of the rest."""
+    """The SDK exports one trace over a socket, without content of the message."""
     tracer, end = open_tracer(collector, 1.0)
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
     await handle(Frame(ORDER), MemoryPeer())
@@ -250,8 +250,8 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     assert b"SECRET" not in b"".join(each.SerializeToString() for each in Collector.taken)
 
 
-async def test_a_share_of_nothing_is_no_span(collector: str) -> None:
-    """Whole traces are taken, or left."""
+async def test_a_share_of_zero_exports_nothing(collector: str) -> None:
+    """Traces are exported as a whole or not at all."""
     tracer, end = open_tracer(collector, 0.0)
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
     assert await handle(Frame(ORDER), MemoryPeer()) == [b"ACK"]
@@ -259,8 +259,8 @@ async def test_a_share_of_nothing_is_no_span(collector: str) -> None:
     assert Collector.taken == []
 
 
-def test_without_the_sdk_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extra: who asks for no traces needs none of it."""
+def test_a_missing_sdk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace", raising=False)
     with pytest.raises(TracingUnavailable, match=r"install report-bridge\[tracing\]"):

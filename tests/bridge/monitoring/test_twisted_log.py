@@ -1,4 +1,4 @@
-"""What of Twisted's own log lines is logged: what happened, and no values."""
+"""Log lines of Twisted have the event and no values."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from bridge.logs import SafeObserver
     ],
 )
 def test_no_warning_is_empty_and_none_has_values(event: dict[str, Any], logged: str) -> None:
-    """Class and place of an exception, else the template of the text."""
+    """A line has class and place of an exception, else the template of the text."""
     with capture_logs() as lines:
         SafeObserver()({"log_level": LogLevel.warn, "log_namespace": "twisted.test", **event})
     (line,) = lines

@@ -1,4 +1,4 @@
-"""A folder that a job of the schedule scans: files are taken, a bad one less and less often."""
+"""A folder is scanned by a job; scans become less frequent while a file fails."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

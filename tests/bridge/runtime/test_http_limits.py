@@ -1,4 +1,4 @@
-"""Limits of HTTP connections, by real sockets, with time limits set tiny by settings."""
+"""Limits of HTTP connections, tested over real sockets with short time limits."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a service that idles keeps in memory: no library that only some need."""
+"""An idle service does not load libraries that only some commands need."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ print([name for name in {SELDOM} if name in sys.modules])
 
 
 def test_the_service_loads_what_all_need() -> None:
-    """Libraries for terminals, exports and migrations are loaded by whoever needs them."""
+    """Libraries for terminals, exports and migrations are loaded on demand."""
     told = subprocess.run(
         [sys.executable, "-c", LOADS], cwd=ROOT, capture_output=True, text=True, check=False
     )

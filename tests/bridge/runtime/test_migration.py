@@ -1,4 +1,4 @@
-"""What a start migrates, it migrates in a process that ends: told as well, and never half done."""
+"""The databases are migrated at the start in a child process, completely or not at all."""
 
 import os
 import signal
@@ -43,19 +43,19 @@ class Start:
         telling.close()
 
     def outcome(self) -> tuple[object, bool]:
-        """How it went, and whether Alembic stays."""
+        """Return the result of the start, and whether Alembic is loaded."""
         found: tuple[object, bool] = self._told.recv()
         self.process.join()
         return found
 
     def child(self) -> int:
-        """The process in which it migrates, once there is one."""
+        """Return the process that migrates, when it exists."""
         file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return until(lambda: int((file.read_text().split() or ["0"])[0]))
 
 
 def until(look: Callable[[], int]) -> int:
-    """Look until there is something."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if found := look():
@@ -66,7 +66,7 @@ def until(look: Callable[[], int]) -> int:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold what a migration of the file waits for."""
+    """Hold a lock that the migration waits for."""
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("PRAGMA journal_mode = wal")
         holder.execute("BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def revisions(home: Path) -> list[tuple[str, ...]]:
-    """Where the engine's database and the bridge's are."""
+    """Return the revisions of both databases."""
     found = []
     for name, table in (("bridge-engine", ENGINE_VERSIONS), ("bridge", "alembic_version")):
         database = Database(f"sqlite:///{home / name}.db")
@@ -84,8 +84,8 @@ def revisions(home: Path) -> list[tuple[str, ...]]:
     return found
 
 
-def test_it_leaves_nothing_in_memory(tmp_path: Path) -> None:
-    """Both databases are at this release, without Alembic; the next start has nothing to do."""
+def test_the_service_does_not_load_alembic(tmp_path: Path) -> None:
+    """Both databases are migrated, and the next start has nothing to do."""
     assert Start(tmp_path).outcome() == (True, False)
     assert revisions(tmp_path) == [heads(ENGINE_PACKAGE), heads()]
     with locked(tmp_path / "bridge.db"):
@@ -96,10 +96,8 @@ def test_it_leaves_nothing_in_memory(tmp_path: Path) -> None:
     ("number", "outcome"),
     [(signal.SIGTERM, False), (signal.SIGKILL, "was ended by SIGKILL")],
 )
-def test_stopped_or_killed_in_the_midst(
-    tmp_path: Path, number: signal.Signals, outcome: object
-) -> None:
-    """A signal to stop reaches it; nothing is half done, and the next start does it."""
+def test_an_interrupted_migration(tmp_path: Path, number: signal.Signals, outcome: object) -> None:
+    """A signal to stop reaches the child; the next start migrates completely."""
     with locked(tmp_path / "bridge.db"):
         start = Start(tmp_path)
         child = start.child()
@@ -112,8 +110,8 @@ def test_stopped_or_killed_in_the_midst(
     assert revisions(tmp_path)[1] == heads()
 
 
-def test_the_start_is_killed(tmp_path: Path) -> None:
-    """Nobody goes on alone: another start might be somebody's next step."""
+def test_a_killed_parent_ends_the_child(tmp_path: Path) -> None:
+    """The child does not continue by itself."""
     with locked(tmp_path / "bridge.db"):
         start = Start(tmp_path)
         child = start.child()
@@ -126,8 +124,8 @@ def _is_over(process: int) -> bool:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_what_it_says_is_said(tmp_path: Path) -> None:
-    """In the words of the migration, as when it ran in the start itself."""
+def test_errors_of_the_child_are_reported(tmp_path: Path) -> None:
+    """With the text of the migration's error."""
     with closing(sqlite3.connect(tmp_path / "bridge.db")) as other:
         other.execute("CREATE TABLE message (somebody_elses TEXT)")
     went, _ = Start(tmp_path).outcome()

@@ -1,4 +1,4 @@
-"""Periodic jobs: a job runs again after it failed, never beside itself, and ends with its part."""
+"""Periodic jobs run again after failures, do not overlap, and end with their part."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Runs:
-    """Counts the runs of a job; `reached` waits until there were so many."""
+    """Counts the runs of a job; `reached` waits for a number of runs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ class Runs:
 
 
 class Process:
-    """A schedule that runs, and its metrics."""
+    """A running schedule, and its metrics."""
 
     def __init__(self) -> None:
         self.metrics = Metrics()
@@ -67,7 +67,7 @@ class Process:
 
 
 async def test_a_job_that_fails_goes_on_and_is_logged_once() -> None:
-    """Three failures at one place: one line without the error's words; then one that it works."""
+    """Three failures at one place are logged once, without the error's text; then the recovery."""
     runs = Runs()
 
     async def fails_three_times() -> None:
@@ -91,8 +91,8 @@ async def test_a_job_that_fails_goes_on_and_is_logged_once() -> None:
     assert "DOE" not in str(lines)
 
 
-async def test_a_job_never_runs_beside_itself() -> None:
-    """A run that is slower than its period delays the next one; the other jobs go on."""
+async def test_runs_do_not_overlap() -> None:
+    """A run that is slower than its period delays the next one; other jobs go on."""
     slow, fast, release = Runs(), Runs(), asyncio.Event()
 
     async def waits() -> None:
@@ -110,8 +110,8 @@ async def test_a_job_never_runs_beside_itself() -> None:
         await other.stop()
 
 
-async def test_a_stop_waits_for_the_run_in_progress_and_then_runs_the_last_action() -> None:
-    """The run ends, `last` comes after it, and nothing runs any more."""
+async def test_a_stop_ends_the_current_run_first() -> None:
+    """The run ends, then `last` runs, and nothing runs any more."""
     runs, release, done = Runs(), asyncio.Event(), []
 
     async def run() -> None:
@@ -136,8 +136,8 @@ async def test_a_stop_waits_for_the_run_in_progress_and_then_runs_the_last_actio
     assert done == ["run", "last"]
 
 
-async def test_a_stop_cancels_what_need_not_end() -> None:
-    """A job that waits for the network does not hold up the stop, and its end is no failure."""
+async def test_a_stop_cancels_jobs_without_drain() -> None:
+    """A job that waits for the network does not delay the stop, and is no failure."""
     runs, ended = Runs(), []
 
     async def run() -> None:
@@ -159,7 +159,7 @@ async def test_a_stop_cancels_what_need_not_end() -> None:
 
 
 async def test_a_job_may_say_when_it_runs_next() -> None:
-    """A run that gives zero is followed by the next at once, however long the period is."""
+    """A run that returns zero is followed by the next one at once."""
     runs = Runs()
 
     async def run() -> float:
@@ -173,8 +173,8 @@ async def test_a_job_may_say_when_it_runs_next() -> None:
         await step.stop()
 
 
-async def test_a_part_that_did_not_start_has_its_last_action_all_the_same() -> None:
-    """What a part has opened is closed where the start failed before it."""
+async def test_last_runs_without_a_start() -> None:
+    """Resources of a part are closed even if an earlier part failed to start."""
     done = []
 
     async def last() -> None:
@@ -190,7 +190,7 @@ async def test_a_part_that_did_not_start_has_its_last_action_all_the_same() -> N
     "hours", [-24 * 365, -1, 1, 24 * 365], ids=["year back", "back", "on", "year on"]
 )
 async def test_the_machines_clock_may_be_set(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs go on at their pace: none waits until the clock is back, none catches up on a year."""
+    """Jobs keep their period when the system time changes by a year."""
     runs, moved = Runs(), timedelta()
 
     class SetClock(datetime):

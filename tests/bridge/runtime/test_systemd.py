@@ -1,4 +1,4 @@
-"""What systemd hears, on a socket as it has one."""
+"""Notifications to systemd."""
 
 import asyncio
 import socket
@@ -13,8 +13,8 @@ from bridge.runtime.service import ALIVE, READY, STOPPING, SystemdNotifier
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None:
-    """Ready, alive twice in each limit, and stopping; nothing while the loop stands still."""
+async def test_watchdog_notifications(tmp_path: Path) -> None:
+    """Ready, alive twice per limit, and stopping; nothing while the event loop is blocked."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.setblocking(False)
@@ -35,8 +35,8 @@ async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None
     assert word == STOPPING
 
 
-async def test_where_nobody_listens_nobody_is_told(tmp_path: Path) -> None:
-    """Without systemd, or with one that is gone, all goes on."""
+async def test_without_systemd(tmp_path: Path) -> None:
+    """Without a socket, or with a closed one, the service works."""
     for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
         schedule = Schedule(Metrics())
         await schedule.start()

@@ -1,4 +1,4 @@
-"""The socket that the web application is served on."""
+"""The socket, the probes and the error bodies of the web server."""
 
 import asyncio
 import json
@@ -23,8 +23,8 @@ from config.quantities import Address
 pytestmark = pytest.mark.anyio
 
 
-async def test_no_answer_is_held_back() -> None:
-    """An answer in two parts goes out at once: nobody waits for the first to be acknowledged."""
+async def test_no_response_is_delayed() -> None:
+    """The second part of a response does not wait for an acknowledgment of the first."""
     seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,8 +39,8 @@ async def test_no_answer_is_held_back() -> None:
         writer.close()
 
 
-async def test_a_database_without_a_word_holds_no_probe_up() -> None:
-    """Cut off by a firewall: not ready, and counted all the same, while balancers still wait."""
+async def test_an_unreachable_database_delays_no_probe() -> None:
+    """The process is not ready, and its metrics are served in time."""
     ready = Readiness()
     await ready.begin()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -64,10 +64,10 @@ async def test_a_database_without_a_word_holds_no_probe_up() -> None:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-async def test_an_exhausted_pool_holds_no_readiness_up(
+async def test_an_exhausted_pool_does_not_affect_readiness(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """All connections of the pool are in use: the process is ready, and says so at once."""
+    """The process is ready while all connections of the pool are in use."""
     url = f"sqlite:///{tmp_path / 'bridge.db'}"
     if store == "postgresql":
         url = request.getfixturevalue("postgres_url")
@@ -85,8 +85,8 @@ async def test_an_exhausted_pool_holds_no_readiness_up(
         database.dispose()
 
 
-async def test_the_bare_address_of_a_node_with_the_console_alone_leads_to_it() -> None:
-    """Where the engine runs elsewhere, whoever opens the address gets the console."""
+async def test_the_root_of_a_console_node_redirects_to_the_console() -> None:
+    """On a node without the engine, `/` leads to the console."""
     console = PlainTextResponse("console")  # an ASGI application, as the console is
     probes = Probes(Metrics(), Readiness(), None, lambda: 0).router(None, console)
     transport = httpx.ASGITransport(app=probes)
@@ -120,8 +120,8 @@ async def _nothing(
         (_LONG.ljust(MAX_HEADERS + 1, b"x"), 431, "headers_too_large"),
     ],
 )
-async def test_what_is_no_http_gets_a_problem_body(sent: bytes, status: int, code: str) -> None:
-    """Errors: also what no application can be asked about is refused in the one shape."""
+async def test_malformed_requests_get_a_problem_body(sent: bytes, status: int, code: str) -> None:
+    """Errors before the application have the same body as its own."""
     server = WebServer(_nothing, Address("127.0.0.1:0"))
     await server.start()
     try:

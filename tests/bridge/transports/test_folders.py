@@ -1,4 +1,4 @@
-"""Files on their way out, and which of those that wait are whole."""
+"""Files that the folder sender writes, and files that the folder listener may read."""
 
 import asyncio
 import errno
@@ -117,8 +117,8 @@ async def test_no_answer_no_folder(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_fates(replies: list[bytes], expected: FileDisposition) -> None:
-    """All accepted, any refused, or our own trouble."""
+def test_dispositions(replies: list[bytes], expected: FileDisposition) -> None:
+    """All accepted, one refused, or an internal error."""
     assert disposition_of(replies) is expected
 
 

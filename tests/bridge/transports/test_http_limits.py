@@ -1,4 +1,4 @@
-"""HL7 over HTTP: what its senders may use of memory, connections and time."""
+"""HL7 over HTTP: limits on memory, connections and time."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ class Seen(ServerObserver):
         self.refused_connections += 1
 
 
-class Clinic:
+class SiteBench:
     """A site, and connections to it."""
 
     def __init__(self, authorization: bytes | None = None) -> None:
@@ -85,14 +85,14 @@ def send(channel: object, data: bytes) -> None:
 
 
 @pytest.fixture
-def clinic() -> Clinic:
-    """A site that asks for nothing."""
-    return Clinic()
+def clinic() -> SiteBench:
+    """Return a site without requirements."""
+    return SiteBench()
 
 
 def test_a_refused_request_is_answered_before_its_body() -> None:
     """Nothing of the body is kept, whatever it announces; with the header all is well."""
-    clinic = Clinic(SECRET)
+    clinic = SiteBench(SECRET)
     for head in (b"content-length: 9000000", b"transfer-encoding: chunked"):
         channel, transport = clinic.call()
         send(channel, HEAD + head + b"\r\n\r\n")
@@ -108,7 +108,7 @@ def test_a_refused_request_is_answered_before_its_body() -> None:
 
 
 @pytest.mark.parametrize("began", [b"POST", HEAD, HEAD + b"content-length: 9\r\n\r\nMSH"])
-def test_half_requests(clinic: Clinic, began: bytes) -> None:
+def test_half_requests(clinic: SiteBench, began: bytes) -> None:
     """They end with the time limit of a frame."""
     channel, transport = clinic.call()
     send(channel, began)
@@ -121,7 +121,7 @@ def test_half_requests(clinic: Clinic, began: bytes) -> None:
     assert clinic.seen.refusals == ["FrameTimedOut"]
 
 
-def test_bodies_share_the_memory_of_frames(clinic: Clinic) -> None:
+def test_bodies_share_the_memory_of_frames(clinic: SiteBench) -> None:
     """One address uses its share; then its senders wait, and get 503 in the end."""
     first = [clinic.begin("192.0.2.1", 4) for _ in range(3)]
     assert [each.producerState for each in first].count("paused") == 1
@@ -137,7 +137,7 @@ def test_bodies_share_the_memory_of_frames(clinic: Clinic) -> None:
     assert b"HTTP/1.1 503 " in b"".join(each.value() for each in first)
 
 
-def test_a_body_is_refused_once(clinic: Clinic) -> None:
+def test_a_body_is_refused_once(clinic: SiteBench) -> None:
     """A body that waits for memory and is refused gets one 503; its connection is then aborted."""
     for _ in range(2):
         clinic.begin("192.0.2.1", 4)
@@ -155,7 +155,7 @@ def test_a_body_is_refused_once(clinic: Clinic) -> None:
     assert clinic.seen.refusals.count("FrameMemoryExhausted") == 1
 
 
-def test_connections(clinic: Clinic) -> None:
+def test_connections(clinic: SiteBench) -> None:
     """Idle ones give way to other addresses; those with a request in progress do not."""
     clinic.begin("192.0.2.1", 1, size=RESERVE)
     crowd = [clinic.call("192.0.2.1")[1] for _ in range(2)]
@@ -172,7 +172,7 @@ def test_connections(clinic: Clinic) -> None:
     assert not transport.disconnecting
 
 
-def test_memory_of_a_body_in_progress(clinic: Clinic) -> None:
+def test_memory_of_a_body_in_progress(clinic: SiteBench) -> None:
     """It is used until the request is answered, although its sender is gone."""
     transport = clinic.begin("192.0.2.1", 3, size=3 * RESERVE)
     channel = clinic.open[-1][0]
