@@ -11,6 +11,7 @@ from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
+from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import open_intake, order
 
 pytestmark = pytest.mark.anyio
@@ -57,14 +58,10 @@ async def test_the_block_does_not_wait_for_the_report_service(database: Database
     changes = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
     async with open_intake(database, **changes) as intake:
         assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [KEPT]
-        async with asyncio.timeout(30):
-            while not intake.caller.later:  # noqa: ASYNC110  # as below
-                await asyncio.sleep(0.01)
+        await until(lambda: bool(intake.caller.later))
         assert intake.caller.later.pop().startswith(b"BHS")
         assert await intake.send(order()) == [KEPT]
-        async with asyncio.timeout(30):
-            while not intake.caller.later:  # noqa: ASYNC110  # a double that only collects
-                await asyncio.sleep(0.01)
+        await until(lambda: bool(intake.caller.later))
         assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
 
 

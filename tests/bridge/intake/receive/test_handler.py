@@ -13,6 +13,7 @@ from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTooLarge, TruncatedFrame
+from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import FixedCompletion, open_intake, order
 
 pytestmark = pytest.mark.anyio
@@ -227,7 +228,7 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
     ) as intake:
         replies = await intake.send(order(accept="AL", application="AL"))
         assert [read_ack(each).code for each in replies] == ["CA"]
-        await asyncio.sleep(0.01)
+        await until(lambda: bool(intake.caller.later))
         assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
 
 
