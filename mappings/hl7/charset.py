@@ -105,11 +105,6 @@ def known_codec(msh18: str) -> str | None:
     return next((_canonical(_CODECS[name]) for name in names if name in _CODECS), None)
 
 
-def says_utf_8(msh18: bytes, repetition: str) -> bool:
-    """Tell whether MSH-18 names UTF-8."""
-    return known_codec(declared(msh18, repetition)) == "utf-8"
-
-
 def codec_for(msh18: str, fallback: str = "utf-8") -> str:
     """Return the codec of MSH-18 (repetitions joined by `~`), or the listener's fallback."""
     return known_codec(msh18) or _canonical(fallback)

@@ -1,70 +1,11 @@
 """
-The HL7 tables whose codes the code depends on.
+HL7 tables of acknowledgments and errors.
 
 Values are the codes as in messages; names are the descriptions of the tables, shortened. Local
 codes are in the code tables of mapping definitions.
 """
 
 from enum import StrEnum, unique
-
-
-@unique
-class OrderControl(StrEnum):
-    """Table 0119, order control codes (ORC-1)."""
-
-    ORDER_REFILL_APPROVED = "AF"
-    CANCEL_REQUEST = "CA"
-    CHILD = "CH"
-    COMBINED_RESULT = "CN"
-    CANCEL_PROCESS_STEP = "CP"
-    CANCELLED_AS_REQUESTED = "CR"
-    DISCONTINUE_REQUEST = "DC"
-    DATA_ERRORS = "DE"
-    REFILL_DENIED = "DF"
-    DISCONTINUED_AS_REQUESTED = "DR"
-    REFILLED_UNSOLICITED = "FU"
-    HOLD_REQUEST = "HD"
-    ON_HOLD_AS_REQUESTED = "HR"
-    LINK_TO_PROBLEM = "LI"
-    MONEY_CHARGED = "MC"
-    NUMBER_ASSIGNED = "NA"
-    NOTIFICATION_RECEIVED = "NR"
-    NEW = "NW"
-    CANCELLED = "OC"
-    DISCONTINUED = "OD"
-    RELEASED = "OE"
-    REFILLED_AS_REQUESTED = "OF"
-    HELD = "OH"
-    ACCEPTED = "OK"
-    NOTIFICATION_OF_ORDER = "OP"
-    RELEASED_AS_REQUESTED = "OR"
-    PARENT = "PA"
-    PREVIOUS_RESULTS = "PR"
-    NOTIFICATION_WITH_PAYMENT = "PY"
-    OBSERVATIONS_TO_FOLLOW = "RE"
-    REFILL_REQUEST = "RF"
-    RELEASE_PREVIOUS_HOLD = "RL"
-    REPLACEMENT_ORDER = "RO"
-    REPLACE_REQUEST = "RP"
-    REPLACED_AS_REQUESTED = "RQ"
-    REQUEST_RECEIVED = "RR"
-    REPLACED_UNSOLICITED = "RU"
-    STATUS_CHANGED = "SC"
-    SEND_NUMBER = "SN"
-    STATUS_RESPONSE = "SR"
-    STATUS_REQUEST = "SS"
-    UNABLE_TO_ACCEPT = "UA"
-    UNABLE_TO_CANCEL = "UC"
-    UNABLE_TO_DISCONTINUE = "UD"
-    UNABLE_TO_REFILL = "UF"
-    UNABLE_TO_HOLD = "UH"
-    UNABLE_TO_REPLACE = "UM"
-    UNLINK_FROM_PROBLEM = "UN"
-    UNABLE_TO_RELEASE = "UR"
-    UNABLE_TO_CHANGE = "UX"
-    CHANGE_REQUEST = "XO"
-    CHANGED_AS_REQUESTED = "XR"
-    CHANGED_UNSOLICITED = "XX"
 
 
 @unique
@@ -134,78 +75,3 @@ class ErrorSeverity(StrEnum):
     INFORMATION = "I"
     ERROR = "E"
     FATAL = "F"
-
-
-@unique
-class ProcessingId(StrEnum):
-    """Table 0103, processing id (MSH-11.1)."""
-
-    DEBUGGING = "D"
-    PRODUCTION = "P"
-    TRAINING = "T"
-    NON_PRODUCTION = "N"
-    VALIDATION = "V"
-
-
-@unique
-class Sex(StrEnum):
-    """Table 0001, administrative sex (PID-8)."""
-
-    FEMALE = "F"
-    MALE = "M"
-    OTHER = "O"
-    UNKNOWN = "U"
-    AMBIGUOUS = "A"
-    NOT_APPLICABLE = "N"
-
-
-@unique
-class OrderStatus(StrEnum):
-    """Table 0038, order status (ORC-5)."""
-
-    SOME_RESULTS = "A"
-    CANCELLED = "CA"
-    COMPLETED = "CM"
-    DISCONTINUED = "DC"
-    ERROR = "ER"
-    HELD = "HD"
-    IN_PROCESS = "IP"
-    REPLACED = "RP"
-    SCHEDULED = "SC"
-
-
-@unique
-class ResultStatus(StrEnum):
-    """Table 0123, result status (OBR-25)."""
-
-    SOME_RESULTS = "A"
-    CORRECTED = "C"
-    FINAL = "F"
-    IN_PROCESS = "I"
-    CORRECTED_NOT_FINAL = "M"
-    PROCEDURE_COMPLETED = "N"
-    ORDERED = "O"
-    PRELIMINARY = "P"
-    STORED_NOT_VERIFIED = "R"
-    SCHEDULED = "S"
-    CANCELLED = "X"
-    NO_ORDER = "Y"
-    NO_PATIENT = "Z"
-
-
-@unique
-class ObservationStatus(StrEnum):
-    """Table 0085, observation result status (OBX-11)."""
-
-    CORRECTED = "C"
-    DELETED = "D"
-    FINAL = "F"
-    IN_PROCESS = "I"
-    NOT_ASKED = "N"
-    ORDER_DETAIL = "O"
-    PRELIMINARY = "P"
-    NOT_VERIFIED = "R"
-    PARTIAL = "S"
-    CHANGED_STATUS_ONLY = "U"
-    WRONG = "W"
-    UNAVAILABLE = "X"

@@ -6,13 +6,71 @@ from pathlib import Path
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.tables import OrderControl, OrderStatus
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import ACCEPTED, OrderControlTable, OrderDecision, OrderRules
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "order-control.md").read_text("utf-8")
-STATUSES = [each.value for each in OrderStatus]
+TABLE_0119 = frozenset(
+    [
+        "AF",
+        "CA",
+        "CH",
+        "CN",
+        "CP",
+        "CR",
+        "DC",
+        "DE",
+        "DF",
+        "DR",
+        "FU",
+        "HD",
+        "HR",
+        "LI",
+        "MC",
+        "NA",
+        "NR",
+        "NW",
+        "OC",
+        "OD",
+        "OE",
+        "OF",
+        "OH",
+        "OK",
+        "OP",
+        "OR",
+        "PA",
+        "PR",
+        "PY",
+        "RE",
+        "RF",
+        "RL",
+        "RO",
+        "RP",
+        "RQ",
+        "RR",
+        "RU",
+        "SC",
+        "SN",
+        "SR",
+        "SS",
+        "UA",
+        "UC",
+        "UD",
+        "UF",
+        "UH",
+        "UM",
+        "UN",
+        "UR",
+        "UX",
+        "XO",
+        "XR",
+        "XX",
+    ]
+)
+"""Order control codes of v2.5.1."""
+STATUSES = ["A", "CA", "CM", "DC", "ER", "HD", "IP", "RP", "SC"]
+"""Order statuses of table 0038."""
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
 assert isinstance(SHIPPED.plan, OrderRules)
@@ -50,7 +108,7 @@ def shown(decision: OrderDecision) -> str:
 
 def test_every_code_of_the_table_has_its_line() -> None:
     """The table has each code of table 0119 of v2.5.1."""
-    assert {each.value for each in OrderControl} <= set(CODES)
+    assert set(CODES) >= TABLE_0119
 
 
 @pytest.mark.parametrize("control", CODES)
